@@ -1,0 +1,44 @@
+"""The eight places where a step's device time can go, and the finer reasons inside them.
+
+A *bucket* is a key of ``attribution`` in the diagnosis document. A *reason* is what the analysis
+knows more finely; every reason belongs to exactly one bucket, so sums over reasons are sums over
+buckets.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Bucket = Literal[
+    "input", "transfer", "host", "sync", "communication", "interruption", "compute", "unknown"
+]
+BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
+
+REASONS: Final[dict[str, tuple[Bucket, str]]] = {
+    "compute": ("compute", "useful kernels running"),
+    "collective": ("communication", "collective kernels with nothing useful beside them"),
+    "collective_wait": ("communication", "host blocked in a collective"),
+    "copy": ("transfer", "host-device copies with nothing useful beside them"),
+    "copy_call": ("transfer", "host inside a copy call, device idle"),
+    "copy_refill": ("transfer", "refilling the queue after a blocking copy"),
+    "loader": ("input", "blocked on the next batch"),
+    "preprocess": ("input", "preparing data in the training process"),
+    "checkpoint": ("interruption", "writing a checkpoint"),
+    "evaluation": ("interruption", "evaluating"),
+    "logging": ("interruption", "logging or uploading"),
+    "gc": ("interruption", "Python's garbage collector"),
+    "compile": ("interruption", "compiling, loading kernels or autotuning"),
+    "allocator": ("interruption", "allocating or freeing device memory"),
+    "sync_refill": ("sync", "refilling the queue after a synchronisation"),
+    "launch": ("host", "dispatching and launching kernels"),
+    "python": ("host", "Python between kernels"),
+    "device_gap": ("host", "start-up of queued kernels"),
+    "unseen": ("unknown", "nothing recorded on the host"),
+    "contradiction": ("unknown", "host waits for device work that the recording does not hold"),
+}
+"""reason -> (bucket, meaning)"""
+
+
+def bucket_of(reason: str) -> Bucket:
+    """The bucket a reason belongs to. Raises KeyError for an unknown reason."""
+    return REASONS[reason][0]

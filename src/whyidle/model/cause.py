@@ -1,0 +1,87 @@
+"""How a root cause declares itself, and what it returns.
+
+A cause is a pure function from facts to a ``Proof`` or ``None``. Everything the rest of the
+program must know about it stands in its ``@cause`` line and its docstring, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from whyidle.model.buckets import BUCKETS, Bucket
+from whyidle.model.diagnosis import Evidence, Place, Predicted
+from whyidle.model.signals import SIGNALS
+
+SECTIONS = (
+    "What it means",
+    "Why it costs",
+    "How it is detected",
+    "What looks alike",
+    "What to do",
+    "References",
+)
+"""The headings that every cause's docstring has, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A cause found. ``low`` and ``high`` are the share of the step it costs (0-1), ``predicted``
+    what removing it is worth; there is no finding without a prediction."""
+
+    headline: str
+    low: float
+    high: float
+    predicted: Predicted
+    evidence: tuple[Evidence, ...]
+    confidence: float = 0.8
+    where: tuple[Place, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    """numbers that a treatment may need (for example ``workers``)"""
+
+
+Test = Callable[[Any], "Proof | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A registered root cause. ``test`` takes ``analysis.facts.Facts``."""
+
+    id: str
+    title: str
+    bucket: Bucket
+    family: str
+    needs: tuple[str, ...]
+    min_steps: int
+    test: Test
+    doc: str
+
+
+def cause(
+    title: str, *, bucket: Bucket, needs: tuple[str, ...], min_steps: int = 1
+) -> Callable[[Test], Cause]:
+    """Declare a root cause. Its id and family are its file's and folder's name.
+
+    Raises:
+        ValueError: the bucket or a needed signal is not in the vocabulary.
+    """
+    if bucket not in BUCKETS:
+        raise ValueError(f"unknown bucket {bucket!r}; one of {', '.join(BUCKETS)}")
+    if unknown := [need for need in needs if need not in SIGNALS]:
+        raise ValueError(f"unknown signals {unknown}; one of {', '.join(SIGNALS)}")
+
+    def declare(test: Test) -> Cause:
+        *_, family, stem = test.__module__.split(".")
+        return Cause(
+            id=stem.replace("_", "-"),
+            title=title,
+            bucket=bucket,
+            family=family,
+            needs=needs,
+            min_steps=min_steps,
+            test=test,
+            doc=test.__doc__ or "",
+        )
+
+    return declare

@@ -1,0 +1,293 @@
+"""The diagnosis document, ``whyidle/diagnosis/1``: the one thing that exporters and trials read.
+
+Every key is always present; ``None`` means *not measured*, never zero. Shares are of the step,
+0 to 1. Times carry their unit in the key.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from whyidle.model.buckets import Bucket
+
+SCHEMA: Final = "whyidle/diagnosis/1"
+
+State = Literal["starved", "inefficient", "saturated", "inconclusive"]
+Severity = Literal["info", "warning", "critical"]
+Consent = Literal["none", "rounding", "numerics", "convergence"]
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every part of the document: frozen, by keyword, strict when read back."""
+
+
+class RunInfo(Document):
+    """What was run, where and how it ended."""
+
+    id: str
+    command: list[str] | None
+    started: str | None
+    duration_s: float | None
+    exit_status: int | None
+    framework: str | None
+    ranks: int
+    hosts: list[str]
+    whyidle: str
+    sources: list[str] = []
+
+
+class Device(Document):
+    """The accelerator. ``peak_flops`` is dense, of the precision the run used; None if unknown."""
+
+    kind: Literal["cuda", "rocm", "tpu", "cpu", "emulated", "other"]
+    name: str | None
+    count: int
+    memory_bytes: int | None
+    peak_flops: float | None
+
+
+class Steps(Document):
+    """Step times over steady steps. ``confidence`` (0-1) is how sure the boundaries are."""
+
+    count: int
+    warmup: int
+    mean_s: float | None
+    p50_s: float | None
+    p95_s: float | None
+    p99_s: float | None
+    samples_per_s: float | None
+    detected_by: str | None
+    confidence: float | None = None
+
+
+class Attribution(Document):
+    """Shares of the step's device time; they sum to 1."""
+
+    input: float
+    transfer: float
+    host: float
+    sync: float
+    communication: float
+    interruption: float
+    compute: float
+    unknown: float
+
+
+class Utilization(Document):
+    """How well the device was used. ``busy`` counts any device activity, spinning included."""
+
+    busy: float | None
+    gpu_util: float | None
+    sm_active: float | None
+    sm_occupancy: float | None
+    tensor_active: float | None
+    dram_active: float | None
+    mfu: float | None
+    power_w: float | None
+    memory_peak_bytes: int | None
+    energy_j_per_step: float | None
+
+
+class Verdict(Document):
+    """The answer in one line."""
+
+    state: State
+    headline: str
+    bound: Bucket | None
+
+
+class Place(Document):
+    """Where in the user's program; None = not told by the recording."""
+
+    file: str | None
+    line: int | None
+    function: str | None
+    rank: int | None = None
+
+
+class Interval(Document):
+    """A share of the step, from the careful to the hopeful end."""
+
+    low: float
+    high: float
+
+
+class Evidence(Document):
+    """One measured quantity that supports a finding."""
+
+    quantity: str
+    value: float | str | None
+    unit: str | None
+    window: str | None
+    samples: int | None
+    source: str | None
+
+
+class Predicted(Document):
+    """Predicted speed-up of the step (1.25 = a quarter more steps per second)."""
+
+    speedup: float
+    low: float
+    high: float
+    method: str
+
+
+class Edit(Document):
+    """One reversible change of a framework-neutral knob."""
+
+    knob: str
+    value: str | int | float | bool | None
+    was: str | int | float | bool | None = None
+
+
+class Prescription(Document):
+    """A fix: what to change, what it may change in the numbers, and what it should gain."""
+
+    treatment: str
+    summary: str
+    edits: list[Edit]
+    consent: Consent
+    automatic: bool
+    predicted: Predicted | None
+    risk: str
+
+
+class Finding(Document):
+    """A root cause with proof, its cost as share of the step, and what to do about it."""
+
+    cause: str
+    family: str
+    bucket: Bucket
+    severity: Severity
+    headline: str
+    where: list[Place]
+    lost: Interval
+    confidence: float
+    evidence: list[Evidence]
+    prescriptions: list[Prescription]
+    title: str = ""
+
+
+class Abstention(Document):
+    """A cause that could not be judged, the signals it lacks, and how to get them."""
+
+    cause: str
+    missing: list[str]
+    how: str
+
+
+class Trial(Document):
+    """One paired trial of a treatment."""
+
+    treatment: str
+    consent: Consent
+    baseline: float | None
+    treated: float | None
+    speedup: float | None
+    low: float | None
+    high: float | None
+    predicted: float | None
+    numerics: str | None
+    kept: bool
+    why: str
+
+
+class Coverage(Document):
+    """What was looked at, how, and what is missing."""
+
+    signals: list[str]
+    windows: int
+    overhead_ratio: float | None
+    clock_error_s: float | None
+    notes: list[str]
+
+
+class KernelRow(Document):
+    """One kernel name, summed over the steady steps of all ranks."""
+
+    name: str
+    group: str
+    precision: str | None
+    tensor_core: bool | None
+    count: int
+    total_s: float
+    share: float
+    mean_us: float
+    flops_ratio: float | None = None
+
+
+class Slice(Document):
+    """A bar in a lane; times in seconds from the start of the pictured window."""
+
+    start_s: float
+    duration_s: float
+    label: str
+    group: str
+
+
+class Lane(Document):
+    """A row of the typical step's picture."""
+
+    name: str
+    kind: Literal["host", "device", "gap"]
+    slices: list[Slice]
+    dropped: int = 0
+
+
+class Picture(Document):
+    """A typical steady step: host and device lanes, and the blamed gaps."""
+
+    rank: int | None
+    step: str
+    duration_s: float
+    lanes: list[Lane]
+
+
+class RankRow(Document):
+    """One rank: its step time, attribution, and when it arrives at collectives."""
+
+    rank: int | None
+    source: str
+    step_s: float | None
+    attribution: Attribution
+    lateness_s: float | None
+    steps: list[Attribution]
+
+
+class Reason(Document):
+    """A finer split of one bucket, as share of the step."""
+
+    reason: str
+    bucket: Bucket
+    meaning: str
+    share: float
+
+
+class Detailed(Document):
+    """What pictures and tables need beyond the verdict."""
+
+    reasons: list[Reason]
+    kernels: list[KernelRow]
+    groups: dict[str, float]
+    picture: Picture | None
+    ranks: list[RankRow]
+    step_times_s: list[float] = []
+
+
+class Diagnosis(Document):
+    """The whole document."""
+
+    schema: Literal["whyidle/diagnosis/1"] = SCHEMA
+    run: RunInfo
+    device: Device
+    steps: Steps
+    attribution: Attribution
+    utilization: Utilization
+    verdict: Verdict
+    findings: list[Finding]
+    abstentions: list[Abstention]
+    trials: list[Trial]
+    coverage: Coverage
+    detail: Detailed

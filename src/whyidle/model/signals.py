@@ -1,0 +1,56 @@
+"""The shared vocabulary of evidence: what a cause may need, and how a user can get it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Signal(NamedTuple):
+    """One kind of evidence. ``how`` completes the sentence "To get it, ...". """
+
+    meaning: str
+    how: str
+
+
+SIGNALS: Final[dict[str, Signal]] = {
+    "device_events": Signal(
+        "kernels and copies on the device",
+        "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+    ),
+    "host_ops": Signal(
+        "operators on the host", "record with activities=[ProfilerActivity.CPU, ...]"
+    ),
+    "runtime_calls": Signal(
+        "calls of the device runtime (launches, copies, synchronisations)",
+        "record CPU and CUDA activities together",
+    ),
+    "launch_links": Signal(
+        "which call launched which kernel",
+        "record CPU and CUDA activities together, and do not filter the events afterwards",
+    ),
+    "steps": Signal(
+        "step boundaries",
+        "call prof.step() once per training step, or record at least three optimizer steps",
+    ),
+    "steady_steps": Signal(
+        "at least two steady steps after warm-up",
+        "use torch.profiler.schedule(wait=5, warmup=2, active=5)",
+    ),
+    "loader_marks": Signal(
+        "time inside the DataLoader",
+        "record the part of the loop that asks the DataLoader for its next batch",
+    ),
+    "python_stacks": Signal("Python functions on the host", "record with with_stack=True"),
+    "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
+    "memory_events": Signal("allocator events", "record with profile_memory=True"),
+    "memory_capacity": Signal(
+        "the device's memory size", "record with a PyTorch of 2021 or newer, on the GPU itself"
+    ),
+    "several_ranks": Signal(
+        "recordings of several ranks of the same job",
+        "record every rank and pass the whole folder",
+    ),
+    "gpu_model": Signal(
+        "which GPU it was", "record with a PyTorch of 2021 or newer (deviceProperties)"
+    ),
+}

@@ -1,0 +1,172 @@
+"""What one process recorded, as columns: the ``Timeline``.
+
+Times are integer nanoseconds since ``base_ns`` (a clock that all ranks of one host share, or
+that ``analysis.ranks`` aligns). Columns are read-only numpy arrays sorted by start; a missing
+number is -1 where a column is an integer and nan where it is a float, and never leaves the
+analysis in that form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+F32 = NDArray[np.float32]
+
+
+class HostKind(IntEnum):
+    """What kind of thing a host event is."""
+
+    RUNTIME = 0
+    OP = 1
+    PYTHON = 2
+    ANNOTATION = 3
+    OVERHEAD = 4
+
+
+class DeviceKind(IntEnum):
+    """What kind of thing a device event is."""
+
+    KERNEL = 0
+    MEMCPY = 1
+    MEMSET = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What some events say beyond their name. ``dims`` and ``types`` are JSON text, as recorded."""
+
+    dims: str = ""
+    types: str = ""
+    stack: str = ""
+    collective: str = ""
+    elements: int = -1
+    group_size: int = -1
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostEvents:
+    """Events on host threads. ``name`` indexes ``Timeline.names``, ``thread`` indexes ``threads``,
+    ``detail`` indexes ``Timeline.details`` (-1: none), ``corr`` is the correlation id (-1: none)."""
+
+    start: I64
+    end: I64
+    kind: NDArray[np.uint8]
+    name: I32
+    thread: NDArray[np.int16]
+    corr: I64
+    detail: I32
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: NDArray[Any]) -> HostEvents:
+        """The same columns for some rows (indices or mask)."""
+        return HostEvents(*(getattr(self, column)[rows] for column in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceEvents:
+    """Events on device streams. ``size`` is bytes moved (-1: unknown), ``blocks_per_sm`` and
+    ``occupancy`` (0-1, estimated by the profiler) are nan where unknown."""
+
+    start: I64
+    end: I64
+    kind: NDArray[np.uint8]
+    name: I32
+    device: NDArray[np.int16]
+    stream: I64
+    corr: I64
+    size: I64
+    blocks_per_sm: F32
+    occupancy: F32
+    detail: I32
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: NDArray[Any]) -> DeviceEvents:
+        """The same columns for some rows (indices or mask)."""
+        return DeviceEvents(*(getattr(self, column)[rows] for column in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """The accelerator as the recording describes it; None = not recorded."""
+
+    kind: str = "cpu"
+    name: str | None = None
+    count: int = 0
+    memory_bytes: int | None = None
+    sm_count: int | None = None
+    capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemorySamples:
+    """Device memory after each allocator event, in bytes."""
+
+    time: I64
+    allocated: I64
+    reserved: I64
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a timeline came from, and what was lost on the way."""
+
+    path: str
+    format: str
+    events: int = 0
+    bytes: int = 0
+    notes: tuple[str, ...] = ()
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """One process's recording."""
+
+    names: tuple[str, ...]
+    details: tuple[Detail, ...]
+    threads: tuple[str, ...]
+    host: HostEvents
+    device: DeviceEvents
+    memory: MemorySamples
+    source: Source
+    base_ns: int = 0
+    info: DeviceInfo = field(default_factory=DeviceInfo)
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    hostname: str | None = None
+    framework: str | None = None
+    cut: bool = False
+    """the file ended before its document did"""
+
+    def signals(self) -> frozenset[str]:
+        """The evidence this recording holds by itself (ids of ``model.signals``)."""
+        host, found = self.host, set()
+        kinds = np.bincount(host.kind, minlength=len(HostKind))
+        found |= {"host_ops"} if kinds[HostKind.OP] else set()
+        found |= {"runtime_calls"} if kinds[HostKind.RUNTIME] else set()
+        found |= {"python_stacks"} if kinds[HostKind.PYTHON] or self._has("stack") else set()
+        found |= {"shapes"} if self._has("dims") else set()
+        found |= {"device_events"} if len(self.device) else set()
+        found |= {"memory_events"} if len(self.memory.time) else set()
+        found |= {"memory_capacity"} if self.info.memory_bytes else set()
+        found |= {"gpu_model"} if self.info.name else set()
+        runtime = host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)]
+        if len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean() > 0.5:
+            found.add("launch_links")
+        return frozenset(found)
+
+    def _has(self, attribute: str) -> bool:
+        return any(getattr(detail, attribute) for detail in self.details)
