@@ -1,0 +1,1 @@
+"""One root cause per file, one folder per family; see ``whyidle.model.cause``."""

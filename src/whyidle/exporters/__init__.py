@@ -1,0 +1,1 @@
+"""A diagnosis out, one form per file."""

@@ -17,6 +17,7 @@ BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "compute": ("compute", "useful kernels running"),
     "collective": ("communication", "collective kernels with nothing useful beside them"),
+    "collective_call": ("communication", "host on its way to launch a collective, device idle"),
     "collective_wait": ("communication", "host blocked in a collective"),
     "copy": ("transfer", "host-device copies with nothing useful beside them"),
     "copy_call": ("transfer", "host inside a copy call, device idle"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.diagnosis import Evidence, Place, Predicted
@@ -42,11 +42,13 @@ class Proof:
 
 
 Test = Callable[[Any], "Proof | None"]
+Scope = Literal["rank", "job"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A registered root cause. ``test`` takes ``analysis.facts.Facts``."""
+    """A registered root cause. ``test`` takes one rank's ``analysis.facts.Facts`` where ``scope``
+    is "rank", and the whole ``analysis.facts.Job`` where it is "job"."""
 
     id: str
     title: str
@@ -54,12 +56,18 @@ class Cause:
     family: str
     needs: tuple[str, ...]
     min_steps: int
+    scope: Scope
     test: Test
     doc: str
 
 
 def cause(
-    title: str, *, bucket: Bucket, needs: tuple[str, ...], min_steps: int = 1
+    title: str,
+    *,
+    bucket: Bucket,
+    needs: tuple[str, ...],
+    min_steps: int = 1,
+    scope: Scope = "rank",
 ) -> Callable[[Test], Cause]:
     """Declare a root cause. Its id and family are its file's and folder's name.
 
@@ -80,6 +88,7 @@ def cause(
             family=family,
             needs=needs,
             min_steps=min_steps,
+            scope=scope,
             test=test,
             doc=test.__doc__ or "",
         )

@@ -23,7 +23,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of every part of the document: frozen, by keyword, strict when read back."""
 
 
-class RunInfo(Document):
+class RunInfo(Document, kw_only=True):
     """What was run, where and how it ended."""
 
     id: str
@@ -38,7 +38,7 @@ class RunInfo(Document):
     sources: list[str] = []
 
 
-class Device(Document):
+class Device(Document, kw_only=True):
     """The accelerator. ``peak_flops`` is dense, of the precision the run used; None if unknown."""
 
     kind: Literal["cuda", "rocm", "tpu", "cpu", "emulated", "other"]
@@ -48,7 +48,7 @@ class Device(Document):
     peak_flops: float | None
 
 
-class Steps(Document):
+class Steps(Document, kw_only=True):
     """Step times over steady steps. ``confidence`` (0-1) is how sure the boundaries are."""
 
     count: int
@@ -62,7 +62,7 @@ class Steps(Document):
     confidence: float | None = None
 
 
-class Attribution(Document):
+class Attribution(Document, kw_only=True):
     """Shares of the step's device time; they sum to 1."""
 
     input: float
@@ -75,7 +75,7 @@ class Attribution(Document):
     unknown: float
 
 
-class Utilization(Document):
+class Utilization(Document, kw_only=True):
     """How well the device was used. ``busy`` counts any device activity, spinning included."""
 
     busy: float | None
@@ -90,7 +90,7 @@ class Utilization(Document):
     energy_j_per_step: float | None
 
 
-class Verdict(Document):
+class Verdict(Document, kw_only=True):
     """The answer in one line."""
 
     state: State
@@ -98,7 +98,7 @@ class Verdict(Document):
     bound: Bucket | None
 
 
-class Place(Document):
+class Place(Document, kw_only=True):
     """Where in the user's program; None = not told by the recording."""
 
     file: str | None
@@ -107,14 +107,14 @@ class Place(Document):
     rank: int | None = None
 
 
-class Interval(Document):
+class Interval(Document, kw_only=True):
     """A share of the step, from the careful to the hopeful end."""
 
     low: float
     high: float
 
 
-class Evidence(Document):
+class Evidence(Document, kw_only=True):
     """One measured quantity that supports a finding."""
 
     quantity: str
@@ -125,7 +125,7 @@ class Evidence(Document):
     source: str | None
 
 
-class Predicted(Document):
+class Predicted(Document, kw_only=True):
     """Predicted speed-up of the step (1.25 = a quarter more steps per second)."""
 
     speedup: float
@@ -134,7 +134,7 @@ class Predicted(Document):
     method: str
 
 
-class Edit(Document):
+class Edit(Document, kw_only=True):
     """One reversible change of a framework-neutral knob."""
 
     knob: str
@@ -142,7 +142,7 @@ class Edit(Document):
     was: str | int | float | bool | None = None
 
 
-class Prescription(Document):
+class Prescription(Document, kw_only=True):
     """A fix: what to change, what it may change in the numbers, and what it should gain."""
 
     treatment: str
@@ -154,7 +154,7 @@ class Prescription(Document):
     risk: str
 
 
-class Finding(Document):
+class Finding(Document, kw_only=True):
     """A root cause with proof, its cost as share of the step, and what to do about it."""
 
     cause: str
@@ -170,7 +170,7 @@ class Finding(Document):
     title: str = ""
 
 
-class Abstention(Document):
+class Abstention(Document, kw_only=True):
     """A cause that could not be judged, the signals it lacks, and how to get them."""
 
     cause: str
@@ -178,7 +178,7 @@ class Abstention(Document):
     how: str
 
 
-class Trial(Document):
+class Trial(Document, kw_only=True):
     """One paired trial of a treatment."""
 
     treatment: str
@@ -194,7 +194,7 @@ class Trial(Document):
     why: str
 
 
-class Coverage(Document):
+class Coverage(Document, kw_only=True):
     """What was looked at, how, and what is missing."""
 
     signals: list[str]
@@ -204,7 +204,7 @@ class Coverage(Document):
     notes: list[str]
 
 
-class KernelRow(Document):
+class KernelRow(Document, kw_only=True):
     """One kernel name, summed over the steady steps of all ranks."""
 
     name: str
@@ -218,7 +218,7 @@ class KernelRow(Document):
     flops_ratio: float | None = None
 
 
-class Slice(Document):
+class Slice(Document, kw_only=True):
     """A bar in a lane; times in seconds from the start of the pictured window."""
 
     start_s: float
@@ -227,7 +227,7 @@ class Slice(Document):
     group: str
 
 
-class Lane(Document):
+class Lane(Document, kw_only=True):
     """A row of the typical step's picture."""
 
     name: str
@@ -236,7 +236,7 @@ class Lane(Document):
     dropped: int = 0
 
 
-class Picture(Document):
+class Picture(Document, kw_only=True):
     """A typical steady step: host and device lanes, and the blamed gaps."""
 
     rank: int | None
@@ -245,7 +245,7 @@ class Picture(Document):
     lanes: list[Lane]
 
 
-class RankRow(Document):
+class RankRow(Document, kw_only=True):
     """One rank: its step time, attribution, and when it arrives at collectives."""
 
     rank: int | None
@@ -256,7 +256,7 @@ class RankRow(Document):
     steps: list[Attribution]
 
 
-class Reason(Document):
+class Reason(Document, kw_only=True):
     """A finer split of one bucket, as share of the step."""
 
     reason: str
@@ -265,7 +265,7 @@ class Reason(Document):
     share: float
 
 
-class Detailed(Document):
+class Detailed(Document, kw_only=True):
     """What pictures and tables need beyond the verdict."""
 
     reasons: list[Reason]
@@ -276,7 +276,7 @@ class Detailed(Document):
     step_times_s: list[float] = []
 
 
-class Diagnosis(Document):
+class Diagnosis(Document, kw_only=True):
     """The whole document."""
 
     schema: Literal["whyidle/diagnosis/1"] = SCHEMA

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Signal(NamedTuple):
-    """One kind of evidence. ``how`` completes the sentence "To get it, ...". """
+    """One kind of evidence. ``how`` completes the sentence "To get it, ..."."""
 
     meaning: str
     how: str

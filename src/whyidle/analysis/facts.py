@@ -1,0 +1,299 @@
+"""Everything the causes may ask about a recording, computed once and on demand.
+
+``Facts`` is one rank, ``Job`` is all ranks of one job. Shares are of the step, over the steps in
+*scope*: the steady ones, or all where the cold start is the story.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.gaps import Gaps, Launches, copy_direction, idle_gaps, launches
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.kernels import KernelClass, classify
+from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.partition import Host, Partition, partition
+from whyidle.analysis.places import Places
+from whyidle.analysis.steps import Steps, find_steps
+from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
+from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+COLD_SHARE = 0.5
+"""when warm-up takes more than this share of the recording, the cold start is the story"""
+OP_COST_S = 0.6e-6
+SHAPES_COST_S = 1.0e-6
+FRAME_COST_S = 0.2e-6
+"""what recording one operator (0.6 us, 1.6 us with shapes), one runtime call and one Python frame
+adds to the host's time; measured with PyTorch 2.13 on a CPU, see docs/results/performance.md"""
+
+
+class Facts:
+    """What one rank's recording says."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.rank = timeline.rank
+
+    @cached_property
+    def steps(self) -> Steps:
+        """Step windows and which are steady."""
+        return find_steps(self.timeline)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Which host call launched which device event."""
+        return launches(self.timeline)
+
+    @cached_property
+    def host(self) -> Host:
+        """What the launching threads were doing."""
+        return Host(self.timeline, self.launches)
+
+    @cached_property
+    def partition(self) -> Partition:
+        """Every moment of the window, given to one reason."""
+        return partition(self.timeline, self.steps, self.launches)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """The device's idle gaps inside the window."""
+        return idle_gaps(self.timeline, self.launches, *self.steps.window)
+
+    @cached_property
+    def cold_start(self) -> bool:
+        """Whether warm-up takes most of the recording."""
+        length = self.steps.end - self.steps.start
+        warm = length[: int(np.argmax(self.steps.steady))].sum()
+        return bool(warm > COLD_SHARE * length.sum())
+
+    @cached_property
+    def chosen(self) -> NDArray[np.bool_]:
+        """The steps in scope."""
+        return np.ones(len(self.steps), bool) if self.cold_start else self.steps.steady
+
+    @cached_property
+    def scope(self) -> Intervals:
+        """The time in scope."""
+        return union(self.steps.start[self.chosen], self.steps.end[self.chosen])
+
+    @property
+    def scope_s(self) -> float:
+        """Seconds in scope."""
+        return self.scope.total / 1e9
+
+    @property
+    def step_count(self) -> int:
+        """Steps in scope; 1 where no boundary was found."""
+        return int(self.chosen.sum())
+
+    @property
+    def step_s(self) -> float:
+        """Mean length of a step in scope, s."""
+        return self.scope_s / max(self.step_count, 1)
+
+    @cached_property
+    def reasons(self) -> dict[str, float]:
+        """Share of every reason in scope; they sum to 1."""
+        total = max(self.scope.total, 1)
+        start, end = self.scope.start, self.scope.end
+        parts = self.partition.parts.items()
+        return {reason: float(part.inside(start, end).sum() / total) for reason, part in parts}
+
+    @cached_property
+    def attribution(self) -> dict[str, float]:
+        """Share of every bucket in scope; they sum to 1."""
+        return {
+            bucket: sum(v for reason, v in self.reasons.items() if bucket_of(reason) == bucket)
+            for bucket in BUCKETS
+        }
+
+    def per_step(self) -> list[dict[str, float]]:
+        """Bucket shares of each step in scope."""
+        shares = self.partition.shares(self.steps.start[self.chosen], self.steps.end[self.chosen])
+        return [
+            {
+                bucket: float(sum(shares[r][i] for r in REASONS if bucket_of(r) == bucket))
+                for bucket in BUCKETS
+            }
+            for i in range(self.step_count)
+        ]
+
+    def share(self, name: str) -> float:
+        """The share of a bucket or a reason."""
+        return self.attribution[name] if name in self.attribution else self.reasons[name]
+
+    def part(self, *names: str) -> Intervals:
+        """The time in scope given to some buckets or reasons."""
+        parts = [
+            part
+            for reason, part in self.partition.parts.items()
+            if reason in names or bucket_of(reason) in names
+        ]
+        starts = np.concatenate([part.start for part in parts])
+        ends = np.concatenate([part.end for part in parts])
+        return union(starts, ends) & self.scope
+
+    def share_of(self, intervals: Intervals) -> float:
+        """Any set of time as share of the scope (0-1)."""
+        return (intervals & self.scope).total / max(self.scope.total, 1)
+
+    @cached_property
+    def idle(self) -> Intervals:
+        """Time in scope with no activity on the device."""
+        return Intervals(self.gaps.start, self.gaps.end) & self.scope
+
+    @cached_property
+    def busy_ratio(self) -> float | None:
+        """Share of the scope with any device activity; None without device events."""
+        return 1.0 - self.share_of(self.idle) if len(self.timeline.device) else None
+
+    # -- device work ------------------------------------------------------------------------
+
+    @cached_property
+    def device_rows(self) -> I64:
+        """Device events that start in scope."""
+        return np.flatnonzero(self.scope.covers(self.timeline.device.start))
+
+    @cached_property
+    def kernels(self) -> I64:
+        """Kernels that start in scope, as rows of ``timeline.device``."""
+        rows = self.device_rows
+        return rows[self.timeline.device.kind[rows] == DeviceKind.KERNEL]
+
+    @cached_property
+    def classes(self) -> dict[int, KernelClass]:
+        """Class of every device event's name (by index into ``timeline.names``)."""
+        names = np.unique(self.timeline.device.name)
+        return {int(i): classify(self.timeline.names[i]) for i in names}
+
+    @cached_property
+    def group(self) -> NDArray[np.str_]:
+        """Kernel group of every device event."""
+        return self._by_name({i: c.group for i, c in self.classes.items()}, "U16")
+
+    @cached_property
+    def precision(self) -> NDArray[np.str_]:
+        """Precision of every device event ("" unknown)."""
+        return self._by_name({i: c.precision or "" for i, c in self.classes.items()}, "U5")
+
+    @cached_property
+    def tensor(self) -> NDArray[np.bool_]:
+        """Whether every device event is matrix work on tensor cores."""
+        return self._by_name({i: bool(c.tensor) for i, c in self.classes.items()}, "?")
+
+    def _by_name(self, values: dict[int, object], dtype: str) -> NDArray[np.generic]:
+        table = np.zeros(len(self.timeline.names) + 1, dtype=dtype)
+        for i, value in values.items():
+            table[i] = value
+        return table[self.timeline.device.name]
+
+    @cached_property
+    def direction(self) -> NDArray[np.str_]:
+        """Copy direction of every device event: h2d, d2h, d2d, p2p or ""."""
+        return copy_direction(self.timeline)
+
+    @property
+    def device(self) -> DeviceEvents:
+        """The device's events."""
+        return self.timeline.device
+
+    def seconds(self, rows: I64) -> F64:
+        """Length of device events, s."""
+        return (self.device.end[rows] - self.device.start[rows]) / 1e9
+
+    # -- host -------------------------------------------------------------------------------
+
+    def named(self, pattern: str, *kinds: HostKind) -> I64:
+        """Host events in scope whose name matches a regular expression."""
+        import re
+
+        compiled = re.compile(pattern)
+        host = self.timeline.host
+        wanted = [i for i in np.unique(host.name) if compiled.search(self.timeline.names[i])]
+        found = np.isin(host.name, wanted)
+        if kinds:
+            found &= np.isin(host.kind, kinds)
+        rows = np.flatnonzero(found)
+        return rows[self.scope.covers(host.start[rows])]
+
+    @cached_property
+    def places(self) -> Places:
+        """Finds file, line and function of host events."""
+        return Places(self.timeline, self.rank)
+
+    @cached_property
+    def ops(self) -> tuple[I64, dict[int, tuple[I64, Nesting]]]:
+        """Operators nested per thread: (all rows, thread -> (rows, nesting))."""
+        host = self.timeline.host
+        rows = np.flatnonzero(host.kind == HostKind.OP)
+        threads = {}
+        for thread in np.unique(host.thread[rows]):
+            mine = rows[host.thread[rows] == thread]
+            threads[int(thread)] = mine, Nesting.of(host.start[mine], host.end[mine])
+        return rows, threads
+
+    @cached_property
+    def launching_op(self) -> I64:
+        """For every device event, the innermost operator that launched it (-1: unknown)."""
+        host, calls = self.timeline.host, self.launches.call
+        found = np.full(len(calls), -1, dtype=np.int64)
+        for thread, (rows, nesting) in self.ops[1].items():
+            mine = np.flatnonzero((calls >= 0) & (host.thread[np.maximum(calls, 0)] == thread))
+            inner = nesting.innermost(host.start[calls[mine]])
+            found[mine] = np.where(inner >= 0, rows[inner], -1)
+        return found
+
+    @cached_property
+    def profiler_share(self) -> float:
+        """An estimate of how much of the step the recording itself cost on the host (0-1)."""
+        host = self.timeline.host
+        inside = self.scope.covers(host.start) & np.isin(host.thread, self.host.drivers)
+        counts = np.bincount(host.kind[inside], minlength=len(HostKind))
+        per_op = OP_COST_S + (SHAPES_COST_S if "shapes" in self.signals else 0.0)
+        cost = counts[HostKind.OP] * per_op + counts[HostKind.PYTHON] * FRAME_COST_S
+        cost += counts[HostKind.RUNTIME] * OP_COST_S
+        return float(min(cost / max(self.scope_s, 1e-9), 0.9))
+
+    @cached_property
+    def signals(self) -> frozenset[str]:
+        """The evidence this rank has."""
+        found = set(self.timeline.signals())
+        if self.steps.found_by:
+            found.add("steps")
+        if self.steps.found_by and self.steps.steady.sum() >= 2:
+            found.add("steady_steps")
+        if len(self.host.rows("loader")):
+            found.add("loader_marks")
+        return frozenset(found)
+
+
+class Job:
+    """All ranks of one job."""
+
+    def __init__(self, ranks: tuple[Facts, ...]) -> None:
+        self.ranks = ranks
+
+    @cached_property
+    def lead(self) -> Facts:
+        """The rank that stands for the job: the one whose device is least usefully busy."""
+        return min(self.ranks, key=lambda facts: facts.attribution["compute"])
+
+    @cached_property
+    def signals(self) -> frozenset[str]:
+        """The evidence that every rank has, and whether there are several."""
+        shared = frozenset.intersection(*(facts.signals for facts in self.ranks))
+        return shared | ({"several_ranks"} if len(self.ranks) > 1 else set())
+
+    @cached_property
+    def attribution(self) -> dict[str, float]:
+        """Mean attribution over ranks; sums to 1."""
+        return {
+            bucket: float(np.mean([facts.attribution[bucket] for facts in self.ranks]))
+            for bucket in BUCKETS
+        }

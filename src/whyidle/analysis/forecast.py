@@ -1,0 +1,41 @@
+"""What removing a cost is worth: predictors named as in the catalogue of causes (P3 to P9).
+
+Every predictor returns a ``Predicted`` speed-up of the step with an interval. ``lost`` arguments
+are shares of the step (0-1).
+"""
+
+from __future__ import annotations
+
+from whyidle.model.diagnosis import Predicted
+
+LEAST_LEFT = 0.01
+"""no prediction promises more than a hundredfold step"""
+
+
+def remove(low: float, high: float, method: str, expected: float | None = None) -> Predicted:
+    """The step without a share of it: ``T^ = T - lost`` for the careful, expected and hopeful
+    end. ``expected`` defaults to the middle."""
+    middle = (low + high) / 2 if expected is None else min(max(expected, low), high)
+    return Predicted(
+        speedup=_speedup(middle), low=_speedup(low), high=_speedup(high), method=method
+    )
+
+
+def _speedup(lost: float) -> float:
+    return 1.0 / max(1.0 - min(max(lost, 0.0), 1.0), LEAST_LEFT)
+
+
+def sync_removed(host: float, device: float, overlap: float) -> float:
+    """P3: share won by removing a synchronisation, ``min(C, G) - overlap`` (all as shares)."""
+    return max(0.0, min(host, device) - overlap)
+
+
+def interruptions(share: float, residual: float) -> float:
+    """P9: share won when pauses of ``share`` shrink to ``residual`` (0-1) of themselves."""
+    return share * (1.0 - residual)
+
+
+def after(predicted_lost: float, other_lost: float) -> float:
+    """What a second fix of ``other_lost`` is worth once the first has been applied, as share of
+    the shortened step."""
+    return other_lost / max(1.0 - predicted_lost, LEAST_LEFT)

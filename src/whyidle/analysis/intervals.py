@@ -1,0 +1,101 @@
+"""Sets of time as sorted, disjoint intervals, and their algebra; all vectorised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """Disjoint half-open intervals ``[start, end)`` in nanoseconds, sorted."""
+
+    start: I64
+    end: I64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def length(self) -> I64:
+        """Length of each interval, ns."""
+        return self.end - self.start
+
+    @property
+    def total(self) -> int:
+        """Summed length, ns."""
+        return int(self.length.sum())
+
+    def __or__(self, other: Intervals) -> Intervals:
+        return union(
+            np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end])
+        )
+
+    def __and__(self, other: Intervals) -> Intervals:
+        return self - (self - other)
+
+    def __sub__(self, other: Intervals) -> Intervals:
+        """The part of this set outside the other."""
+        if not len(self) or not len(other):
+            return self
+        edges = np.concatenate([self.start, self.end, other.start, other.end])
+        ours = np.repeat(np.array([1, -1, 0, 0]), [len(self), len(self), len(other), len(other)])
+        theirs = np.repeat(np.array([0, 0, 1, -1]), [len(self), len(self), len(other), len(other)])
+        order = np.argsort(edges, kind="stable")
+        inside = (np.cumsum(ours[order]) > 0) & (np.cumsum(theirs[order]) <= 0)
+        edges = edges[order]
+        keep = inside[:-1] & (edges[1:] > edges[:-1])
+        return _merge(edges[:-1][keep], edges[1:][keep])
+
+    def within(self, low: int, high: int) -> Intervals:
+        """The part inside ``[low, high)``."""
+        start, end = np.clip(self.start, low, high), np.clip(self.end, low, high)
+        keep = end > start
+        return Intervals(start[keep], end[keep])
+
+    def before(self, times: I64) -> I64:
+        """How much of the set lies before each time, ns."""
+        if not len(self):
+            return np.zeros(len(times), dtype=np.int64)
+        done = np.concatenate([[0], np.cumsum(self.length)])
+        index = np.searchsorted(self.start, times, side="right")
+        open_since = np.where(index > 0, self.start[np.maximum(index - 1, 0)], times)
+        partial = np.minimum(times - open_since, self.length[np.maximum(index - 1, 0)])
+        return np.where(index > 0, done[np.maximum(index - 1, 0)] + partial, 0).astype(np.int64)
+
+    def inside(self, start: I64, end: I64) -> I64:
+        """How much of the set lies in each window ``[start, end)``, ns."""
+        return self.before(end) - self.before(start)
+
+    def covers(self, times: I64) -> NDArray[np.bool_]:
+        """Whether each time lies inside the set."""
+        if not len(self):
+            return np.zeros(len(times), dtype=bool)
+        index = np.searchsorted(self.start, times, side="right") - 1
+        return (index >= 0) & (times < self.end[np.maximum(index, 0)])
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: I64, end: I64) -> Intervals:
+    """The union of any intervals, given in any order."""
+    keep = end > start
+    if not keep.all():
+        start, end = start[keep], end[keep]
+    order = np.argsort(start, kind="stable")
+    return _merge(start[order], end[order])
+
+
+def _merge(start: I64, end: I64) -> Intervals:
+    """Join intervals, sorted by start, that overlap or touch."""
+    if not len(start):
+        return EMPTY
+    reach = np.maximum.accumulate(end)
+    new = np.concatenate([[True], start[1:] > reach[:-1]])
+    last = np.concatenate([np.flatnonzero(new)[1:] - 1, [len(start) - 1]])
+    return Intervals(start[new], reach[last])

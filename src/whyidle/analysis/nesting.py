@@ -1,0 +1,60 @@
+"""Which host event encloses which: parents and innermost events, without a loop over events.
+
+Events of one thread nest. At any event's start the number of enclosing events is its depth;
+events of one depth do not overlap, so the encloser of any moment is a binary search per depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nesting:
+    """Events of one thread by depth. ``levels[d]`` are the rows at depth d, sorted by start."""
+
+    start: I64
+    end: I64
+    levels: tuple[I64, ...]
+
+    @classmethod
+    def of(cls, start: I64, end: I64) -> Nesting:
+        """Nest events sorted by (start, longest first)."""
+        closed = np.searchsorted(np.sort(np.maximum(end, start + 1)), start, side="right")
+        depth = np.arange(len(start)) - closed
+        order = np.argsort(depth, kind="stable")
+        edges = np.searchsorted(depth[order], np.arange(depth.max(initial=-1) + 2))
+        levels = tuple(order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True))
+        return cls(start, end, levels)
+
+    def innermost(self, times: I64) -> I64:
+        """The row of the innermost event that covers each time, or -1."""
+        found = np.full(len(times), -1, dtype=np.int64)
+        for rows in self.levels:
+            begin = self.start[rows]
+            index = np.searchsorted(begin, times, side="right") - 1
+            row = rows[np.maximum(index, 0)]
+            covers = (index >= 0) & (times < self.end[row])
+            found[covers] = row[covers]
+        return found
+
+    def enclosing(self, time: int) -> list[int]:
+        """The rows of all events that cover a time, outermost first."""
+        rows = []
+        for level in self.levels:
+            index = int(np.searchsorted(self.start[level], time, side="right")) - 1
+            if index >= 0 and time < self.end[level[index]]:
+                rows.append(int(level[index]))
+        return rows
+
+    def leaves(self) -> NDArray[np.bool_]:
+        """Whether each event encloses no other."""
+        if not len(self.start):
+            return np.empty(0, dtype=bool)
+        following = np.concatenate([self.start[1:], [np.iinfo(np.int64).max]])
+        return following >= np.maximum(self.end, self.start + 1)

@@ -1,0 +1,291 @@
+"""Every nanosecond of the device's time, given to exactly one reason.
+
+Device activity first: useful kernels are *compute*, what is left of collectives and of
+host-device copies is exposed. Idle gaps are then cut by what the host was doing, the most
+specific reason first; a gap whose ending work was already queued is not the host's fault. What no
+rule claims stays *unseen*. Sums are exhaustive by construction: each reason takes from what the
+earlier ones left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.gaps import Gaps, Launches, copy_direction, idle_gaps
+from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.kernels import classify
+from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.roles import Roles
+from whyidle.analysis.steps import Steps
+from whyidle.model.buckets import REASONS
+from whyidle.model.timeline import DeviceKind, HostKind, Timeline
+
+I64 = NDArray[np.int64]
+
+QUIET_NS = 1_000_000
+"""a longer stretch without any event on the launching threads is not explained by the recording"""
+CONTRADICTION_NS = 1_000_000
+"""the device cannot be idle this long while the host waits for it, unless events are missing"""
+LAZY_LAUNCH_NS = 2_000_000
+"""a launch call this long on an idle device loads code, it does not wait for the queue"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Disjoint intervals per reason that together cover the window of the steps."""
+
+    parts: dict[str, Intervals]
+
+    def shares(self, start: I64, end: I64) -> dict[str, NDArray[np.float64]]:
+        """Per window, the share of each reason; they sum to 1 per window."""
+        length = np.maximum(end - start, 1)
+        return {reason: part.inside(start, end) / length for reason, part in self.parts.items()}
+
+
+class Host:
+    """What the threads that feed the device were doing, as interval sets."""
+
+    def __init__(self, timeline: Timeline, linked: Launches) -> None:
+        self.timeline = timeline
+        self.roles = Roles(timeline)
+        self.linked = linked
+        self.drivers = driver_threads(timeline, linked)
+
+    def rows(self, role: str) -> I64:
+        """Rows of a role on the driving threads."""
+        rows = self.roles.rows(role)
+        return rows[np.isin(self.timeline.host.thread[rows], self.drivers)]
+
+    def during(self, role: str) -> Intervals:
+        """When any driving thread was inside an event of a role."""
+        rows = self.rows(role)
+        return union(self.timeline.host.start[rows], self.timeline.host.end[rows])
+
+    def leaves(self, kinds: tuple[HostKind, ...]) -> Intervals:
+        """When any driving thread was inside an innermost event of these kinds."""
+        host = self.timeline.host
+        starts, ends = [], []
+        for thread in self.drivers:
+            rows = np.flatnonzero((host.thread == thread) & (host.kind != HostKind.ANNOTATION))
+            leaf = Nesting(host.start[rows], host.end[rows], ()).leaves()
+            rows = rows[leaf & np.isin(host.kind[rows], kinds)]
+            starts.append(host.start[rows])
+            ends.append(host.end[rows])
+        return union(np.concatenate(starts), np.concatenate(ends)) if starts else EMPTY
+
+
+def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
+    """Threads that launch device work or carry the step marks; all, where neither is recorded."""
+    host = timeline.host
+    calls = linked.call[linked.known]
+    threads, counts = np.unique(host.thread[calls], return_counts=True)
+    found = set(threads[counts >= 0.01 * max(counts.sum(), 1)].tolist())
+    marks = [
+        i
+        for i, name in enumerate(timeline.names)
+        if name.startswith(("ProfilerStep#", "Optimizer."))
+    ]
+    found |= set(np.unique(host.thread[np.isin(host.name, marks)]).tolist()) if marks else set()
+    if not found:
+        ops = host.thread[(host.kind == HostKind.OP) | (host.kind == HostKind.RUNTIME)]
+        found = set(np.unique(ops).tolist())
+    return np.array(sorted(found), dtype=np.int16)
+
+
+def partition(timeline: Timeline, steps: Steps, linked: Launches) -> Partition:
+    """Give every moment of the steps' window to one reason."""
+    low, high = steps.window
+    window = Intervals(np.array([low]), np.array([high]))
+    host = Host(timeline, linked)
+    if not len(timeline.device):
+        claims = _on_cpu(timeline, host) if timeline.info.kind == "cpu" else []
+    else:
+        gaps = idle_gaps(timeline, linked, low, high)
+        claims = [*_on_device(timeline), *_in_gaps(timeline, steps, host, gaps)]
+    parts = {reason: EMPTY for reason in REASONS}
+    left = window
+    for reason, claim in claims:
+        taken = claim & left
+        parts[reason] = parts[reason] | taken
+        left = left - taken
+    parts["unseen"] = parts["unseen"] | left
+    return Partition(parts)
+
+
+Claims = list[tuple[str, Intervals]]
+
+
+def _on_device(timeline: Timeline) -> Claims:
+    device = timeline.device
+    groups = {int(i): classify(timeline.names[i]).group for i in np.unique(device.name)}
+    collective = np.array([groups[int(i)] == "communication" for i in device.name], dtype=bool)
+    collective &= device.kind == DeviceKind.KERNEL
+    crossing = np.isin(copy_direction(timeline), ("h2d", "d2h"))
+    useful = ~collective & ~crossing
+    return [
+        ("compute", union(device.start[useful], device.end[useful])),
+        ("collective", union(device.start[collective], device.end[collective])),
+        ("copy", union(device.start[crossing], device.end[crossing])),
+    ]
+
+
+def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims:
+    queued, stuck = _queued(gaps)
+    refills = _refills(timeline, host, gaps)
+    busy = host.leaves((HostKind.RUNTIME, HostKind.OP))
+    frames = host.leaves((HostKind.PYTHON, HostKind.OVERHEAD))
+    return [
+        ("contradiction", stuck | _waiting_for_nothing(timeline, host, gaps)),
+        ("device_gap", queued),
+        *[
+            (role, host.during(role))
+            for role in ("checkpoint", "evaluation", "logging", "gc", "compile", "allocator")
+        ],
+        ("compile", _lazy_loading(timeline, host, gaps) | _cold(steps, gaps)),
+        ("loader", host.during("loader")),
+        ("collective_wait", host.during("collective_wait")),
+        ("collective_call", _towards_collective(timeline, gaps)),
+        ("copy_call", _crossing_calls(timeline, host)),
+        *refills,
+        ("preprocess", host.during("preprocess")),
+        ("launch", busy),
+        ("python", frames | _short(gaps, busy | frames)),
+    ]
+
+
+def _queued(gaps: Gaps) -> tuple[Intervals, Intervals]:
+    """The end of each gap in which the next work was already launched: (normal, too long)."""
+    start = np.maximum(gaps.start, gaps.launched)
+    waits = (gaps.launched >= 0) & (start < gaps.end)
+    start, end = start[waits], gaps.end[waits]
+    long = end - start > CONTRADICTION_NS
+    return Intervals(start[~long], end[~long]), Intervals(start[long], end[long])
+
+
+def _waiting_for_nothing(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
+    """The host waits for the device, which shows no work: kernels are missing here."""
+    events = timeline.host
+    rows = host.rows("sync")
+    copies = host.rows("copy_call")
+    backwards = _calls_of(timeline, host, "d2h")
+    rows = np.concatenate([rows, copies[np.isin(copies, backwards)]])
+    waits = union(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
+    long = waits.length > CONTRADICTION_NS
+    return Intervals(waits.start[long], waits.end[long])
+
+
+def _calls_of(timeline: Timeline, host: Host, direction: str) -> I64:
+    moved = copy_direction(timeline) == direction
+    calls = host.linked.call[moved]
+    return calls[calls >= 0]
+
+
+def _crossing_calls(timeline: Timeline, host: Host) -> Intervals:
+    calls = np.concatenate([_calls_of(timeline, host, "h2d"), _calls_of(timeline, host, "d2h")])
+    return union(timeline.host.start[calls], timeline.host.end[calls])
+
+
+def _towards_collective(timeline: Timeline, gaps: Gaps) -> Intervals:
+    """Short gaps that end with a collective: the host was getting it out of the door."""
+    device = timeline.device
+    row = np.minimum(np.searchsorted(device.start, gaps.end), len(device) - 1)
+    groups = {int(i): classify(timeline.names[i]).group for i in np.unique(device.name)}
+    ends_so = np.array([groups[int(i)] == "communication" for i in device.name[row]], dtype=bool)
+    ends_so &= (device.start[row] == gaps.end) & (gaps.launched >= 0)
+    ends_so &= gaps.end - gaps.start < QUIET_NS
+    return Intervals(gaps.start[ends_so], gaps.end[ends_so])
+
+
+def _lazy_loading(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
+    events = timeline.host
+    rows = host.rows("launch_call")
+    rows = rows[events.end[rows] - events.start[rows] > LAZY_LAUNCH_NS]
+    copies = np.concatenate([_calls_of(timeline, host, d) for d in ("h2d", "d2h")])
+    rows = rows[~np.isin(rows, copies)]
+    return union(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
+
+
+def _cold(steps: Steps, gaps: Gaps) -> Intervals:
+    """Long idle stretches of warm-up steps: set-up that steady steps do not have."""
+    warm = ~steps.steady
+    if not warm.any() or not steps.steady.any():
+        return EMPTY
+    first = int(np.argmax(steps.steady))
+    cold = union(steps.start[:first], steps.end[:first])
+    long = gaps.end - gaps.start > QUIET_NS
+    return Intervals(gaps.start[long], gaps.end[long]) & cold
+
+
+def _refills(timeline: Timeline, host: Host, gaps: Gaps) -> Claims:
+    """After a call that waited for the device to drain, the host must refill the queue. Had it
+    not waited, it would have spent that time ahead: at most the time it was blocked is lost."""
+    events = timeline.host
+    forwards = _calls_of(timeline, host, "h2d")
+    backwards = _calls_of(timeline, host, "d2h")
+    syncs = host.rows("sync")
+    after_copy = np.isin(_previous_call(timeline, syncs), forwards)
+    copy_rows = np.concatenate([forwards, syncs[after_copy]])
+    sync_rows = np.concatenate([backwards, syncs[~after_copy]])
+    claims = []
+    for reason, rows in (("copy_refill", copy_rows), ("sync_refill", sync_rows)):
+        begin, end = events.start[rows], events.end[rows]
+        if not len(gaps) or not len(rows):
+            claims.append((reason, EMPTY))
+            continue
+        index = np.searchsorted(gaps.start, end, side="right") - 1
+        gap = np.maximum(index, 0)
+        blocked = np.minimum(gaps.start[gap], end) - begin
+        valid = (index >= 0) & (gaps.end[gap] > end) & (blocked > 0)
+        start = gaps.start[gap][valid]
+        reach = np.minimum(gaps.end[gap][valid], start + blocked[valid])
+        claims.append((reason, union(start, reach)))
+    return claims
+
+
+def _previous_call(timeline: Timeline, rows: I64) -> I64:
+    """For each runtime call, the runtime call before it on its thread (-1: none)."""
+    host = timeline.host
+    previous = np.full(len(host), -1, dtype=np.int64)
+    calls = np.flatnonzero(host.kind == HostKind.RUNTIME)
+    order = calls[np.argsort(host.thread[calls], kind="stable")]
+    same = host.thread[order[1:]] == host.thread[order[:-1]]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous[rows]
+
+
+def _short(gaps: Gaps, seen: Intervals) -> Intervals:
+    """Stretches of a gap with no event that are too short to hide anything else than Python."""
+    quiet = Intervals(gaps.start, gaps.end) - seen
+    short = quiet.length <= QUIET_NS
+    return Intervals(quiet.start[short], quiet.end[short])
+
+
+def _on_cpu(timeline: Timeline, host: Host) -> Claims:
+    """A job whose device is the CPU: operators are the work itself."""
+    events = timeline.host
+    ops = np.flatnonzero((events.kind == HostKind.OP) & ~_named(timeline, "c10d::", "record_param"))
+    return [
+        *[
+            (role, host.during(role))
+            for role in (
+                "checkpoint",
+                "evaluation",
+                "logging",
+                "gc",
+                "compile",
+                "loader",
+                "collective_wait",
+                "preprocess",
+            )
+        ],
+        ("compute", union(events.start[ops], events.end[ops])),
+        ("python", host.leaves((HostKind.PYTHON,))),
+    ]
+
+
+def _named(timeline: Timeline, *prefixes: str) -> NDArray[np.bool_]:
+    wanted = [i for i, name in enumerate(timeline.names) if name.startswith(prefixes)]
+    return np.isin(timeline.host.name, wanted)

@@ -1,0 +1,70 @@
+"""Where in the user's program a host event came from: file, line, function."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from whyidle.analysis.nesting import Nesting
+from whyidle.model.diagnosis import Place
+from whyidle.model.timeline import HostKind, Timeline
+
+_FRAME = re.compile(r"^(?P<file>[^<>]+?)\((?P<line>\d+)\): (?P<function>.+)$")
+_LIBRARY = re.compile(
+    r"(^|/)(torch|torchvision|torchaudio|numpy|transformers|lightning|pytorch_lightning|accelerate|"
+    r"tqdm|threading|multiprocessing|concurrent|asyncio|contextlib|functools|importlib|runpy|typing|"
+    r"site-packages|dist-packages|logging|selectors|socket|queue|PIL|cv2|triton|deepspeed|apex|"
+    r"einops|scipy|pandas|datasets|tokenizers|json|collections|abc|copy|enum|pathlib|random|re|"
+    r"subprocess|tempfile|warnings|weakref)(/|\.py$)|^<|lib/python3"
+)
+
+
+class Places:
+    """Locates host events; nests each thread's Python frames once, on demand."""
+
+    def __init__(self, timeline: Timeline, rank: int | None) -> None:
+        self._timeline = timeline
+        self._rank = rank
+        self._threads: dict[int, tuple[np.ndarray, Nesting]] = {}
+
+    def of(self, row: int) -> Place | None:
+        """The innermost frame of the user's own code around a host event, else the innermost
+        frame at all; None where the recording holds no stack."""
+        host = self._timeline.host
+        detail = int(host.detail[row])
+        stack = self._timeline.details[detail].stack if detail >= 0 else ""
+        frames = [part for part in stack.split(";") if part] if stack else []
+        return self._pick(frames) or self.at(int(host.thread[row]), int(host.start[row]))
+
+    def at(self, thread: int, time: int) -> Place | None:
+        """The same for a moment on a thread."""
+        rows, nesting = self._nest(thread)
+        inside = [
+            self._timeline.names[self._timeline.host.name[rows[i]]] for i in nesting.enclosing(time)
+        ]
+        return self._pick(inside[::-1])
+
+    def function_at(self, thread: int, time: int) -> str | None:
+        """The innermost Python function at a moment, as recorded."""
+        rows, nesting = self._nest(thread)
+        found = nesting.innermost(np.array([time]))[0]
+        return self._timeline.names[self._timeline.host.name[rows[found]]] if found >= 0 else None
+
+    def _nest(self, thread: int) -> tuple[np.ndarray, Nesting]:
+        if thread not in self._threads:
+            host = self._timeline.host
+            rows = np.flatnonzero((host.thread == thread) & (host.kind == HostKind.PYTHON))
+            self._threads[thread] = rows, Nesting.of(host.start[rows], host.end[rows])
+        return self._threads[thread]
+
+    def _pick(self, innermost_first: list[str]) -> Place | None:
+        frames = [found for text in innermost_first if (found := _FRAME.match(text.strip()))]
+        own = [found for found in frames if not _LIBRARY.search(found["file"])]
+        best = own or frames
+        if not best:
+            return None
+        frame = best[0]
+        return Place(
+            file=frame["file"], line=int(frame["line"]), function=frame["function"], rank=self._rank
+        )

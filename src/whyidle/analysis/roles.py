@@ -1,0 +1,100 @@
+"""What a host event means, told from its name: loading data, copying, synchronising, compiling...
+
+Rules look at names that PyTorch, its ecosystem and the CUDA and HIP runtimes give; a user's own
+function counts only where its name says plainly what it does (``save_checkpoint``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.timeline import HostKind, Timeline
+
+_FRAME = (HostKind.PYTHON, HostKind.ANNOTATION)
+_ANY = tuple(HostKind)
+
+_RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
+    "loader": (
+        _FRAME,
+        r"^enumerate\(DataLoader\)#|^\[pl\].*dataloader_next|dataloader\.py\(\d+\): __next__|"
+        r"^## (data_load|load_batch|wait_for_batch|wait_for_training_batch|next_batch) ##|"
+        r"^(data ?loading|get_batch|next_batch|fetch_batch)$",
+    ),
+    "preprocess": (
+        (HostKind.PYTHON,),
+        r"torchvision/(transforms|io)/|PIL/|cv2/|albumentations/|image_processing|image_transforms|"
+        r"processing_|feature_extraction|tokenization_|read_video|librosa/|soundfile|torchaudio/|"
+        r"\bav/|decord/|kornia/|: collate|_collate|datasets/.*\.py|webdataset/|<built-in method decode",
+    ),
+    "checkpoint": (
+        _FRAME,
+        r"torch/serialization\.py\(\d+\): (save|_save|_legacy_save)|: save_checkpoint$|"
+        r": save_pretrained$|: save_model$|distributed/checkpoint/.*: (save|_save|dcp_save)|"
+        r"^## ?checkpoint|^save_checkpoint",
+    ),
+    "evaluation": (
+        _FRAME,
+        r": (evaluate|validate|validation_step|eval_epoch|run_evaluation|evaluation_loop)$|"
+        r"^\[pl\].*(validation|val_step)|^## ?(eval|validation)|^(evaluation|validation)$",
+    ),
+    "logging": (
+        _FRAME,
+        r"wandb/|torch/utils/tensorboard/|tensorboardX/|mlflow/|comet_ml/|neptune/|aim/sdk|"
+        r"matplotlib/|^## ?metrics:publish|requests/api\.py|urllib3/connectionpool",
+    ),
+    "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
+    "compile": (
+        _ANY,
+        r"torch/_dynamo/(convert_frame|bytecode|symbolic|output_graph)|torch/_inductor/(compile_fx|"
+        r"graph|scheduler|codecache|async_compile)|triton/(compiler|runtime/build)|"
+        r"^(cu|hip)Module(Load|Unload)|^cuLibraryLoad|^hipModuleLoad|^cuLink|"
+        r"^(cudaEventElapsedTime|hipEventElapsedTime)|^cudaStreamCreate|^hipStreamCreate|"
+        r"^Lazy Function Loading|^(cuda|hip)GraphInstantiate|^(cuda|hip)StreamEndCapture",
+    ),
+    "allocator": (
+        (HostKind.RUNTIME, HostKind.PYTHON),
+        r"^(cudaMalloc|cudaFree|hipMalloc|hipFree|cudaHostAlloc|cudaFreeHost|cudaMallocHost|"
+        r"cudaHostRegister|cudaHostUnregister|hipHostMalloc|hipHostFree|cuMemCreate|cuMemMap|"
+        r"cuMemUnmap|cuMemRelease|cuMemSetAccess|cuMemAddressReserve)(?!Async)|: empty_cache$|"
+        r"<built-in function _cuda_emptyCache>",
+    ),
+    "collective_wait": (
+        (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON),
+        r"^gloo:|^mpi:|^c10d::(barrier|monitored_barrier)|_wait ##$|wait\(\) ##$|"
+        r"distributed_c10d\.py\(\d+\): (barrier|monitored_barrier)|<built-in method wait of "
+        r".*(Work|_distributed_c10d)",
+    ),
+    "sync": (
+        (HostKind.RUNTIME,),
+        r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|.*Synchronize)$",
+    ),
+    "copy_call": ((HostKind.RUNTIME,), r"^(cuda|hip|cu)Memcpy"),
+    "launch_call": (
+        (HostKind.RUNTIME,),
+        r"Launch(Cooperative)?Kernel|GraphLaunch|ModuleLaunch|^(cuda|hip|cu)(Memcpy|Memset)",
+    ),
+}
+ROLES: Final = tuple(_RULES)
+_COMPILED: Final = {role: (kinds, re.compile(text)) for role, (kinds, text) in _RULES.items()}
+
+
+class Roles:
+    """Finds host events by role; each name is matched once."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._host = timeline.host
+        self._names = timeline.names
+        self._used = np.unique(timeline.host.name)
+
+    def rows(self, role: str) -> NDArray[np.int64]:
+        """Rows of the host events that play a role."""
+        kinds, pattern = _COMPILED[role]
+        wanted = [i for i in self._used if pattern.search(self._names[i])]
+        if not wanted:
+            return np.empty(0, dtype=np.int64)
+        named = np.isin(self._host.name, wanted)
+        return np.flatnonzero(named & np.isin(self._host.kind, kinds))

@@ -1,0 +1,248 @@
+"""Where one step ends and the next begins, and which of them are steady.
+
+The first method that finds at least one boundary pair wins: the profiler's own marks, a
+framework's annotations, optimizer regions, DataLoader calls, and last a repetition of the whole
+kernel sequence. A step on the device ends when the last work that it launched has finished, or
+when the host leaves it, whichever is later: marks on the host alone end too early when the host
+runs ahead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.gaps import launches
+from whyidle.analysis.kernels import classify
+from whyidle.model.timeline import DeviceKind, HostKind, Timeline
+
+I64 = NDArray[np.int64]
+
+_MARK = re.compile(r"^ProfilerStep#(\d+)")
+_FRAMEWORK = re.compile(
+    r"run_training_batch|training_step$|^train_step\b|^train step|^\[pl\].*batch|^step\[|^step \d|"
+    r"Trainer\.training_step|^##? ?step|^iteration \d",
+    re.I,
+)
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_LOADER = re.compile(r"^enumerate\(DataLoader\)#")
+
+WARMUP_FACTOR = 1.5
+"""a leading step this many times longer than the median of the rest is warm-up"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """Step windows of one rank, ns. ``steady`` marks those that count in the figures.
+    ``found_by`` is None where no boundary was found: then one window covers the recording."""
+
+    start: I64
+    end: I64
+    labels: tuple[str, ...]
+    steady: NDArray[np.bool_]
+    found_by: str | None
+    confidence: float
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """First start and last end, ns."""
+        return int(self.start[0]), int(self.end[-1])
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """Length of the steady steps, s."""
+        return (self.end - self.start)[self.steady] / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    edges: I64
+    labels: tuple[str, ...]
+    found_by: str
+    confidence: float
+
+
+def find_steps(timeline: Timeline) -> Steps:
+    """Steps of one recording; one window without ``found_by`` where there is no boundary."""
+    for method in (_profiler, _framework, _optimizer, _loader, _repetition):
+        marks = method(timeline)
+        if marks is not None:
+            start, end = _on_device(timeline, marks)
+            if (end > start).all():
+                return Steps(
+                    start,
+                    end,
+                    marks.labels,
+                    _steady(timeline, start, end),
+                    marks.found_by,
+                    marks.confidence,
+                )
+    low, high = _extent(timeline)
+    whole = np.array([low]), np.array([max(high, low + 1)])
+    return Steps(*whole, ("whole recording",), np.array([True]), None, 0.0)
+
+
+def _rows(timeline: Timeline, pattern: re.Pattern[str]) -> NDArray[np.int64]:
+    wanted = [i for i, name in enumerate(timeline.names) if pattern.search(name)]
+    host = timeline.host
+    named = np.isin(host.name, wanted) & (host.kind == HostKind.ANNOTATION)
+    return np.flatnonzero(named)
+
+
+def _profiler(timeline: Timeline) -> _Marks | None:
+    rows = _rows(timeline, _MARK)
+    if not len(rows):
+        return None
+    host = timeline.host
+    start, end = host.start[rows], host.end[rows]
+    labels = tuple(timeline.names[i] for i in host.name[rows])
+    edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
+    return _Marks(edges, labels, "ProfilerStep", 1.0)
+
+
+def _framework(timeline: Timeline) -> _Marks | None:
+    return _from_starts(timeline, _rows(timeline, _FRAMEWORK), "framework annotation", 0.9)
+
+
+def _optimizer(timeline: Timeline) -> _Marks | None:
+    rows = _rows(timeline, _OPTIMIZER)
+    host = timeline.host
+    if len(rows) < 2:
+        return None
+    low, high = _host_extent(timeline)
+    cycle = _per_step(rows, host.name[rows])
+    ends = host.end[rows][cycle - 1 :: cycle]
+    edges = np.unique(np.concatenate([[low], ends]))
+    if len(edges) > 2 and high - edges[-1] > 0.5 * np.median(np.diff(edges)):
+        edges = np.append(edges, high)
+    return _labelled(edges, "optimizer", 0.85)
+
+
+def _loader(timeline: Timeline) -> _Marks | None:
+    rows = _rows(timeline, _LOADER)
+    return _from_starts(timeline, rows, "DataLoader", 0.7) if len(rows) >= 3 else None
+
+
+def _repetition(timeline: Timeline) -> _Marks | None:
+    """The kernel sequence repeats as a whole, and what repeats holds an optimizer or an input
+    copy: layers of one model repeat too, and are not steps."""
+    device = timeline.device
+    kernels = device.take(device.kind == DeviceKind.KERNEL)
+    if len(kernels) < 12:
+        return None
+    groups = {i: classify(timeline.names[i]).group for i in np.unique(kernels.name)}
+    update = np.array([groups[i] == "optimizer" for i in kernels.name])
+    if not update.any():
+        return None
+    opens = np.flatnonzero(update[1:] & ~update[:-1]) + 1
+    closes = np.flatnonzero(update[:-1] & ~update[1:]) + 1
+    if len(closes) < 3 or len(opens) < 3:
+        return None
+    lengths = np.diff(closes)
+    if np.ptp(lengths) > 0.02 * lengths.mean():
+        return None
+    edges = np.concatenate([[kernels.start[0]], kernels.end[closes - 1]])
+    return _labelled(np.unique(edges), "repetition of the kernel sequence", 0.5)
+
+
+def _per_step(rows: NDArray[np.int64], names: NDArray[np.int32]) -> int:
+    """How many optimizer calls make one step: several optimizers take turns."""
+    different = len(np.unique(names))
+    return different if len(rows) % different == 0 and len(rows) >= 2 * different else 1
+
+
+def _from_starts(
+    timeline: Timeline, rows: NDArray[np.int64], found_by: str, confidence: float
+) -> _Marks | None:
+    if not len(rows):
+        return None
+    starts = np.unique(timeline.host.start[rows])
+    edges = np.append(starts, max(_host_extent(timeline)[1], int(starts[-1]) + 1))
+    return _labelled(edges, found_by, confidence)
+
+
+def _labelled(edges: I64, found_by: str, confidence: float) -> _Marks:
+    labels = tuple(f"step {i + 1}" for i in range(len(edges) - 1))
+    return _Marks(edges.astype(np.int64), labels, found_by, confidence)
+
+
+def _on_device(timeline: Timeline, marks: _Marks) -> tuple[I64, I64]:
+    """Windows that follow the device: a step ends when its last launched work has ended."""
+    device = timeline.device
+    edges = marks.edges
+    ends = edges[1:].copy()
+    launched = _launch_times(timeline)
+    known = launched >= 0
+    if known.any():
+        step = np.searchsorted(edges, launched, side="right") - 1
+        inside = known & (step >= 0) & (step < len(ends))
+        np.maximum.at(ends, step[inside], device.end[inside])
+    elif len(device):
+        ends[-1] = max(ends[-1], int(device.end.max()))
+    ends = np.maximum.accumulate(ends)
+    begin = int(edges[0])
+    if known.any() and (before := known & (launched < begin)).any():
+        begin = max(begin, min(int(device.end[before].max()), int(ends[0]) - 1))
+    return np.concatenate([[begin], ends[:-1]]), ends
+
+
+def _launch_times(timeline: Timeline) -> I64:
+    """When the host launched each device event; -1 where the recording does not tell."""
+    linked = launches(timeline)
+    if not linked.known.any():
+        return np.full(len(timeline.device), -1, dtype=np.int64)
+    return np.where(linked.known, timeline.host.start[np.maximum(linked.call, 0)], -1)
+
+
+def _steady(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
+    """Leading steps much longer than the rest, and a stunted last one, are left out."""
+    length = (end - start).astype(np.float64)
+    steady = np.ones(len(length), dtype=bool)
+    if len(length) == 2 and length.max() > 3 * length.min():
+        empty = _work(timeline, start, end).min() == 0
+        steady[int(np.argmin(length) if empty else np.argmax(length))] = False
+    if len(length) < 3:
+        return steady
+    for i in range(len(length) - 2):
+        if length[i] <= WARMUP_FACTOR * np.median(length[i + 1 :]):
+            break
+        steady[i] = False
+    if length[-1] < 0.3 * np.median(length[steady]):
+        steady[-1] = False
+    return steady
+
+
+def _work(timeline: Timeline, start: I64, end: I64) -> NDArray[np.int64]:
+    begins = timeline.device.start
+    return np.searchsorted(begins, end) - np.searchsorted(begins, start)
+
+
+def _host_extent(timeline: Timeline) -> tuple[int, int]:
+    host = timeline.host
+    useful = host.kind != HostKind.PYTHON
+    rows = np.flatnonzero(useful) if useful.any() else np.arange(len(host))
+    if not len(rows):
+        return _extent(timeline)
+    return int(host.start[rows].min()), int(host.end[rows].max())
+
+
+def _extent(timeline: Timeline) -> tuple[int, int]:
+    """From the first work to the last end, ns. The host's own frames (a ``main`` that spans
+    everything) do not stretch it where the device tells."""
+    device, host = timeline.device, timeline.host
+    if len(device):
+        launched = _launch_times(timeline)
+        first = int(device.start.min())
+        told = launched[launched >= 0]
+        return (min(first, int(told.min())) if len(told) else first), int(device.end.max())
+    if not len(host):
+        return 0, 1
+    useful = np.flatnonzero(host.kind != HostKind.PYTHON)
+    rows = useful if len(useful) else np.arange(len(host))
+    return int(host.start[rows].min()), int(host.end[rows].max())

@@ -1,0 +1,80 @@
+"""Finds the plug-ins: every file of a plug-in folder, and the entry points of other packages.
+
+The folder listing is the registry. Names are listed without importing anything; a plug-in is
+imported when it is asked for. Files that begin with an underscore are parts, not plug-ins. Other
+packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.treatments``,
+``whyidle.importers``, ``whyidle.exporters``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import lru_cache
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from whyidle.errors import CatalogError
+from whyidle.model.cause import Cause
+from whyidle.model.treatment import Treatment
+
+
+def names(folder: str) -> list[str]:
+    """Names of the plug-ins in a folder of this package, sorted, without importing them."""
+    package = importlib.import_module(f"whyidle.{folder}")
+    return sorted(
+        info.name for info in pkgutil.iter_modules(package.__path__) if info.name[0] != "_"
+    )
+
+
+def module(folder: str, name: str) -> ModuleType:
+    """One plug-in's module. Raises CatalogError where there is none of that name."""
+    if name not in names(folder):
+        known = ", ".join(names(folder))
+        raise CatalogError(f"There is no {name!r} in {folder}.", why=f"Known: {known}.")
+    return importlib.import_module(f"whyidle.{folder}.{name}")
+
+
+@lru_cache(maxsize=1)
+def causes() -> dict[str, Cause]:
+    """Every root cause by id."""
+    found: dict[str, Cause] = {}
+    for family in names("causes"):
+        for stem in names(f"causes.{family}"):
+            path = f"whyidle.causes.{family}.{stem}"
+            _register(found, Cause, importlib.import_module(path), path)
+    _add_entry_points(found, "whyidle.causes", Cause)
+    return found
+
+
+@lru_cache(maxsize=1)
+def treatments() -> dict[str, Treatment]:
+    """Every treatment by id."""
+    found: dict[str, Treatment] = {}
+    for stem in names("treatments"):
+        path = f"whyidle.treatments.{stem}"
+        _register(found, Treatment, importlib.import_module(path), path)
+    _add_entry_points(found, "whyidle.treatments", Treatment)
+    return found
+
+
+def _register(found: dict, kind: type, plugin: ModuleType, path: str) -> None:  # type: ignore[type-arg]
+    things = [value for value in vars(plugin).values() if isinstance(value, kind)]
+    if len(things) != 1:
+        raise CatalogError(
+            f"{path} declares {len(things)} of {kind.__name__}.", why="A plug-in file declares one."
+        )
+    thing = things[0]
+    if thing.id in found:
+        raise CatalogError(f"{path} declares {thing.id!r} a second time.")
+    found[thing.id] = thing
+
+
+def _add_entry_points(found: dict, group: str, kind: type) -> None:  # type: ignore[type-arg]
+    for point in entry_points(group=group):
+        thing = point.load()
+        if not isinstance(thing, kind) or thing.id in found:
+            raise CatalogError(
+                f"The entry point {point.name!r} of {group} is not a new {kind.__name__}."
+            )
+        found[thing.id] = thing

@@ -1,0 +1,87 @@
+"""Proofs become findings: capped by their bucket, graded, and joined with their fixes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whyidle import catalog
+from whyidle.analysis.facts import Job
+from whyidle.model.cause import Cause, Proof
+from whyidle.model.diagnosis import Finding, Interval, Prescription, Severity
+
+WORTH = 0.03
+"""a finding whose removal is predicted to save less than this share of the step is ``info``"""
+CRITICAL = 0.20
+"""from this share of the step on a finding is ``critical`` (where peers agree)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A proven cause: the strongest proof, the rank it is from, and on what share of ranks."""
+
+    cause: Cause
+    proof: Proof
+    rank: int | None
+    spread: float
+
+
+def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
+    """Findings sorted by what they cost; those of one bucket never claim more than it holds."""
+    left = dict(job.attribution)
+    found = []
+    for item in sorted(judged, key=_weight, reverse=True):
+        room = left[item.cause.bucket]
+        high = min(item.proof.high * item.spread, room)
+        low = min(item.proof.low * item.spread, high)
+        left[item.cause.bucket] = max(0.0, room - (low + high) / 2)
+        if high > 0.0:
+            found.append(_finding(item, low, high))
+    return sorted(found, key=lambda finding: -finding.lost.high)
+
+
+def _weight(item: Judged) -> float:
+    return item.proof.high * item.spread * item.proof.confidence
+
+
+def _finding(item: Judged, low: float, high: float) -> Finding:
+    proof, cause = item.proof, item.cause
+    return Finding(
+        cause=cause.id,
+        family=cause.family,
+        bucket=cause.bucket,
+        severity=severity(item, high),
+        headline=proof.headline,
+        where=list(proof.where),
+        lost=Interval(low=round(low, 6), high=round(high, 6)),
+        confidence=proof.confidence,
+        evidence=list(proof.evidence),
+        prescriptions=_prescribe(cause, proof),
+        title=cause.title,
+    )
+
+
+def severity(item: Judged, high: float) -> Severity:
+    """By predicted gain of the expected fix, limited by what the bucket allows."""
+    gain = min(1.0 - 1.0 / max(item.proof.predicted.speedup, 1.0), high)
+    if gain < WORTH:
+        return "info"
+    return "critical" if gain >= CRITICAL else "warning"
+
+
+def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:
+    prescriptions = []
+    for treatment in catalog.treatments().values():
+        plan = treatment.decide(proof) if cause.id in treatment.treats else None
+        if plan is not None:
+            prescriptions.append(
+                Prescription(
+                    treatment=treatment.id,
+                    summary=plan.summary,
+                    edits=list(plan.edits),
+                    consent=treatment.consent,
+                    automatic=plan.automatic,
+                    predicted=plan.predicted or proof.predicted,
+                    risk=plan.risk,
+                )
+            )
+    return sorted(prescriptions, key=lambda p: -(p.predicted.speedup if p.predicted else 0.0))

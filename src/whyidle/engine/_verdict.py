@@ -1,0 +1,71 @@
+"""The answer in one line, or the reason why there is none."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from whyidle.analysis.facts import Job
+from whyidle.model.buckets import Bucket
+from whyidle.model.diagnosis import Finding, Verdict
+
+STARVED = 0.10
+"""an idle bucket with a finding that costs this much starves the device (thresholds of peers
+lie between 5 and 20 % for a critical data wait, 15 and 20 % for launches and communication)"""
+UNEXPLAINED = 0.5
+"""with more than this share unexplained there is no verdict"""
+
+WAITS_FOR: dict[str, str] = {
+    "input": "its next batch",
+    "transfer": "copies from the host",
+    "host": "the CPU to launch work",
+    "sync": "the CPU, which waited for it",
+    "communication": "the network and the other ranks",
+    "interruption": "interruptions of the training loop",
+}
+
+
+def verdict(job: Job, findings: list[Finding]) -> Verdict:
+    """Decide from the findings and the attribution."""
+    if reason := _no_answer(job):
+        return Verdict(state="inconclusive", headline=reason, bound=None)
+    serious = [finding for finding in findings if finding.severity != "info"]
+    idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
+    if idle:
+        top = idle[0]
+        bound = top.bucket
+        share = job.attribution[bound]
+        headline = f"The GPU spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: {_lower(top.headline)}"
+        return Verdict(state="starved", headline=headline, bound=bound)
+    if job.attribution["unknown"] > UNEXPLAINED / 2 and not serious:
+        share = job.attribution["unknown"]
+        return Verdict(
+            state="inconclusive",
+            headline=f"The GPU is idle for {share:.0%} of the step, and the recording does not show why",
+            bound=None,
+        )
+    bound = cast(Bucket, max(job.attribution, key=lambda bucket: job.attribution[bucket]))
+    if serious:
+        return Verdict(state="inefficient", headline=serious[0].headline, bound=bound)
+    busy = job.attribution["compute"]
+    return Verdict(
+        state="saturated",
+        headline=f"The GPU does useful work {busy:.0%} of the time; nothing worth more than 3 % was found",
+        bound=bound,
+    )
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _no_answer(job: Job) -> str | None:
+    if not any(len(facts.timeline.device) for facts in job.ranks):
+        if job.lead.timeline.info.kind != "cpu":
+            return (
+                "The recording holds no GPU activity, so it cannot tell whether the GPU was idle; "
+                "record with ProfilerActivity.CUDA"
+            )
+        if job.attribution["unknown"] > UNEXPLAINED:
+            share = job.attribution["unknown"]
+            return f"The recording leaves {share:.0%} of the step unexplained"
+    return None

@@ -1,0 +1,176 @@
+"""From recordings to a diagnosis: run every cause, abstain where evidence lacks, rank, decide."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from whyidle import __version__, catalog
+from whyidle.analysis.facts import Facts, Job
+from whyidle.engine._findings import Judged, findings_of
+from whyidle.engine._detail import detail
+from whyidle.engine._verdict import verdict
+from whyidle.model.cause import Cause
+from whyidle.model.diagnosis import (
+    Abstention,
+    Attribution,
+    Coverage,
+    Device,
+    Diagnosis,
+    RunInfo,
+    Steps,
+    Utilization,
+)
+from whyidle.model.signals import SIGNALS
+from whyidle.model.timeline import Timeline
+
+Progress = Callable[[str], None]
+
+
+def diagnose(timelines: list[Timeline], *, progress: Progress | None = None) -> Diagnosis:
+    """Diagnose one job from the recordings of its ranks."""
+    job = Job(tuple(Facts(timeline) for timeline in timelines))
+    judged, abstentions = _judge(job, progress or (lambda _: None))
+    findings = findings_of(job, judged)
+    return Diagnosis(
+        run=_run(job),
+        device=_device(job),
+        steps=_steps(job),
+        attribution=Attribution(**_exact(job.attribution)),
+        utilization=_utilization(job),
+        verdict=verdict(job, findings),
+        findings=findings,
+        abstentions=abstentions,
+        trials=[],
+        coverage=_coverage(job),
+        detail=detail(job),
+    )
+
+
+def _judge(job: Job, progress: Progress) -> tuple[list[Judged], list[Abstention]]:
+    judged, abstentions = [], []
+    for cause in catalog.causes().values():
+        progress(cause.title)
+        missing = [need for need in cause.needs if need not in job.signals]
+        if missing or job.lead.step_count < cause.min_steps:
+            abstentions.append(_abstain(cause, missing or ["steady_steps"]))
+            continue
+        if cause.scope == "job":
+            proof = cause.test(job)
+            judged += [Judged(cause, proof, None, 1.0)] if proof else []
+            continue
+        proofs = [(facts, cause.test(facts)) for facts in job.ranks]
+        found = [(facts, proof) for facts, proof in proofs if proof is not None]
+        if found:
+            facts, proof = max(found, key=lambda pair: pair[1].high)
+            judged.append(Judged(cause, proof, facts.rank, len(found) / len(proofs)))
+    return judged, abstentions
+
+
+def _abstain(cause: Cause, missing: list[str]) -> Abstention:
+    how = "; ".join(SIGNALS[name].how for name in missing)
+    return Abstention(cause=cause.id, missing=missing, how=how)
+
+
+def _exact(shares: dict[str, float]) -> dict[str, float]:
+    """Shares that sum to exactly one in spite of rounding; the largest takes the difference."""
+    rounded = {bucket: round(max(share, 0.0), 9) for bucket, share in shares.items()}
+    largest = max(rounded, key=lambda bucket: rounded[bucket])
+    rounded[largest] = round(rounded[largest] + 1.0 - sum(rounded.values()), 9)
+    return rounded
+
+
+def _run(job: Job) -> RunInfo:
+    sources = [facts.timeline.source.path for facts in job.ranks]
+    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
+    worlds = {facts.timeline.world_size for facts in job.ranks} - {None}
+    return RunInfo(
+        id=f"explain-{digest}",
+        command=None,
+        started=None,
+        duration_s=max(
+            (facts.steps.window[1] - facts.steps.window[0]) / 1e9 for facts in job.ranks
+        ),
+        exit_status=None,
+        framework=job.lead.timeline.framework,
+        ranks=max(worlds, default=None) or len(job.ranks),
+        hosts=sorted({facts.timeline.hostname for facts in job.ranks} - {None}),  # type: ignore[type-var]
+        whyidle=__version__,
+        sources=sources,
+    )
+
+
+def _device(job: Job) -> Device:
+    info = job.lead.timeline.info
+    return Device(
+        kind=info.kind,  # type: ignore[arg-type]
+        name=info.name,
+        count=max(info.count, len(job.ranks) if len(job.lead.timeline.device) else 0),
+        memory_bytes=info.memory_bytes,
+        peak_flops=None,
+    )
+
+
+def _steps(job: Job) -> Steps:
+    lead = job.lead
+    seconds = lead.steps.seconds if lead.steps.found_by else np.empty(0)
+    p50, p95, p99 = np.percentile(seconds, [50, 95, 99]) if len(seconds) else (None,) * 3
+    return Steps(
+        count=int(lead.steps.steady.sum()) if lead.steps.found_by else 0,
+        warmup=int((~lead.steps.steady).sum()),
+        mean_s=_float(seconds.mean() if len(seconds) else None),
+        p50_s=_float(p50),
+        p95_s=_float(p95),
+        p99_s=_float(p99),
+        samples_per_s=None,
+        detected_by=lead.steps.found_by,
+        confidence=lead.steps.confidence,
+    )
+
+
+def _float(value: object) -> float | None:
+    return None if value is None else float(value)  # type: ignore[arg-type]
+
+
+def _utilization(job: Job) -> Utilization:
+    busy = [facts.busy_ratio for facts in job.ranks if facts.busy_ratio is not None]
+    memory = [
+        int(f.timeline.memory.allocated.max()) for f in job.ranks if len(f.timeline.memory.time)
+    ]
+    return Utilization(
+        busy=float(np.mean(busy)) if busy else None,
+        gpu_util=None,
+        sm_active=None,
+        sm_occupancy=None,
+        tensor_active=None,
+        dram_active=None,
+        mfu=None,
+        power_w=None,
+        memory_peak_bytes=max(memory, default=None),
+        energy_j_per_step=None,
+    )
+
+
+def _coverage(job: Job) -> Coverage:
+    notes = []
+    for facts in job.ranks:
+        source = facts.timeline.source
+        notes += [f"{source.path}: {note}" for note in source.notes]
+        if source.lost:
+            notes.append(f"{source.path}: incomplete, {source.lost}")
+    if job.lead.steps.found_by is None:
+        notes.append("no step boundary was found; shares are of the whole recording")
+    if job.lead.profiler_share > 0.02:
+        notes.append(
+            f"recording itself took about {job.lead.profiler_share:.0%} of the step on the host; "
+            "without it the GPU waits that much less for launches"
+        )
+    return Coverage(
+        signals=sorted(job.signals),
+        windows=len(job.ranks),
+        overhead_ratio=None,
+        clock_error_s=None,
+        notes=notes,
+    )

@@ -1,0 +1,55 @@
+"""How a fix declares itself: which causes it treats, what it edits, and what that may change.
+
+A treatment is a pure function from a finding's ``Proof`` to a ``Plan``, or ``None`` where it must
+decline. It names knobs, never a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Consent, Edit, Predicted
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to change. ``summary`` says it in the words of the framework's API; ``predicted`` is
+    None where the treatment expects all that the cause predicts."""
+
+    summary: str
+    edits: tuple[Edit, ...] = ()
+    predicted: Predicted | None = None
+    risk: str = ""
+    automatic: bool = True
+
+
+Decide = Callable[[Proof], "Plan | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """A registered fix."""
+
+    id: str
+    treats: tuple[str, ...]
+    consent: Consent
+    decide: Decide
+    doc: str
+
+
+def treatment(*treats: str, consent: Consent) -> Callable[[Decide], Treatment]:
+    """Declare a fix for some causes (by id). Its own id is its file's name."""
+
+    def declare(decide: Decide) -> Treatment:
+        stem = decide.__module__.rsplit(".", 1)[-1]
+        return Treatment(
+            id=stem.replace("_", "-"),
+            treats=treats,
+            consent=consent,
+            decide=decide,
+            doc=decide.__doc__ or "",
+        )
+
+    return declare
