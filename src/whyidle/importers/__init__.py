@@ -1,0 +1,1 @@
+"""Recorded evidence in, ``Timeline`` out; one format per file."""

@@ -1,164 +1,223 @@
-"""Collects pieces of decoded events into the columns of a ``Timeline``."""
+"""Collects pieces of decoded events into the columns of a ``Timeline``.
+
+Columns grow as compact arrays of machine numbers, so what is held per event is 45 bytes on the
+host side and 77 on the device side, whatever the text was.
+"""
 
 from __future__ import annotations
 
 import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.importers._decode import retime
 from whyidle.importers._events import (
-    DEVICE_CATEGORIES,
+    NO_ARGS,
     Args,
     Event,
     Interner,
+    Number,
+    detail_key,
     detail_of,
-    host_kind,
-    integers,
+    kind_of,
+    real,
+    whole,
 )
-from whyidle.model.timeline import DeviceEvents, HostEvents, HostKind, MemorySamples
+from whyidle.model.timeline import (
+    Detail,
+    DeviceEvents,
+    DeviceKind,
+    HostEvents,
+    HostKind,
+    MemorySamples,
+)
 
 _ANNOTATION = re.compile(
     r"^(ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|gloo:|## |DistributedDataParallel)"
 )
-_LIMIT_NS = 1 << 61
+_EXACT_BELOW_US = float(1 << 43)
+"""below this, a double holds microseconds to the nanosecond"""
+_SAMPLE = 256
+LONGEST_US = 7 * 86400e6
+"""no recording is longer: what lies further from the median time has an impossible time"""
+_WITH_DETAIL = (HostKind.OP, HostKind.ANNOTATION)
+_HOST_CODES = "ts:d dur:d kind:B name:i thread:h corr:q detail:i"
+_DEVICE_CODES = (
+    "ts:d dur:d kind:B name:i device:h stream:q corr:q size:q blocks_per_sm:f occupancy:f detail:i"
+)
+_MEMORY_CODES = "ts:d allocated:q reserved:q device_id:q"
+
+
+class _Table:
+    """Named columns of machine numbers (``name:typecode``), which grow together."""
+
+    def __init__(self, codes: str) -> None:
+        pairs = (part.split(":") for part in codes.split())
+        self.columns: dict[str, array[Any]] = {name: array(code) for name, code in pairs}
+
+    def extend(self, **values: Iterable[Any]) -> None:
+        for name, listed in values.items():
+            column = self.columns[name]
+            column.extend(listed if isinstance(listed, array) else array(column.typecode, listed))
+
+    def view(self, name: str) -> NDArray[Any]:
+        return np.asarray(self.columns[name])
+
+    def pop(self, name: str) -> NDArray[Any]:
+        return np.asarray(self.columns.pop(name))
 
 
 class Columns:
-    """Grows column by column; ``host()``, ``device()`` and ``memory()`` close it."""
+    """Grows piece by piece; ``close`` fixes the clock, then ``host``, ``device`` and ``memory``
+    each hand over their columns, once.
+
+    ``events`` counts all that were read, ``ignored`` those with impossible times, ``categories``
+    the complete events of each category. ``base_ns`` is set by ``close``.
+    """
 
     def __init__(self) -> None:
-        self.names = Interner()
-        self.threads = Interner()
-        self.details = Interner()
-        self.labels: dict[str, str] = {}
+        self.names = Interner("(further names)", limit=2_000_000, limit_chars=256 << 20)
+        self.categories: dict[str, int] = defaultdict(int)
         self.events = 0
         self.ignored = 0
-        self.base_us: float | None = None
-        self._kinds: dict[str, int | None] = {}
-        self._host: list[tuple[NDArray[np.generic], ...]] = []
-        self._device: list[tuple[NDArray[np.generic], ...]] = []
-        self._memory: list[NDArray[np.int64]] = []
+        self.base_ns = 0
+        self._threads = Interner(("", "(further threads)"), limit=32_000)
+        self._details = Interner((b"", b"", "", "", -1, -1, ""), limit=1_000_000)
+        self._kinds: dict[str, HostKind | DeviceKind | None] = {}
+        self._host = _Table(_HOST_CODES)
+        self._device = _Table(_DEVICE_CODES)
+        self._memory = _Table(_MEMORY_CODES)
+        self._origin_us: int | None = None
+        self._base_us = self._middle_us = 0.0
 
-    def add(self, piece: list[Event]) -> None:
+    @property
+    def kept(self) -> int:
+        """How many events the columns hold."""
+        return len(self._host.columns["ts"]) + len(self._device.columns["ts"])
+
+    def add(self, events: list[Event], text: bytes) -> None:
         """Append one piece; events of categories that carry no evidence are dropped."""
-        self.events += len(piece)
-        timed = [event for event in piece if event.ph == "X"]
-        for event in piece:
-            if event.ph == "i" and event.name == "[memory]" and event.args.device_type == 1:
-                break
-        else:
-            event = None  # type: ignore[assignment]
-        if event is not None:
-            self._add_memory(piece)
-        if self.base_us is None and timed:
-            first = min((e.ts for e in timed if e.ts == e.ts and abs(e.ts) < 1e18), default=0.0)
-            self.base_us = float(int(first))
-        host, device = [], []
-        for event in timed:
-            category = event.cat
-            if category in DEVICE_CATEGORIES:
-                device.append(event)
-            elif category in self._kinds:
-                if self._kinds[category] is not None:
-                    host.append(event)
-            else:
-                self._learn(category)
-                (device if category.lower() in DEVICE_CATEGORIES else host).append(event)
-        self._add_host([event for event in host if self._kinds.get(event.cat) is not None])
-        self._add_device(device)
+        self.events += len(events)
+        if self._origin_us is not None or self._needs_origin(events):
+            retime(events, text, self._origin(events))
+        groups: dict[str, list[Event]] = defaultdict(list)
+        for event in events:
+            if event.ph == "X":
+                groups[event.cat].append(event)
+            elif event.ph == "i" and event.args is not NO_ARGS:
+                groups["[memory]"].append(event)
+        if samples := groups.pop("[memory]", None):
+            self._add_memory(samples)
+        for category, group in groups.items():
+            self.categories[category] += len(group)
+            if category not in self._kinds:
+                self._kinds[category] = kind_of(category)
+            kind = self._kinds[category]
+            if isinstance(kind, DeviceKind):
+                self._add_device(kind, group)
+            elif kind is not None:
+                self._add_host(kind, group)
 
-    def _learn(self, category: str) -> None:
-        if category.lower() in DEVICE_CATEGORIES:
-            DEVICE_CATEGORIES[category] = DEVICE_CATEGORIES[category.lower()]
-        kind = host_kind(category)
-        self._kinds[category] = None if kind is None else int(kind)
+    def _needs_origin(self, events: list[Event]) -> bool:
+        """Whether times are so large that a double loses nanoseconds that the text has."""
+        return any(e.ts > _EXACT_BELOW_US and e.ts % 1 for e in events[:_SAMPLE] if e.ph == "X")
 
-    def _times(self, events: list[Event]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Event]]:
-        base = self.base_us or 0.0
-        start = (np.array([event.ts for event in events], dtype=np.float64) - base) * 1e3
-        length = np.array([event.dur for event in events], dtype=np.float64) * 1e3
-        good = np.isfinite(start) & np.isfinite(length) & (length >= 0)
-        good &= (np.abs(start) < _LIMIT_NS) & (length < _LIMIT_NS)
+    def _origin(self, events: list[Event]) -> int:
+        """The origin of exact times. What was kept before this had no fraction to lose."""
+        if self._origin_us is None:
+            self._origin_us = next(
+                int(e.ts) for e in events if e.ph == "X" and e.ts > _EXACT_BELOW_US
+            )
+            for table in (self._host, self._device, self._memory):
+                table.view("ts")[:] -= self._origin_us
+        return self._origin_us
+
+    def _add_host(self, kind: HostKind, events: list[Event]) -> None:
+        count, names, threads = len(events), self.names, self._threads
+        none = array("q", [-1]) * count
+        runtime = kind is HostKind.RUNTIME
+        self._host.extend(
+            ts=[event.ts for event in events],
+            dur=[event.dur for event in events],
+            kind=array("B", [kind]) * count,
+            name=[names[event.name] for event in events],
+            thread=[threads[event.pid, event.tid] for event in events],
+            corr=_integers([event.args.correlation for event in events]) if runtime else none,
+            detail=self._detail(events) if kind in _WITH_DETAIL else array("i", [-1]) * count,
+        )
+
+    def _add_device(self, kind: DeviceKind, events: list[Event]) -> None:
+        names = self.names
+        args = [event.args for event in events]
+        self._device.extend(
+            ts=[event.ts for event in events],
+            dur=[event.dur for event in events],
+            kind=array("B", [kind]) * len(events),
+            name=[names[event.name] for event in events],
+            device=[_device(event) for event in events],
+            stream=[_stream(event) for event in events],
+            corr=_integers([a.correlation for a in args]),
+            size=_integers([a.size for a in args]),
+            blocks_per_sm=_reals([a.blocks_per_sm for a in args]),
+            occupancy=_reals([a.occupancy for a in args]),
+            detail=self._detail(events),
+        )
+
+    def _detail(self, events: list[Event]) -> list[int]:
+        details = self._details
+        keys = [None if e.args is NO_ARGS else detail_key(e.args) for e in events]
+        return [-1 if key is None else details[key] for key in keys]
+
+    def _add_memory(self, events: list[Event]) -> None:
+        kept = [event for event in events if _is_device_memory(event.args)]
+        self._memory.extend(
+            ts=[event.ts for event in kept],
+            allocated=[whole(event.args.allocated) for event in kept],
+            reserved=[whole(event.args.reserved) for event in kept],
+            device_id=[whole(event.args.device_id) for event in kept],
+        )
+
+    def close(self) -> None:
+        """Fix the clock: ``base_ns`` is the first time kept, so that no start is negative."""
+        starts = [self._host.view("ts"), self._device.view("ts")]
+        sample = np.concatenate([ts[:: 1 + len(ts) // 4096] for ts in starts])
+        sample = sample[np.isfinite(sample)]
+        self._middle_us = float(np.median(sample)) if len(sample) else 0.0
+        valid = [ts[self._near(ts)] for ts in starts]
+        self._base_us = float(np.floor(min((ts.min() for ts in valid if len(ts)), default=0.0)))
+        self.base_ns = (int(self._base_us) + (self._origin_us or 0)) * 1000
+
+    def _near(self, ts: NDArray[np.float64]) -> NDArray[np.bool_]:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.abs(ts - self._middle_us) <= LONGEST_US
+
+    def _times(self, table: _Table) -> tuple[NDArray[np.int64], NDArray[np.int64], Any]:
+        """(start, end, rows in order or a slice of all). Longer first where starts are equal."""
+        ts, dur = table.pop("ts"), table.pop("dur")
+        good = self._near(ts) & (dur >= 0) & (dur <= LONGEST_US)
+        rows: Any = slice(None)
         if not good.all():
             self.ignored += int((~good).sum())
-            events = [event for event, keep in zip(events, good, strict=True) if keep]
-            start, length = start[good], length[good]
-        begin = np.rint(start).astype(np.int64)
-        return begin, begin + np.rint(length).astype(np.int64), events
-
-    def _detail(self, args: Args) -> int:
-        if args.dims or args.stack or args.collective or args.old_dims:
-            return self.details[detail_of(args)]
-        return -1
-
-    def _add_host(self, events: list[Event]) -> None:
-        if not events:
-            return
-        start, end, events = self._times(events)
-        names, threads, kinds = self.names, self.threads, self._kinds
-        self._host.append(
-            (
-                start,
-                end,
-                np.array([kinds[event.cat] for event in events], dtype=np.uint8),
-                np.array([names[event.name] for event in events], dtype=np.int32),
-                np.array([threads[f"{e.pid}/{e.tid}"] for e in events], dtype=np.int64),
-                integers([event.args.correlation for event in events]),
-                np.array([self._detail(event.args) for event in events], dtype=np.int32),
-            )
-        )
-
-    def _add_device(self, events: list[Event]) -> None:
-        if not events:
-            return
-        start, end, events = self._times(events)
-        args = [event.args for event in events]
-        names = self.names
-        pids = [event.pid if isinstance(event.pid, int) else -1 for event in events]
-        streams = [_stream(e.args.stream if e.args.stream != -1 else e.tid) for e in events]
-        self._device.append(
-            (
-                start,
-                end,
-                np.array([DEVICE_CATEGORIES[event.cat] for event in events], dtype=np.uint8),
-                np.array([names[event.name] for event in events], dtype=np.int32),
-                np.clip(
-                    integers([a.device if a.device >= 0 else p for a, p in zip(args, pids, strict=True)]),
-                    -1,
-                    32767,
-                ),
-                integers(streams),
-                integers([a.correlation for a in args]),
-                integers([a.size for a in args]),
-                np.array([a.blocks_per_sm for a in args], dtype=np.float32),
-                np.array([a.occupancy for a in args], dtype=np.float32) / np.float32(100),
-                np.array([self._detail(a) for a in args], dtype=np.int32),
-            )
-        )
-
-    def _add_memory(self, piece: list[Event]) -> None:
-        rows = [
-            (event.ts, event.args.allocated, event.args.reserved)
-            for event in piece
-            if event.ph == "i" and event.args.device_type == 1 and event.args.allocated >= 0
-        ]
-        if not rows:
-            return
-        base = self.base_us if self.base_us is not None else rows[0][0]
-        times = np.rint((np.array([row[0] for row in rows]) - base) * 1e3)
-        good = np.isfinite(times)
-        column = np.array([(0, *row[1:]) for row in rows], dtype=np.int64)
-        column[good, 0] = times[good].astype(np.int64)
-        self._memory.append(column[good])
+            rows = np.flatnonzero(good)
+            ts, dur = ts[rows], dur[rows]
+        start = np.rint((ts - self._base_us) * 1e3).astype(np.int64)
+        end = start + np.rint(dur * 1e3).astype(np.int64)
+        order = _order(start, end)
+        if order is not None:
+            start, end = start[order], end[order]
+            rows = order if isinstance(rows, slice) else rows[order]
+        return start, end, rows
 
     def host(self) -> HostEvents:
         """All host events, sorted by start (the longer first where two start together)."""
-        types = (np.int64, np.int64, np.uint8, np.int32, np.int16, np.int64, np.int32)
-        columns = _join(self._host, types)
-        self._host.clear()
-        events = HostEvents(*columns)  # type: ignore[arg-type]
-        events = events.take(np.lexsort((-events.end, events.start)))
+        start, end, rows = self._times(self._host)
+        rest = {name: self._host.pop(name)[rows] for name in list(self._host.columns)}
+        events = HostEvents(start, end, **rest)
         renamed = [i for name, i in self.names.items() if _ANNOTATION.match(name)]
         if renamed:
             is_op = events.kind == HostKind.OP
@@ -166,33 +225,77 @@ class Columns:
         return events
 
     def device(self) -> DeviceEvents:
-        """All device events, sorted by start."""
-        ints = (np.int64, np.int64, np.uint8, np.int32, np.int16, np.int64, np.int64, np.int64)
-        columns = _join(self._device, (*ints, np.float32, np.float32, np.int32))
-        self._device.clear()
-        events = DeviceEvents(*columns)  # type: ignore[arg-type]
-        return events.take(np.argsort(events.start, kind="stable"))
+        """All device events, sorted by start (the longer first where two start together)."""
+        start, end, rows = self._times(self._device)
+        rest = {name: self._device.pop(name)[rows] for name in list(self._device.columns)}
+        rest["occupancy"] = rest["occupancy"] / np.float32(100)
+        return DeviceEvents(start, end, **rest)
 
     def memory(self) -> MemorySamples:
-        """Device memory after each allocator event, by time."""
-        rows = np.concatenate(self._memory) if self._memory else np.empty((0, 3), np.int64)
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        return MemorySamples(rows[:, 0], rows[:, 1], rows[:, 2])
+        """Memory of the device with the most allocator events, by time."""
+        ts, device = self._memory.view("ts"), self._memory.view("device_id")
+        allocated, reserved = self._memory.view("allocated"), self._memory.view("reserved")
+        keep = self._near(ts)
+        if len(device):
+            ids, counts = np.unique(device, return_counts=True)
+            keep = keep & (device == ids[counts.argmax()])
+        rows = np.flatnonzero(keep)
+        rows = rows[np.argsort(ts[rows], kind="stable")]
+        time = np.rint((ts[rows] - self._base_us) * 1e3).astype(np.int64)
+        return MemorySamples(time, allocated[rows], reserved[rows])
+
+    def threads(self) -> tuple[str, ...]:
+        """The threads' names, ``process/thread``."""
+        return tuple(f"{pid}/{tid}" for pid, tid in self._threads)
+
+    def details(self) -> tuple[Detail, ...]:
+        """What events say beyond their name."""
+        return tuple(detail_of(key) for key in self._details)
 
 
-def _stream(value: object) -> int:
-    if isinstance(value, int):
-        return value
-    digits = re.search(r"-?\d+", str(value))
-    return int(digits.group()) if digits else -1
+def _order(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.intp] | None:
+    """The order by start, longer first; None where the rows are already in it."""
+    step = np.diff(start)
+    if not ((step > 0) | ((step == 0) & (np.diff(end) <= 0))).all():
+        order = np.argsort(start, kind="stable")
+        tied = np.diff(start[order]) == 0
+        if tied.any():
+            places = np.flatnonzero(np.r_[tied, False] | np.r_[False, tied])
+            some = order[places]
+            order[places] = some[np.lexsort((-end[some], start[some]))]
+        return order
+    return None
 
 
-def _join(
-    pieces: list[tuple[NDArray[np.generic], ...]], types: tuple[type[np.generic], ...]
-) -> list[NDArray[np.generic]]:
-    if not pieces:
-        return [np.empty(0, dtype=kind) for kind in types]
-    return [
-        np.concatenate([piece[i] for piece in pieces]).astype(kind, copy=False)
-        for i, kind in enumerate(types)
-    ]
+def _integers(values: list[Number]) -> array[int]:
+    try:
+        return array("q", values)  # type: ignore[arg-type]  # the exception is the check
+    except (TypeError, OverflowError):
+        return array("q", map(whole, values))
+
+
+def _reals(values: list[Number]) -> Iterator[float] | list[Number]:
+    if all(type(value) is float for value in values):
+        return values
+    return (number if abs(number := real(value)) < 1e30 else float("nan") for value in values)
+
+
+def _is_device_memory(args: Args) -> bool:
+    return whole(args.device_type) > 0 and whole(args.allocated) >= 0
+
+
+def _device(event: Event) -> int:
+    number = event.args.device
+    if type(number) is not int or number < 0:
+        number = whole(number)
+        if number < 0 and isinstance(event.pid, int):
+            number = event.pid
+    return number if -1 <= number < 1 << 15 else -1
+
+
+def _stream(event: Event) -> int:
+    stream = event.args.stream
+    if type(stream) is int and 0 <= stream < 1 << 62:
+        return stream
+    digits = re.search(r"\d{1,18}", str(event.tid if stream in (-1, None) else stream))
+    return int(digits[0]) if digits else -1

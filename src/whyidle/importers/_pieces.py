@@ -1,160 +1,188 @@
 """Cut a stream of JSON text into pieces of whole events, without ever holding the document.
 
-The cut is a guess (``},{`` near a mark) that decoding then proves: a piece cut inside a string or
-a nested list does not decode, and the next candidate is tried.
+The cut is a guess (``},{`` near a mark) that decoding then proves: text cut inside a string or a
+nested list does not decode, and another place is tried. All fallbacks are linear in the text:
+what cannot be cut yet is tried again only when it has doubled, and broken text is gone through
+once, event by event.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-PIECE_BYTES = 1 << 20
+from whyidle.importers._decode import Tried, attempt
+from whyidle.importers._events import Event
+
+PIECE_BYTES = 1 << 18
+"""small enough that the text, the events and the columns of one piece stay in the cache"""
 HEADER_LIMIT = 64 << 20
+EVENT_LIMIT = 64 << 20
+_SALVAGE_BYTES = 8 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*\{")
-_CLOSING = re.compile(rb"\}\s*\]")
-_TRIES = 48
+_SPACE = b" \t\r\n"
+_TRIES = 3
 
 Read = Callable[[int], bytes]
-Decode = Callable[[bytes], Any]
+Piece = tuple[list[Event], bytes]
 
 
 class Pieces:
-    """Iterates over decoded pieces of ``traceEvents``; afterwards ``header`` holds the other
-    top-level keys' text and ``lost`` says what could not be read (None: nothing)."""
+    """Iterates over (events, their text) of ``traceEvents``.
 
-    def __init__(self, read: Read, decode: Decode, piece_bytes: int = PIECE_BYTES) -> None:
+    Afterwards ``header`` holds the other top-level keys, ``lost`` says what could not be read
+    (None: nothing), and ``cut`` whether the end of the event list is missing.
+
+    Raises:
+        LookupError: while iterating, when there is no event list.
+    """
+
+    def __init__(self, read: Read, piece_bytes: int = PIECE_BYTES) -> None:
         self._read = read
-        self._decode = decode
         self._size = piece_bytes
         self.header: dict[str, Any] = {}
-        self.lost: str | None = None
         self.cut = False
+        self._skipped = 0
+        self._gave_up = ""
         self._before = b""
+        self._ended = False
 
-    def __iter__(self) -> Iterator[Any]:
+    @property
+    def lost(self) -> str | None:
+        """What could not be read, in plain words."""
+        parts = []
+        if self._skipped:
+            kilobytes = max(1, round(self._skipped / 1000))
+            parts.append(f"about {kilobytes} kB of text in the event list is not valid JSON")
+        if self._gave_up:
+            parts.append(self._gave_up)
+        elif self.cut:
+            parts.append("the file ends in the middle of its event list")
+        return "; ".join(parts) or None
+
+    def __iter__(self) -> Iterator[Piece]:
         buffer = self._skip_header()
-        done = False
-        while not done:
-            chunk = self._read(self._size)
+        while not self._ended:
+            chunk = self._read(max(self._size, len(buffer)))
             buffer += chunk
             if not chunk:
                 yield from self._finish(buffer)
                 return
-            while len(buffer) >= self._size:
-                piece, rest, done = self._cut(buffer)
+            while len(buffer) >= self._size and not self._ended:
+                piece, buffer = self._take(buffer)
                 if piece is None:
-                    break  # no event ends in here yet: read on
-                buffer = rest
+                    break
                 yield piece
-                if done:
-                    self._trailer(buffer)
-                    return
-            if len(buffer) > HEADER_LIMIT:
-                self.lost = "an event larger than 64 MB, and everything after it"
-                return
+        self._trailer(buffer)
 
     def _skip_header(self) -> bytes:
-        buffer = self._read(self._size)
-        while True:
-            text = buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
-            if text.startswith(b"["):
-                return text[1:]
-            found = _EVENTS.search(buffer)
-            if found:
-                self._before = buffer[: found.start()]
-                return buffer[found.end() :]
+        buffer, seen = bytearray(self._read(self._size)), 0
+        text = bytes(buffer).lstrip(b"\xef\xbb\xbf" + _SPACE)
+        if text.startswith(b"["):
+            return text[1:]
+        while (found := _EVENTS.search(buffer, seen)) is None:
+            seen = max(0, len(buffer) - 64)
             chunk = self._read(self._size)
             if not chunk or len(buffer) > HEADER_LIMIT:
                 raise LookupError("no traceEvents")
             buffer += chunk
+        self._before = bytes(buffer[: found.start()])
+        return bytes(buffer[found.end() :])
 
-    def _cut(self, buffer: bytes) -> tuple[Any | None, bytes, bool]:
-        """(decoded piece, rest, whether the event array ended)"""
-        tries = 0
-        for found in _BETWEEN.finditer(buffer, max(0, self._size - (self._size >> 3))):
-            piece = self._attempt(buffer[: found.start() + 1])
-            if piece is not None:
-                return piece, buffer[found.end() - 1 :], False
-            tries += 1
-            if tries >= 3:
+    def _take(self, buffer: bytes) -> tuple[Piece | None, bytes]:
+        """The next piece and the rest; no piece where more text is needed."""
+        near_end = len(buffer) - max(self._size >> 3, len(buffer) >> 3)
+        for tries, found in enumerate(_BETWEEN.finditer(buffer, near_end)):
+            if tries == _TRIES:
                 break
-        return self._cut_slowly(buffer)
+            text = buffer[: found.start() + 1]
+            tried = attempt(text)
+            if not tried.short:
+                return self._accept(tried, text, buffer[found.end() - 1 :])
+        tried = attempt(buffer, closed=True)
+        if tried.events is not None:
+            return self._accept(tried, buffer, b"")
+        if len(buffer) >= _SALVAGE_BYTES:
+            last = _last_between(buffer)
+            if last is not None:
+                return self._accept(
+                    Tried(None), buffer[: last.start() + 1], buffer[last.end() - 1 :]
+                )
+        if len(buffer) >= EVENT_LIMIT:
+            self._give_up(f"an event larger than {EVENT_LIMIT >> 20} MB, and everything after it")
+            return None, b""
+        return None, buffer
 
-    def _cut_slowly(self, buffer: bytes) -> tuple[Any | None, bytes, bool]:
-        """The array may end in this buffer, or an event in it may be broken."""
-        ended = self._end_of_array(buffer)
-        if ended is not None:
-            return ended[0], ended[1], True
-        if len(buffer) < 2 * self._size:
-            return None, buffer, False
-        events, rest = self._one_by_one(buffer)
-        return events, rest, False
+    def _accept(self, tried: Tried, text: bytes, rest: bytes) -> tuple[Piece, bytes]:
+        if tried.events is None:
+            events, kept, after = self._salvage(text)
+            return (events, kept), after + rest
+        if tried.end is None:
+            return (tried.events, text), rest
+        self._ended = True
+        end = tried.end
+        return (tried.events, text[: end - 1]), text[end:] + rest
 
-    def _end_of_array(self, buffer: bytes) -> tuple[Any, bytes] | None:
-        for tried, found in enumerate(_CLOSING.finditer(buffer)):
-            if tried >= _TRIES:
-                break
-            piece = self._attempt(buffer[: found.start() + 1])
-            if piece is not None:
-                return piece, buffer[found.end() :]
-        return None
+    def _give_up(self, why: str) -> None:
+        self._gave_up, self._ended, self.cut = why, True, True
 
-    def _attempt(self, text: bytes) -> Any | None:
-        try:
-            return self._decode(b"[" + text + b"]")
-        except ValueError:
-            return None
-
-    def _one_by_one(self, buffer: bytes) -> tuple[Any, bytes]:
-        """Decode event by event, skipping what does not decode; the last partial event is kept."""
-        text = buffer.decode("utf-8", "replace")
-        decoder, at, kept, skipped, resume = json.JSONDecoder(), 0, [], 0, 0
-        while (at := text.find("{", at)) >= 0:
-            try:
-                value, end = decoder.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                nxt = text.find("{", at + 1)
-                if nxt < 0:
-                    break
-                skipped += nxt - at
-                at = nxt
+    def _salvage(self, text: bytes) -> tuple[list[Event], bytes, bytes]:
+        """Go through broken text once, event by event: (events, their text, what follows the
+        end of the list if that was met). Misses in a row make ever larger leaps."""
+        bounds = [0, *(found.end() - 1 for found in _BETWEEN.finditer(text)), len(text)]
+        events: list[Event] = []
+        kept: list[bytes] = []
+        at, misses = 0, 0
+        while at < len(bounds) - 1:
+            step, tried, segment = _first_whole(text, bounds, at)
+            if tried.events is None:
+                leap = min(1 << min(misses, 10), len(bounds) - 1 - at)
+                self._skipped += bounds[at + leap] - bounds[at]
+                at, misses = at + leap, misses + 1
                 continue
-            if isinstance(value, dict) and "ph" in value:
-                kept.append(json.dumps(value))
-            at = resume = end
-        if skipped:
-            self.lost = "events that are not valid JSON were skipped"
-        piece = self._attempt(",".join(kept).encode()) if kept else None
-        return piece if piece is not None else [], text[resume:].encode()
+            at, misses = at + step, 0
+            events += tried.events
+            if tried.end is not None:
+                self._ended = True
+                kept.append(segment[: tried.end - 1])
+                after = bounds[at] - len(segment) + tried.end
+                return events, b",".join(filter(None, kept)), text[after:]
+            kept.append(segment.rstrip(_SPACE + b","))
+        return events, b",".join(kept), b""
 
-    def _finish(self, buffer: bytes) -> Iterator[Any]:
-        if not buffer.strip():
-            self._trailer(b"")
+    def _finish(self, buffer: bytes) -> Iterator[Piece]:
+        """The stream is at its end: what is left is the last piece and the trailer."""
+        text = buffer.rstrip(_SPACE + b"\x00")
+        tried = attempt(text, closed=True)
+        if tried.events is not None and tried.end is not None:
+            yield tried.events, text[: tried.end - 1]
+            self._trailer(text[tried.end :])
             return
-        empty = buffer.lstrip()
-        if empty.startswith(b"]"):
-            self._trailer(empty[1:])
-            return
-        ended = self._end_of_array(buffer)
-        if ended is not None:
-            yield ended[0]
-            self._trailer(ended[1])
-            return
-        events, rest = self._one_by_one(buffer)
-        self.cut = not re.search(rb"\}\s*\]", buffer)
-        if self.cut:
-            self.lost = "the file ends in the middle: what came after is missing"
-        if events:
-            yield events
-        self._trailer(rest if not self.cut else b"")
+        tried = attempt(text.rstrip(_SPACE + b","))
+        if tried.events is not None and tried.end is None:
+            self.cut = True
+            yield tried.events, text.rstrip(_SPACE + b",")
+        else:
+            last = _last_between(text)
+            before = self._skipped
+            events, kept, after = self._salvage(text)
+            self.cut = not self._ended
+            tail = len(text) - (last.end() - 1 if last else 0)
+            if self.cut and self._skipped - before == tail:
+                self._skipped = before  # only the event that the cut went through
+            yield events, kept
+            text = after
+        self._trailer(b"" if self.cut else text)
 
     def _trailer(self, after: bytes) -> None:
+        """Parse the other top-level keys, before and after the event list."""
         tail = after + self._rest()
-        for text in (self._before + b'"traceEvents":[]' + tail, self._before.rstrip(b", \r\n\t") + b"}"):
+        closed = self._before.rstrip(_SPACE + b",") + b"}"
+        for text in (self._before + b'"traceEvents":[]' + tail, closed):
             try:
                 found = json.loads(text)
             except (ValueError, RecursionError):
@@ -164,7 +192,32 @@ class Pieces:
 
     def _rest(self) -> bytes:
         parts, size = [], 0
-        while size < HEADER_LIMIT and (chunk := self._read(self._size)):
+        while not self.cut and size < HEADER_LIMIT and (chunk := self._read(self._size)):
             parts.append(chunk)
             size += len(chunk)
         return b"".join(parts)
+
+
+def _last_between(text: bytes) -> re.Match[bytes] | None:
+    """The last place where one event may end and the next begin."""
+    window = 1 << 12
+    while True:
+        start = max(0, len(text) - window)
+        found = deque(_BETWEEN.finditer(text, start), maxlen=1)
+        if found or start == 0:
+            return found[0] if found else None
+        window *= 8
+
+
+def _first_whole(text: bytes, bounds: list[int], at: int) -> tuple[int, Tried, bytes]:
+    """Decode from one bound, joining what follows while the text stops inside a value."""
+    for step in range(1, _TRIES + 1):
+        if at + step >= len(bounds):
+            break
+        end = bounds[at + step]
+        last = at + step == len(bounds) - 1
+        segment = text[bounds[at] : end]
+        tried = attempt(segment.rstrip(_SPACE + b","))
+        if tried.events is not None or not tried.short or last:
+            return step, tried, segment
+    return 1, Tried(None), b""

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from whyidle.errors import BrokenTraceError, NotATraceError
 from whyidle.importers._columns import Columns
-from whyidle.importers._events import decode
+from whyidle.importers._header import device_of, natural, place_of
+from whyidle.importers._identify import not_a_trace
 from whyidle.importers._open import Progress, Stream
 from whyidle.importers._pieces import Pieces
-from whyidle.model.timeline import DeviceInfo, Source, Timeline
+from whyidle.model.timeline import Source, Timeline
 
 SUFFIXES = (".json", ".json.gz")
+_BARREN_BYTES = 1 << 30
+"""reading stops after so much text without an event of use: such a file is not a recording"""
+_AFTER_2100_NS = 4_102_444_800 * 10**9
+_MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 
 
 def sniff(head: bytes) -> bool:
     """Whether a file's first (decompressed) bytes look like a Chrome trace."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
-        return b'"traceEvents"' in text or b'"schemaVersion"' in text
+        return any(mark in text for mark in _MARKS)
     return text.startswith(b"[") and (b'"ph"' in text or text[1:].strip() in (b"", b"]"))
 
 
@@ -27,7 +37,8 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
     """Read one process's trace.
 
     Args:
-        path: the file, or a zip whose ``member`` is the file.
+        path: the file.
+        member: the name of a member, where the file is a zip.
         progress: called with (bytes read, bytes in all) of the file on disk.
 
     Raises:
@@ -37,90 +48,110 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
     """
     stream = Stream(path, member, progress)
     columns = Columns()
-    pieces = Pieces(stream.read, decode)
+    pieces = Pieces(stream.read)
     try:
-        for piece in pieces:
-            columns.add(piece)
+        with _no_collector():
+            _collect(stream, pieces, columns)
+            if not columns.kept:
+                raise _nothing(path, member, columns, pieces, stream)
+            return _timeline(path, member, columns, pieces, stream)
     except LookupError:
-        raise NotATraceError(
-            f"{path} is not a PyTorch profiler trace.",
-            why="It holds no traceEvents.",
-            hint="Export one with prof.export_chrome_trace('trace.json.gz').",
-        ) from None
+        raise not_a_trace(path, member, stream.broken) from None
     finally:
         stream.close()
-    if not columns.events:
-        raise BrokenTraceError(
-            f"No event could be read from {path}.",
-            why=stream.broken or pieces.lost or "Its traceEvents is empty.",
-            hint="Export the trace again, and let the profiler finish before copying the file.",
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without the garbage collector, which would walk millions of young events for nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _collect(stream: Stream, pieces: Pieces, columns: Columns) -> None:
+    kept = fruitful = 0
+    for events, text in pieces:
+        columns.add(events, text)
+        if columns.kept > kept:
+            kept, fruitful = columns.kept, stream.count
+        elif stream.count - fruitful > _BARREN_BYTES:
+            stream.broken = f"reading stopped after {_BARREN_BYTES >> 30} GiB without an event"
+            return
+
+
+def _nothing(
+    path: Path, member: str | None, columns: Columns, pieces: Pieces, stream: Stream
+) -> NotATraceError | BrokenTraceError:
+    """Why there is no timeline, although there was an event list."""
+    shown = f"{path}!{member}" if member else str(path)
+    why = stream.broken or pieces.lost
+    if columns.categories and not why:
+        seen = ", ".join(sorted(map(repr, columns.categories))[:5])
+        return NotATraceError(
+            f"{shown} is a Chrome trace, but not one of PyTorch's profiler.",
+            why=f"Its events are of the kinds {seen[:200]}.",
+            hint="Export one with prof.export_chrome_trace('trace.json.gz').",
         )
-    return _timeline(path, member, columns, pieces, stream)
+    return BrokenTraceError(
+        f"No event could be read from {shown}.",
+        why=f"{why[0].upper()}{why[1:]}." if why else "Its event list holds no timed event.",
+        hint="Export the trace again, and let the profiler finish before copying the file.",
+    )
 
 
 def _timeline(
     path: Path, member: str | None, columns: Columns, pieces: Pieces, stream: Stream
 ) -> Timeline:
     header = pieces.header
-    device = columns.device()
-    host = columns.host()
-    distributed = header.get("distributedInfo")
-    distributed = distributed if isinstance(distributed, dict) else {}
-    notes = []
-    if columns.ignored:
-        notes.append(f"{columns.ignored} events with impossible times were ignored")
+    columns.close()
+    device, host, memory = columns.device(), columns.host(), columns.memory()
+    place = place_of(header, path, member)
+    main = int(np.bincount(device.device[device.device >= 0]).argmax()) if _any(device) else None
     return Timeline(
         names=tuple(columns.names),
-        details=tuple(columns.details),
-        threads=tuple(columns.threads),
+        details=columns.details(),
+        threads=columns.threads(),
         host=host,
         device=device,
-        memory=columns.memory(),
+        memory=memory,
         source=Source(
             path=f"{path}!{member}" if member else str(path),
             format="kineto",
             events=columns.events,
             bytes=stream.count,
-            notes=tuple(notes),
-            lost=stream.broken or pieces.lost,
+            notes=_notes(columns),
+            lost="; ".join(filter(None, (stream.broken, pieces.lost))) or None,
         ),
-        base_ns=int((columns.base_us or 0) * 1000) + _integer(header.get("baseTimeNanoseconds"), 0),
-        info=_device(header, columns, len(device) > 0),
-        rank=_rank(distributed, path),
-        world_size=_integer(distributed.get("world_size"), None),
-        backend=distributed.get("backend") if isinstance(distributed.get("backend"), str) else None,
-        hostname=str(header["host_name"]) if "host_name" in header else None,
+        base_ns=_base(columns.base_ns, header),
+        info=device_of(header, columns.names, columns.categories, main),
+        rank=place.rank,
+        world_size=place.world_size,
+        backend=place.backend,
+        hostname=place.hostname,
         framework="pytorch",
-        cut=bool(stream.broken) or pieces.cut,
+        cut=pieces.cut,
     )
 
 
-def _rank(distributed: dict[str, Any], path: Path) -> int | None:
-    return _integer(distributed.get("rank"), None)
+def _any(device: Any) -> bool:
+    return bool((device.device >= 0).any())
 
 
-def _integer(value: Any, default: Any) -> Any:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        return default
+def _base(base_ns: int, header: dict[str, Any]) -> int:
+    """Since about 2024 times count from ``baseTimeNanoseconds``; before, from 1970."""
+    offset = natural(header.get("baseTimeNanoseconds")) or 0
+    return base_ns + offset if base_ns + offset < _AFTER_2100_NS else base_ns
 
 
-def _device(header: dict[str, Any], columns: Columns, any_device: bool) -> DeviceInfo:
-    listed = header.get("deviceProperties") or header.get("computeProperties") or []
-    devices = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    first = devices[0] if devices else {}
-    name = first.get("name") if isinstance(first.get("name"), str) else None
-    rocm = any(n.startswith("hip") for n in columns.names) or "hip_runtime_version" in header
-    cuda = any(n.startswith(("cuda", "cuLaunch")) for n in columns.names)
-    kind = "rocm" if rocm else "cuda" if cuda or any_device or devices else "cpu"
-    major = _integer(first.get("computeMajor", first.get("major")), None)
-    minor = _integer(first.get("computeMinor", first.get("minor")), 0)
-    return DeviceInfo(
-        kind=kind,
-        name=name,
-        count=len(devices),
-        memory_bytes=_integer(first.get("totalGlobalMem"), None),
-        sm_count=_integer(first.get("numSms"), None),
-        capability=None if major is None else (major, minor),
-    )
+def _notes(columns: Columns) -> tuple[str, ...]:
+    notes = []
+    if columns.ignored:
+        notes.append(f"{columns.ignored} events with impossible times were ignored")
+    if columns.categories.get("cuda_profiler_range"):
+        notes.append("recorded in CUPTI's profiler-range mode, in which kernels have no times")
+    return tuple(notes)
