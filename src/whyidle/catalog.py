@@ -13,10 +13,13 @@ import pkgutil
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
+from typing import TypeVar
 
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
 from whyidle.model.treatment import Treatment
+
+Plugin = TypeVar("Plugin", Cause, Treatment)
 
 
 def names(folder: str) -> list[str]:
@@ -58,7 +61,7 @@ def treatments() -> dict[str, Treatment]:
     return found
 
 
-def _register(found: dict, kind: type, plugin: ModuleType, path: str) -> None:  # type: ignore[type-arg]
+def _register(found: dict[str, Plugin], kind: type[Plugin], plugin: ModuleType, path: str) -> None:
     things = [value for value in vars(plugin).values() if isinstance(value, kind)]
     if len(things) != 1:
         raise CatalogError(
@@ -70,7 +73,7 @@ def _register(found: dict, kind: type, plugin: ModuleType, path: str) -> None:  
     found[thing.id] = thing
 
 
-def _add_entry_points(found: dict, group: str, kind: type) -> None:  # type: ignore[type-arg]
+def _add_entry_points(found: dict[str, Plugin], group: str, kind: type[Plugin]) -> None:
     for point in entry_points(group=group):
         thing = point.load()
         if not isinstance(thing, kind) or thing.id in found:

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,7 @@ from whyidle.analysis.steps import Steps, find_steps
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
@@ -175,19 +179,21 @@ class Facts:
     @cached_property
     def group(self) -> NDArray[np.str_]:
         """Kernel group of every device event."""
-        return self._by_name({i: c.group for i, c in self.classes.items()}, "U16")
+        return self._by_name({i: c.group for i, c in self.classes.items()}, np.dtype("U16"))
 
     @cached_property
     def precision(self) -> NDArray[np.str_]:
         """Precision of every device event ("" unknown)."""
-        return self._by_name({i: c.precision or "" for i, c in self.classes.items()}, "U5")
+        return self._by_name(
+            {i: c.precision or "" for i, c in self.classes.items()}, np.dtype("U5")
+        )
 
     @cached_property
     def tensor(self) -> NDArray[np.bool_]:
         """Whether every device event is matrix work on tensor cores."""
-        return self._by_name({i: bool(c.tensor) for i, c in self.classes.items()}, "?")
+        return self._by_name({i: bool(c.tensor) for i, c in self.classes.items()}, np.dtype(bool))
 
-    def _by_name(self, values: dict[int, object], dtype: str) -> NDArray[np.generic]:
+    def _by_name(self, values: Mapping[int, object], dtype: np.dtype[Scalar]) -> NDArray[Scalar]:
         table = np.zeros(len(self.timeline.names) + 1, dtype=dtype)
         for i, value in values.items():
             table[i] = value
@@ -211,8 +217,6 @@ class Facts:
 
     def named(self, pattern: str, *kinds: HostKind) -> I64:
         """Host events in scope whose name matches a regular expression."""
-        import re
-
         compiled = re.compile(pattern)
         host = self.timeline.host
         wanted = [i for i in np.unique(host.name) if compiled.search(self.timeline.names[i])]

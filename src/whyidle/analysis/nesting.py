@@ -7,6 +7,7 @@ events of one depth do not overlap, so the encloser of any moment is a binary se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ class Nesting:
         depth = np.arange(len(start)) - closed
         order = np.argsort(depth, kind="stable")
         edges = np.searchsorted(depth[order], np.arange(depth.max(initial=-1) + 2))
-        levels = tuple(order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True))
+        levels = tuple(order[a:b] for a, b in pairwise(edges))
         return cls(start, end, levels)
 
     def innermost(self, times: I64) -> I64:

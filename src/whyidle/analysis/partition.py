@@ -105,7 +105,7 @@ def partition(timeline: Timeline, steps: Steps, linked: Launches) -> Partition:
     else:
         gaps = idle_gaps(timeline, linked, low, high)
         claims = [*_on_device(timeline), *_in_gaps(timeline, steps, host, gaps)]
-    parts = {reason: EMPTY for reason in REASONS}
+    parts = dict.fromkeys(REASONS, EMPTY)
     left = window
     for reason, claim in claims:
         taken = claim & left

@@ -28,7 +28,8 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
         (HostKind.PYTHON,),
         r"torchvision/(transforms|io)/|PIL/|cv2/|albumentations/|image_processing|image_transforms|"
         r"processing_|feature_extraction|tokenization_|read_video|librosa/|soundfile|torchaudio/|"
-        r"\bav/|decord/|kornia/|: collate|_collate|datasets/.*\.py|webdataset/|<built-in method decode",
+        r"\bav/|decord/|kornia/|: collate|_collate|datasets/.*\.py|webdataset/|"
+        r"<built-in method decode",
     ),
     "checkpoint": (
         _FRAME,

@@ -60,7 +60,7 @@ def _kernels(facts: Facts) -> list[KernelRow]:
 def _groups(facts: Facts) -> dict[str, float]:
     rows = facts.kernels
     names, index = np.unique(facts.group[rows], return_inverse=True)
-    totals = np.bincount(index, weights=facts.seconds(rows)) if len(rows) else []
+    totals = np.bincount(index, weights=facts.seconds(rows), minlength=len(names))
     whole = float(np.sum(totals)) or 1.0
     shares = {str(n): float(t / whole) for n, t in zip(names, totals, strict=True)}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))

@@ -34,22 +34,25 @@ def verdict(job: Job, findings: list[Finding]) -> Verdict:
         top = idle[0]
         bound = top.bucket
         share = job.attribution[bound]
-        headline = f"The GPU spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: {_lower(top.headline)}"
+        headline = f"The GPU spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: "
+        headline += _lower(top.headline)
         return Verdict(state="starved", headline=headline, bound=bound)
     if job.attribution["unknown"] > UNEXPLAINED / 2 and not serious:
         share = job.attribution["unknown"]
         return Verdict(
             state="inconclusive",
-            headline=f"The GPU is idle for {share:.0%} of the step, and the recording does not show why",
+            headline=f"The GPU is idle for {share:.0%} of the step, and the recording does not "
+            "show why",
             bound=None,
         )
-    bound = cast(Bucket, max(job.attribution, key=lambda bucket: job.attribution[bucket]))
+    bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if serious:
         return Verdict(state="inefficient", headline=serious[0].headline, bound=bound)
     busy = job.attribution["compute"]
     return Verdict(
         state="saturated",
-        headline=f"The GPU does useful work {busy:.0%} of the time; nothing worth more than 3 % was found",
+        headline=f"The GPU does useful work {busy:.0%} of the time; nothing worth more than 3 % "
+        "was found",
         bound=bound,
     )
 

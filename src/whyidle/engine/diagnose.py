@@ -9,8 +9,8 @@ import numpy as np
 
 from whyidle import __version__, catalog
 from whyidle.analysis.facts import Facts, Job
-from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._detail import detail
+from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._verdict import verdict
 from whyidle.model.cause import Cause
 from whyidle.model.diagnosis import (
@@ -85,18 +85,18 @@ def _exact(shares: dict[str, float]) -> dict[str, float]:
 def _run(job: Job) -> RunInfo:
     sources = [facts.timeline.source.path for facts in job.ranks]
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
-    worlds = {facts.timeline.world_size for facts in job.ranks} - {None}
+    worlds = [facts.timeline.world_size or 0 for facts in job.ranks]
+    hosts = {facts.timeline.hostname for facts in job.ranks if facts.timeline.hostname}
+    windows = [facts.steps.window for facts in job.ranks]
     return RunInfo(
         id=f"explain-{digest}",
         command=None,
         started=None,
-        duration_s=max(
-            (facts.steps.window[1] - facts.steps.window[0]) / 1e9 for facts in job.ranks
-        ),
+        duration_s=max(high - low for low, high in windows) / 1e9,
         exit_status=None,
         framework=job.lead.timeline.framework,
-        ranks=max(worlds, default=None) or len(job.ranks),
-        hosts=sorted({facts.timeline.hostname for facts in job.ranks} - {None}),  # type: ignore[type-var]
+        ranks=max(*worlds, len(job.ranks)),
+        hosts=sorted(hosts),
         whyidle=__version__,
         sources=sources,
     )

@@ -23,7 +23,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of every part of the document: frozen, by keyword, strict when read back."""
 
 
-class RunInfo(Document, kw_only=True):
+class RunInfo(Document, frozen=True, kw_only=True):
     """What was run, where and how it ended."""
 
     id: str
@@ -38,7 +38,7 @@ class RunInfo(Document, kw_only=True):
     sources: list[str] = []
 
 
-class Device(Document, kw_only=True):
+class Device(Document, frozen=True, kw_only=True):
     """The accelerator. ``peak_flops`` is dense, of the precision the run used; None if unknown."""
 
     kind: Literal["cuda", "rocm", "tpu", "cpu", "emulated", "other"]
@@ -48,7 +48,7 @@ class Device(Document, kw_only=True):
     peak_flops: float | None
 
 
-class Steps(Document, kw_only=True):
+class Steps(Document, frozen=True, kw_only=True):
     """Step times over steady steps. ``confidence`` (0-1) is how sure the boundaries are."""
 
     count: int
@@ -62,7 +62,7 @@ class Steps(Document, kw_only=True):
     confidence: float | None = None
 
 
-class Attribution(Document, kw_only=True):
+class Attribution(Document, frozen=True, kw_only=True):
     """Shares of the step's device time; they sum to 1."""
 
     input: float
@@ -75,7 +75,7 @@ class Attribution(Document, kw_only=True):
     unknown: float
 
 
-class Utilization(Document, kw_only=True):
+class Utilization(Document, frozen=True, kw_only=True):
     """How well the device was used. ``busy`` counts any device activity, spinning included."""
 
     busy: float | None
@@ -90,7 +90,7 @@ class Utilization(Document, kw_only=True):
     energy_j_per_step: float | None
 
 
-class Verdict(Document, kw_only=True):
+class Verdict(Document, frozen=True, kw_only=True):
     """The answer in one line."""
 
     state: State
@@ -98,7 +98,7 @@ class Verdict(Document, kw_only=True):
     bound: Bucket | None
 
 
-class Place(Document, kw_only=True):
+class Place(Document, frozen=True, kw_only=True):
     """Where in the user's program; None = not told by the recording."""
 
     file: str | None
@@ -107,14 +107,14 @@ class Place(Document, kw_only=True):
     rank: int | None = None
 
 
-class Interval(Document, kw_only=True):
+class Interval(Document, frozen=True, kw_only=True):
     """A share of the step, from the careful to the hopeful end."""
 
     low: float
     high: float
 
 
-class Evidence(Document, kw_only=True):
+class Evidence(Document, frozen=True, kw_only=True):
     """One measured quantity that supports a finding."""
 
     quantity: str
@@ -125,7 +125,7 @@ class Evidence(Document, kw_only=True):
     source: str | None
 
 
-class Predicted(Document, kw_only=True):
+class Predicted(Document, frozen=True, kw_only=True):
     """Predicted speed-up of the step (1.25 = a quarter more steps per second)."""
 
     speedup: float
@@ -134,7 +134,7 @@ class Predicted(Document, kw_only=True):
     method: str
 
 
-class Edit(Document, kw_only=True):
+class Edit(Document, frozen=True, kw_only=True):
     """One reversible change of a framework-neutral knob."""
 
     knob: str
@@ -142,7 +142,7 @@ class Edit(Document, kw_only=True):
     was: str | int | float | bool | None = None
 
 
-class Prescription(Document, kw_only=True):
+class Prescription(Document, frozen=True, kw_only=True):
     """A fix: what to change, what it may change in the numbers, and what it should gain."""
 
     treatment: str
@@ -154,7 +154,7 @@ class Prescription(Document, kw_only=True):
     risk: str
 
 
-class Finding(Document, kw_only=True):
+class Finding(Document, frozen=True, kw_only=True):
     """A root cause with proof, its cost as share of the step, and what to do about it."""
 
     cause: str
@@ -170,7 +170,7 @@ class Finding(Document, kw_only=True):
     title: str = ""
 
 
-class Abstention(Document, kw_only=True):
+class Abstention(Document, frozen=True, kw_only=True):
     """A cause that could not be judged, the signals it lacks, and how to get them."""
 
     cause: str
@@ -178,7 +178,7 @@ class Abstention(Document, kw_only=True):
     how: str
 
 
-class Trial(Document, kw_only=True):
+class Trial(Document, frozen=True, kw_only=True):
     """One paired trial of a treatment."""
 
     treatment: str
@@ -194,7 +194,7 @@ class Trial(Document, kw_only=True):
     why: str
 
 
-class Coverage(Document, kw_only=True):
+class Coverage(Document, frozen=True, kw_only=True):
     """What was looked at, how, and what is missing."""
 
     signals: list[str]
@@ -204,7 +204,7 @@ class Coverage(Document, kw_only=True):
     notes: list[str]
 
 
-class KernelRow(Document, kw_only=True):
+class KernelRow(Document, frozen=True, kw_only=True):
     """One kernel name, summed over the steady steps of all ranks."""
 
     name: str
@@ -218,7 +218,7 @@ class KernelRow(Document, kw_only=True):
     flops_ratio: float | None = None
 
 
-class Slice(Document, kw_only=True):
+class Slice(Document, frozen=True, kw_only=True):
     """A bar in a lane; times in seconds from the start of the pictured window."""
 
     start_s: float
@@ -227,7 +227,7 @@ class Slice(Document, kw_only=True):
     group: str
 
 
-class Lane(Document, kw_only=True):
+class Lane(Document, frozen=True, kw_only=True):
     """A row of the typical step's picture."""
 
     name: str
@@ -236,7 +236,7 @@ class Lane(Document, kw_only=True):
     dropped: int = 0
 
 
-class Picture(Document, kw_only=True):
+class Picture(Document, frozen=True, kw_only=True):
     """A typical steady step: host and device lanes, and the blamed gaps."""
 
     rank: int | None
@@ -245,7 +245,7 @@ class Picture(Document, kw_only=True):
     lanes: list[Lane]
 
 
-class RankRow(Document, kw_only=True):
+class RankRow(Document, frozen=True, kw_only=True):
     """One rank: its step time, attribution, and when it arrives at collectives."""
 
     rank: int | None
@@ -256,7 +256,7 @@ class RankRow(Document, kw_only=True):
     steps: list[Attribution]
 
 
-class Reason(Document, kw_only=True):
+class Reason(Document, frozen=True, kw_only=True):
     """A finer split of one bucket, as share of the step."""
 
     reason: str
@@ -265,7 +265,7 @@ class Reason(Document, kw_only=True):
     share: float
 
 
-class Detailed(Document, kw_only=True):
+class Detailed(Document, frozen=True, kw_only=True):
     """What pictures and tables need beyond the verdict."""
 
     reasons: list[Reason]
@@ -276,7 +276,7 @@ class Detailed(Document, kw_only=True):
     step_times_s: list[float] = []
 
 
-class Diagnosis(Document, kw_only=True):
+class Diagnosis(Document, frozen=True, kw_only=True):
     """The whole document."""
 
     schema: Literal["whyidle/diagnosis/1"] = SCHEMA

@@ -53,8 +53,9 @@ class Detail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostEvents:
-    """Events on host threads. ``name`` indexes ``Timeline.names``, ``thread`` indexes ``threads``,
-    ``detail`` indexes ``Timeline.details`` (-1: none), ``corr`` is the correlation id (-1: none)."""
+    """Events on host threads. ``name`` indexes ``Timeline.names``, ``thread`` ``threads``,
+    ``detail`` ``Timeline.details`` (-1: none), ``corr`` is the
+    correlation id (-1: none)."""
 
     start: I64
     end: I64

@@ -144,7 +144,9 @@ class Builder:
         correlation = self._next()
         begin = self.now
         self.runtime("cudaLaunchKernel", LAUNCH_NS, correlation)
-        self._device("kernel", name, begin, duration, stream, correlation, args)
+        self._device(
+            "kernel", name, begin, duration, stream=stream, correlation=correlation, args=args
+        )
 
     def op(
         self,
@@ -182,7 +184,13 @@ class Builder:
             begin = self.now
             args = {"bytes": size, "memory bandwidth (GB/s)": rate}
             done = self._device(
-                "gpu_memcpy", names[direction], begin, duration, stream, correlation, args
+                "gpu_memcpy",
+                names[direction],
+                begin,
+                duration,
+                stream=stream,
+                correlation=correlation,
+                args=args,
             )
             blocked = LAUNCH_NS if pinned else max(LAUNCH_NS, done - begin)
             self.runtime("cudaMemcpyAsync", blocked, correlation)
@@ -259,7 +267,7 @@ class Builder:
         return self._correlation
 
     def _host(self, category: str, name: str, begin: int, end: int, args: dict[str, Any]) -> None:
-        self._emit(category, name, begin, end - begin, 1, self._thread, args)
+        self._emit(category, name, begin, end - begin, track=(1, self._thread), args=args)
 
     def _device(
         self,
@@ -267,6 +275,7 @@ class Builder:
         name: str,
         launched: int,
         duration: int,
+        *,
         stream: int,
         correlation: int,
         args: dict[str, Any],
@@ -274,7 +283,7 @@ class Builder:
         begin = max(launched + LAUNCH_NS + ARRIVE_NS, self._free.get(stream, 0) + 1_000)
         self._free[stream] = begin + duration
         told = {"device": 0, "stream": stream, "correlation": correlation, **args}
-        self._emit(category, name, begin, duration, 0, stream, told)
+        self._emit(category, name, begin, duration, track=(0, stream), args=told)
         return begin + duration
 
     def _emit(
@@ -283,8 +292,8 @@ class Builder:
         name: str,
         begin: int,
         duration: int,
-        pid: int,
-        tid: int,
+        *,
+        track: tuple[int, int],
         args: dict[str, Any],
     ) -> None:
         self.events.append(
@@ -292,8 +301,8 @@ class Builder:
                 "ph": "X",
                 "cat": category,
                 "name": name,
-                "pid": pid,
-                "tid": tid,
+                "pid": track[0],
+                "tid": track[1],
                 "ts": begin / 1_000,
                 "dur": duration / 1_000,
                 "args": args,
