@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from whyidle.importers._decode import retime
 from whyidle.importers._events import (
+    EMPTY,
     NO_ARGS,
     Args,
     Event,
@@ -42,9 +43,10 @@ _ANNOTATION = re.compile(
 )
 _EXACT_BELOW_US = float(1 << 43)
 """below this, a double holds microseconds to the nanosecond"""
-_SAMPLE = 256
+_SAMPLE = 32
 LONGEST_US = 7 * 86400e6
 """no recording is longer: what lies further from the median time has an impossible time"""
+_TOO_LARGE = 1e30
 _WITH_DETAIL = (HostKind.OP, HostKind.ANNOTATION)
 _HOST_CODES = "ts:d dur:d kind:B name:i thread:h corr:q detail:i"
 _DEVICE_CODES = (
@@ -70,6 +72,19 @@ class _Table:
 
     def pop(self, name: str) -> NDArray[Any]:
         return np.asarray(self.columns.pop(name))
+
+
+class _Groups(dict[str, Callable[[Event], None]]):
+    """Sorts events by category: maps each category to its list's ``append``."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[Event]] = {}
+        self.instants: list[Event] = []
+
+    def __missing__(self, category: str) -> Callable[[Event], None]:
+        group = self.lists[category] = []
+        append = self[category] = group.append
+        return append
 
 
 class Columns:
@@ -105,15 +120,15 @@ class Columns:
         self.events += len(events)
         if self._origin_us is not None or self._needs_origin(events):
             retime(events, text, self._origin(events))
-        groups: dict[str, list[Event]] = defaultdict(list)
+        groups = _Groups()
         for event in events:
             if event.ph == "X":
-                groups[event.cat].append(event)
+                groups[event.cat](event)
             elif event.ph == "i" and event.args is not NO_ARGS:
-                groups["[memory]"].append(event)
-        if samples := groups.pop("[memory]", None):
-            self._add_memory(samples)
-        for category, group in groups.items():
+                groups.instants.append(event)
+        if groups.instants:
+            self._add_memory(groups.instants)
+        for category, group in groups.lists.items():
             self.categories[category] += len(group)
             if category not in self._kinds:
                 self._kinds[category] = kind_of(category)
@@ -170,16 +185,23 @@ class Columns:
 
     def _detail(self, events: list[Event]) -> list[int]:
         details = self._details
-        keys = [None if e.args is NO_ARGS else detail_key(e.args) for e in events]
-        return [-1 if key is None else details[key] for key in keys]
+        return [
+            -1
+            if (a := event.args).dims is EMPTY
+            and a.old_dims is EMPTY
+            and not a.collective
+            and not a.stack
+            else details[detail_key(a)]
+            for event in events
+        ]
 
     def _add_memory(self, events: list[Event]) -> None:
         kept = [event for event in events if _is_device_memory(event.args)]
         self._memory.extend(
             ts=[event.ts for event in kept],
-            allocated=[whole(event.args.allocated) for event in kept],
-            reserved=[whole(event.args.reserved) for event in kept],
-            device_id=[whole(event.args.device_id) for event in kept],
+            allocated=_integers([event.args.allocated for event in kept]),
+            reserved=_integers([event.args.reserved for event in kept]),
+            device_id=_integers([event.args.device_id for event in kept]),
         )
 
     def close(self) -> None:
@@ -228,7 +250,9 @@ class Columns:
         """All device events, sorted by start (the longer first where two start together)."""
         start, end, rows = self._times(self._device)
         rest = {name: self._device.pop(name)[rows] for name in list(self._device.columns)}
-        rest["occupancy"] = rest["occupancy"] / np.float32(100)
+        for name in ("blocks_per_sm", "occupancy"):
+            rest[name] = np.where(np.abs(rest[name]) < _TOO_LARGE, rest[name], np.float32(np.nan))
+        rest["occupancy"] /= np.float32(100)
         return DeviceEvents(start, end, **rest)
 
     def memory(self) -> MemorySamples:
@@ -274,14 +298,18 @@ def _integers(values: list[Number]) -> array[int]:
         return array("q", map(whole, values))
 
 
-def _reals(values: list[Number]) -> Iterator[float] | list[Number]:
-    if all(type(value) is float for value in values):
-        return values
-    return (number if abs(number := real(value)) < 1e30 else float("nan") for value in values)
+def _reals(values: list[Number]) -> array[float]:
+    try:
+        return array("f", values)  # type: ignore[arg-type]  # the exception is the check
+    except (TypeError, OverflowError):
+        return array("f", map(real, values))
 
 
 def _is_device_memory(args: Args) -> bool:
-    return whole(args.device_type) > 0 and whole(args.allocated) >= 0
+    kind, allocated = args.device_type, args.allocated
+    if type(kind) is int and type(allocated) is int:
+        return kind > 0 and allocated >= 0
+    return whole(kind) > 0 and whole(allocated) >= 0
 
 
 def _device(event: Event) -> int:

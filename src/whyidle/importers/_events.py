@@ -127,13 +127,10 @@ def real(value: Number) -> float:
 DetailKey = tuple[bytes, bytes, str, str, Number, Number, str]
 
 
-def detail_key(args: Args) -> DetailKey | None:
-    """What tells two events' details apart, as the raw bytes they came in; None: nothing said."""
-    dims = args.dims if args.dims is not EMPTY else args.old_dims
-    if dims is EMPTY and not args.stack and not args.collective:
-        return None
+def detail_key(args: Args) -> DetailKey:
+    """What tells two events' details apart, as the raw bytes they came in."""
     return (
-        bytes(dims),
+        bytes(args.dims if args.dims is not EMPTY else args.old_dims),
         bytes(args.types),
         args.stack or "",
         args.collective or "",

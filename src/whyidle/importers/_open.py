@@ -27,6 +27,7 @@ DAMAGED: tuple[type[Exception], ...] = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
     cast("type[Exception]", IsalError),  # its stub declares an instance
 )
+_UNOPENED: tuple[type[Exception], ...] = (*DAMAGED, KeyError, NotImplementedError, RuntimeError)
 
 
 class Stream:
@@ -52,7 +53,7 @@ class Stream:
             self._raw, self.size = self._open(path, member)
             magic = self._raw.read(2)
             self._raw.seek(0)
-        except (*DAMAGED, KeyError, NotImplementedError, RuntimeError) as error:
+        except _UNOPENED as error:
             raise InputError(
                 f"Cannot read {path}{'!' + member if member else ''}.",
                 why=f"{getattr(error, 'strerror', None) or error}.".replace("..", "."),
