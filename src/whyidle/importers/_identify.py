@@ -75,8 +75,7 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
         rb"(?m:^(?:import|from|def|class) \w+)",
         "Watch it with `whyidle run FILE`.",
     ),
-    ("a table of comma-separated values", rb"^[^\n,{}\[\]]+(?:,[^\n,]*){2,}\n", _EXPORT),
-    ("a plain-text log", rb"", _TRAINING),
+    ("a table of comma-separated values", rb"^[^\n,{}\[\]]+(?:,[^\n,]*)+\r?\n[^\n,]*,", _EXPORT),
 )
 
 
@@ -95,17 +94,19 @@ def identify(head: bytes) -> tuple[str, str]:
             ((what, hint) for what, pattern, hint in _JSON if re.search(pattern, text)),
             ("JSON of another kind", _EXPORT),
         )
-    printable = sum(byte >= 32 or byte in b"\t\r\n\x1b" for byte in head[:4096])
-    if printable < 0.95 * len(head[:4096]):
-        return (
-            ("UTF-16 text", "Save it as UTF-8.")
-            if head[:2] in (b"\xff\xfe", b"\xfe\xff")
-            else (
-                "a binary file of a kind we do not know",
-                _EXPORT,
-            )
-        )
-    return next((what, hint) for what, pattern, hint in _TEXT if re.search(pattern, head[:8192]))
+    for what, pattern, hint in _TEXT:
+        if re.search(pattern, head[:8192]):
+            return what, hint
+    return _bytes_or_prose(head[:4096])
+
+
+def _bytes_or_prose(head: bytes) -> tuple[str, str]:
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "UTF-16 text", "Save it as UTF-8."
+    printable = sum(byte >= 32 or byte in b"\t\r\n\x1b" for byte in head)
+    if printable < 0.95 * len(head):
+        return "a binary file of a kind we do not know", _EXPORT
+    return "a plain-text log", _TRAINING
 
 
 def head_of(path: Path, member: str | None = None) -> bytes:
@@ -133,8 +134,5 @@ def not_a_trace(path: Path, member: str | None, broken: str | None) -> InputErro
             hint="Copy the file again, or let the profiler finish before copying it.",
         )
     what, hint = identify(head)
-    return NotATraceError(
-        f"{shown} is not a PyTorch profiler trace.",
-        why=f"It looks like {what}." if what != "empty" else "It is empty.",
-        hint=hint,
-    )
+    why = "It is empty." if what == "empty" else f"It looks like {what}."
+    return NotATraceError(f"{shown} is not a PyTorch profiler trace.", why=why, hint=hint)
