@@ -10,7 +10,7 @@ runs ahead.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,8 @@ class _Marks:
     labels: tuple[str, ...]
     found_by: str
     confidence: float
+    device: bool = False
+    """the edges are times on the device already"""
 
 
 def find_steps(timeline: Timeline) -> Steps:
@@ -73,7 +75,8 @@ def find_steps(timeline: Timeline) -> Steps:
     for method in (_profiler, _framework, _optimizer, _loader, _repetition):
         marks = method(timeline)
         if marks is not None:
-            start, end = _on_device(timeline, marks)
+            edges = marks.edges
+            start, end = (edges[:-1], edges[1:]) if marks.device else _on_device(timeline, marks)
             if (end > start).all():
                 return Steps(
                     start,
@@ -147,8 +150,10 @@ def _repetition(timeline: Timeline) -> _Marks | None:
     lengths = np.diff(closes)
     if np.ptp(lengths) > 0.02 * lengths.mean():
         return None
-    edges = np.concatenate([[kernels.start[0]], kernels.end[closes - 1]])
-    return _labelled(np.unique(edges), "repetition of the kernel sequence", 0.5)
+    last = [kernels.end[-1]] if update[-1] else []
+    edges = np.unique(np.concatenate([[kernels.start[0]], kernels.end[closes - 1], last]))
+    marks = _labelled(edges, "repetition of the kernel sequence", 0.5)
+    return replace(marks, device=True)
 
 
 def _per_step(rows: NDArray[np.int64], names: NDArray[np.int32]) -> int:

@@ -1,0 +1,109 @@
+"""What every plug-in promises, as checks that anyone can run over their own.
+
+Each check takes one registered thing and raises ``AssertionError`` with a sentence. The project
+runs them over its whole catalog; a third party does the same over theirs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from whyidle.analysis.facts import Facts, Job
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.cause import SECTIONS, Cause, Proof
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.signals import SIGNALS
+from whyidle.model.timeline import Timeline
+from whyidle.model.treatment import Treatment
+from whyidle.testing.strip import STRIPPERS
+
+
+def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
+    """A cause's answer, or None where it would abstain."""
+    job = Job(tuple(Facts(timeline) for timeline in timelines))
+    if any(need not in job.signals for need in cause.needs):
+        return None
+    if job.lead.step_count < cause.min_steps:
+        return None
+    proof: Proof | None = cause.test(job if cause.scope == "job" else job.lead)
+    return proof
+
+
+def check_declaration(cause: Cause) -> None:
+    """A cause is documented in sections, and names a known bucket and known signals."""
+    assert cause.bucket in BUCKETS, f"{cause.id}: unknown bucket {cause.bucket}"
+    assert all(need in SIGNALS for need in cause.needs), f"{cause.id}: unknown signal"
+    assert cause.needs, f"{cause.id} needs no evidence, so it would always guess"
+    position = -1
+    for section in SECTIONS:
+        at = cause.doc.find(section)
+        assert at > position, f"{cause.id}: section {section!r} is missing or out of order"
+        position = at
+
+
+def check_silent(cause: Cause, healthy: list[Timeline]) -> None:
+    """A cause finds nothing worth a warning in a healthy job."""
+    proof = run_cause(cause, healthy)
+    if proof is not None:
+        gain = 1.0 - 1.0 / proof.predicted.speedup
+        worst = min(gain, proof.high)
+        assert worst < 0.03, f"{cause.id} blames a healthy job for {worst:.1%}"
+
+
+def check_proof(cause: Cause, proof: Proof) -> None:
+    """What a cause returns is complete and within bounds."""
+    assert 0.0 <= proof.low <= proof.high <= 1.0, f"{cause.id}: lost {proof.low}..{proof.high}"
+    assert proof.evidence, f"{cause.id} has no evidence"
+    assert 0.0 < proof.confidence <= 1.0, f"{cause.id}: confidence {proof.confidence}"
+    predicted = proof.predicted
+    assert predicted.low <= predicted.speedup <= predicted.high, f"{cause.id}: interval"
+    assert predicted.low >= 1.0, f"{cause.id} predicts a slow-down"
+    numbers = [predicted.low, predicted.speedup, predicted.high, proof.low, proof.high]
+    assert np.isfinite(numbers).all(), f"{cause.id}: numbers that are not finite"
+    assert proof.headline[:1].isupper() or not proof.headline[:1].isalpha()
+    assert not proof.headline.endswith("."), f"{cause.id}: a headline has no full stop"
+
+
+def check_deterministic(cause: Cause, timelines: list[Timeline]) -> None:
+    """The same recording gives the same answer."""
+    assert run_cause(cause, timelines) == run_cause(cause, timelines), cause.id
+
+
+def check_abstains(cause: Cause, timelines: list[Timeline]) -> None:
+    """Without any one of the signals it needs, a cause does not answer."""
+    for need in cause.needs:
+        strip = STRIPPERS.get(need)
+        if strip is not None:
+            stripped = [strip(timeline) for timeline in timelines]
+            assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
+
+
+def check_treatment(treatment: Treatment, causes: dict[str, Cause]) -> None:
+    """A treatment says what it does and treats causes that exist."""
+    assert treatment.treats, f"{treatment.id} treats nothing"
+    unknown = [cause for cause in treatment.treats if cause not in causes]
+    assert not unknown, f"{treatment.id} treats {unknown}, which are no causes"
+    assert treatment.doc.strip(), f"{treatment.id} has no docstring"
+
+
+def check_round_trip(diagnosis: Diagnosis) -> None:
+    """A diagnosis survives being written and read, byte for byte."""
+    text = msgspec.json.encode(diagnosis)
+    again = msgspec.json.decode(text, type=Diagnosis)
+    assert again == diagnosis
+    assert msgspec.json.encode(again) == text
+
+
+def check_bounds(diagnosis: Diagnosis) -> None:
+    """Shares sum to one, and no bucket's findings claim more than the bucket holds."""
+    shares = {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS}
+    assert abs(sum(shares.values()) - 1.0) < 1e-6
+    assert all(share >= 0.0 for share in shares.values())
+    for bucket, share in shares.items():
+        mine = [f for f in diagnosis.findings if f.bucket == bucket]
+        middle = sum((f.lost.low + f.lost.high) / 2 for f in mine)
+        assert middle <= share + 1e-6, f"findings of {bucket} claim {middle:.3f} of {share:.3f}"
+    assert [f.lost.high for f in diagnosis.findings] == sorted(
+        (f.lost.high for f in diagnosis.findings), reverse=True
+    )

@@ -1,0 +1,157 @@
+"""Every nanosecond has one reason, and it is the one that the builder put there."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import SICK, healthy
+
+GEMM = ("ampere_sgemm_128x64_tn", us(1000))
+
+
+def attribution(job: Builder) -> dict[str, float]:
+    return Facts(job.timeline()).attribution
+
+
+@pytest.mark.parametrize("job", [*SICK.values(), healthy], ids=[*SICK, "healthy"])
+def test_shares_sum_to_one_and_never_overlap(job):
+    facts = Facts(job().timeline())
+    assert sum(facts.attribution.values()) == pytest.approx(1.0, abs=1e-9)
+    for step in facts.per_step():
+        assert sum(step.values()) == pytest.approx(1.0, abs=1e-9)
+    low, high = facts.steps.window
+    edges = sorted(
+        (int(s), int(e))
+        for part in facts.partition.parts.values()
+        for s, e in zip(part.start, part.end, strict=True)
+    )
+    assert edges[0][0] == low
+    assert edges[-1][1] == high
+    assert all(a[1] == b[0] for a, b in pairwise(edges))
+
+
+def steps(job: Builder, count: int = 5):
+    for _ in range(count):
+        with job.step():
+            yield
+
+
+def test_loader_time_is_input():
+    job = Builder()
+    for _ in steps(job):
+        job.loader(us(4000))
+        job.op("aten::mm", kernels=[GEMM])
+        job.sync()
+    found = attribution(job)
+    assert found["input"] == pytest.approx(4000 / 5030, abs=0.02)
+    assert found["compute"] == pytest.approx(1000 / 5030, abs=0.02)
+
+
+def test_loader_time_behind_a_full_queue_is_not_input():
+    job = Builder()
+    for _ in steps(job, 8):
+        for _ in range(5):
+            job.op("aten::mm", kernels=[GEMM])
+        job.loader(us(3000))
+    assert attribution(job)["input"] < 0.02
+
+
+def test_only_the_refill_that_was_blocked_is_sync():
+    job = Builder()
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(500))])
+        job.sync()
+        job.python("train.py(9): metrics", us(300))
+    found = attribution(job)
+    assert found["sync"] == pytest.approx(300 / 830, abs=0.05)
+
+
+def test_a_sync_on_an_idle_device_costs_nothing():
+    job = Builder()
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(5))])
+        job.python("train.py(9): metrics", us(400))
+        job.sync()
+        job.python("train.py(10): more", us(400))
+    found = attribution(job)
+    assert found["sync"] < 0.02
+    assert found["host"] > 0.9
+
+
+def test_pageable_copies_are_transfer():
+    job = Builder()
+    for _ in steps(job):
+        job.copy("h2d", 60_000_000, pinned=False)
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(5000))])
+    assert attribution(job)["transfer"] == pytest.approx(10 / 15, abs=0.03)
+
+
+def test_copies_beside_kernels_are_hidden():
+    job = Builder()
+    for _ in steps(job):
+        job.copy("h2d", 25_000_000, pinned=True, stream=9)
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(5000))])
+    assert attribution(job)["transfer"] < 0.05
+
+
+def test_hidden_collectives_are_not_communication():
+    job = Builder(rank=0, world_size=2)
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(2000))])
+        job.collective(us(1500))
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(2000))])
+        job.join()
+    assert attribution(job)["communication"] < 0.02
+
+
+def test_a_spinning_collective_is_not_useful_work():
+    job = Builder(rank=0, world_size=2)
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(1000))])
+        job.collective(us(3000))
+        job.join()
+    found = attribution(job)
+    assert found["communication"] == pytest.approx(0.75, abs=0.03)
+    assert found["compute"] == pytest.approx(0.25, abs=0.03)
+
+
+def test_silence_is_unknown_not_a_guess():
+    job = Builder()
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[GEMM])
+        job.sync()
+        job.quiet(us(9000))
+    found = attribution(job)
+    assert found["unknown"] > 0.75
+
+
+def test_waiting_for_work_that_is_not_there_is_unknown():
+    """A file from which a splitter removed kernels: the host waits, the device shows nothing."""
+    job = Builder()
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[GEMM])
+        job.runtime("cudaDeviceSynchronize", us(20_000))
+    found = Facts(job.timeline()).reasons
+    assert found["contradiction"] > 0.8
+    assert found["sync_refill"] < 0.1
+
+
+def test_allocator_time_is_an_interruption():
+    job = Builder()
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[GEMM])
+        job.sync("cudaDeviceSynchronize")
+        job.runtime("cudaFree", us(700))
+        job.runtime("cudaMalloc", us(800))
+    assert attribution(job)["interruption"] == pytest.approx(1500 / 2530, abs=0.05)
+
+
+def test_the_input_is_left_untouched():
+    timeline = healthy().timeline()
+    before = timeline.device.start.copy(), timeline.host.end.copy()
+    assert Facts(timeline).attribution
+    assert np.array_equal(before[0], timeline.device.start)
+    assert np.array_equal(before[1], timeline.host.end)

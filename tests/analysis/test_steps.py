@@ -1,0 +1,110 @@
+"""Where steps begin and end, whichever mark the recording holds."""
+
+import numpy as np
+import pytest
+
+from whyidle.analysis.steps import find_steps
+from whyidle.testing.builder import Builder, us
+
+
+def train(job: Builder, steps: int, *, marks: bool = True, first: int = 0, optimizer: bool = True):
+    for i in range(steps):
+        if marks:
+            with job.step():
+                body(job, first if i == 0 else 0, optimizer)
+        else:
+            body(job, first if i == 0 else 0, optimizer)
+
+
+def body(job: Builder, extra: int, optimizer: bool) -> None:
+    job.python("train.py(3): prepare", us(200) + extra)
+    for _ in range(5):
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
+    if optimizer:
+        job.optimizer([("multi_tensor_apply_kernel<A>", us(20))])
+
+
+def test_profiler_marks_win():
+    job = Builder()
+    train(job, 5)
+    steps = find_steps(job.timeline())
+    assert steps.found_by == "ProfilerStep"
+    assert steps.confidence == 1.0
+    assert len(steps) == 5
+    assert steps.steady.all()
+
+
+def test_optimizer_calls_where_there_are_no_marks():
+    job = Builder()
+    train(job, 5, marks=False)
+    steps = find_steps(job.timeline())
+    assert steps.found_by == "optimizer"
+    assert len(steps) == 5
+
+
+def test_two_optimizers_make_one_step():
+    job = Builder()
+    for _ in range(4):
+        body(job, 0, optimizer=False)
+        job.optimizer([("multi_tensor_apply_kernel<A>", us(20))], name="Adam")
+        job.optimizer([("multi_tensor_apply_kernel<A>", us(20))], name="SGD")
+    assert len(find_steps(job.timeline())) == 4
+
+
+def test_loader_rhythm():
+    job = Builder()
+    for _ in range(5):
+        job.loader(us(300))
+        body(job, 0, optimizer=False)
+    steps = find_steps(job.timeline())
+    assert steps.found_by == "DataLoader"
+    assert len(steps) == 5
+
+
+def test_repetition_needs_an_optimizer():
+    layers = Builder()
+    train(layers, 6, marks=False, optimizer=False)
+    assert find_steps(layers.timeline()).found_by is None
+    trained = Builder()
+    for _ in range(6):
+        for _ in range(5):
+            trained.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
+        trained.op("aten::_foreach_add_", kernels=[("multi_tensor_apply_kernel<A>", us(20))])
+    steps = find_steps(trained.timeline())
+    assert steps.found_by == "repetition of the kernel sequence"
+    assert steps.confidence < 0.9
+    assert len(steps) == 6
+
+
+def test_a_long_first_step_is_warm_up():
+    job = Builder()
+    train(job, 6, first=us(20_000))
+    steps = find_steps(job.timeline())
+    assert steps.steady.tolist() == [False] + [True] * 5
+
+
+def test_steps_end_when_their_device_work_ends():
+    job = Builder()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(5000))], host=us(10))
+    timeline = job.timeline()
+    steps = find_steps(timeline)
+    assert (np.diff(steps.end) >= us(5000)).all()
+    assert steps.end[-1] == timeline.device.end.max()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_steps(count):
+    job = Builder()
+    train(job, count)
+    assert len(find_steps(job.timeline())) == count
+
+
+def test_nothing_found_is_one_window():
+    job = Builder()
+    job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
+    steps = find_steps(job.timeline())
+    assert steps.found_by is None
+    assert len(steps) == 1
+    assert steps.steady.all()
