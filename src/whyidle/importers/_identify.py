@@ -75,7 +75,7 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
         rb"(?m:^(?:import|from|def|class) \w+)",
         "Watch it with `whyidle run FILE`.",
     ),
-    ("a table of comma-separated values", rb"^[^\n,{}\[\]]+(?:,[^\n,]*)+\r?\n[^\n,]*,", _EXPORT),
+    ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
 )
 
 
