@@ -1,0 +1,84 @@
+"""Numbers and places for people. Absence is an en dash, never a zero."""
+
+from __future__ import annotations
+
+from whyidle.model.diagnosis import Evidence, Interval, Place, Predicted
+
+NONE = "–"
+
+
+def seconds(value: float | None) -> str:
+    """A duration with a fitting unit and three digits."""
+    if value is None:
+        return NONE
+    size = abs(value)
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if size >= scale * 0.9995:
+            return f"{digits(value / scale)} {unit}"
+    return f"{value * 1e9:.0f} ns" if value else "0 s"
+
+
+def digits(value: float) -> str:
+    """A number with three significant digits, without an exponent where it can be helped."""
+    if value == 0 or abs(value) >= 1e6 or abs(value) < 1e-3:
+        return f"{value:.3g}"
+    size = abs(value)
+    places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:,.{places}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share (0-1) as percent; small but present shares do not become 0."""
+    if share is None:
+        return NONE
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
+
+
+def interval(lost: Interval) -> str:
+    """A share's interval in percent."""
+    low, high = percent(lost.low), percent(lost.high)
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def speedup(predicted: Predicted | None) -> str:
+    """A predicted speed-up with its interval."""
+    if predicted is None:
+        return NONE
+    return f"{predicted.speedup:.2f}× ({predicted.low:.2f} to {predicted.high:.2f})"
+
+
+def place(where: Place) -> str:
+    """``file.py:12 in function (rank 3)``, as far as known."""
+    spot = f"{where.file}:{where.line}" if where.file and where.line else where.file or ""
+    parts = [spot, f"{'in ' if spot else ''}{where.function}" if where.function else ""]
+    parts.append(f"(rank {where.rank})" if where.rank is not None else "")
+    return " ".join(part for part in parts if part) or "place not recorded"
+
+
+def measured(evidence: Evidence) -> str:
+    """An evidence's value with its unit."""
+    value, unit = evidence.value, evidence.unit or ""
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return f"{value} {unit}".strip()
+    if unit in ("ratio", "share"):
+        return percent(value)
+    if unit == "s":
+        return seconds(value)
+    if unit == "bytes":
+        return size(value)
+    text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else digits(value)
+    return f"{text} {unit}".strip()
+
+
+def size(value: float | None) -> str:
+    """Bytes in decimal units."""
+    if value is None:
+        return NONE
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(value) >= scale:
+            return f"{digits(value / scale)} {unit}"
+    return f"{value:.0f} B"

@@ -1,0 +1,152 @@
+"""Markdown to paste into an issue: verdict, attribution, findings, and what could not be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._words import (
+    interval,
+    measured,
+    percent,
+    place,
+    seconds,
+    speedup,
+)
+from whyidle.model.diagnosis import Diagnosis, Finding, Prescription
+
+SUFFIXES = (".md", ".markdown")
+WANTS = "either"
+
+_BAR = 24
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """The diagnosis as GitHub-flavoured Markdown."""
+    lines = [
+        f"### {_text(diagnosis.verdict.headline)}",
+        "",
+        f"**{diagnosis.verdict.state}** · {_steps(diagnosis)}",
+        "",
+        *_attribution(diagnosis),
+        *_findings(diagnosis),
+        *_notes(diagnosis),
+        *_abstentions(diagnosis),
+        _environment(diagnosis),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """Text of a recording that must stay text: no markup, no HTML, no mentions, one line."""
+    escaped = _SPECIAL.sub(r"\\\1", " ".join(value.split()))
+    return escaped.replace("@", "@\u200b")
+
+
+def _code(value: str) -> str:
+    """A code span that its content cannot leave, also in a table cell."""
+    text = " ".join(value.split()).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _steps(diagnosis: Diagnosis) -> str:
+    steps = diagnosis.steps
+    if steps.mean_s is None:
+        return "no step boundaries found"
+    warm = f", {steps.warmup} of warm-up left out" if steps.warmup else ""
+    rate = f", {steps.samples_per_s:.1f} samples/s" if steps.samples_per_s else ""
+    return f"{seconds(steps.mean_s)} per step ({steps.count} steady steps{warm}{rate})"
+
+
+def _attribution(diagnosis: Diagnosis) -> Iterator[str]:
+    yield "| where the step goes | share | |"
+    yield "|---|--:|:--|"
+    for bucket, look in LOOKS.items():
+        share = getattr(diagnosis.attribution, bucket)
+        if share > 0:
+            yield f"| **{look.title}**: {look.means} | {percent(share)} | `{_bar(share)}` |"
+    yield ""
+
+
+def _bar(share: float) -> str:
+    eighths = max(1, round(share * _BAR * 8))
+    full, part = divmod(eighths, 8)
+    return ("█" * full + (_BLOCKS[part] if part else "")).ljust(_BAR)
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[str]:
+    if not diagnosis.findings:
+        yield from ("No cause worth reporting was found.", "")
+    for number, finding in enumerate(diagnosis.findings, 1):
+        yield from _finding(number, finding)
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    yield f"#### {number}. {_text(finding.title or finding.cause)}"
+    yield ""
+    yield (
+        f"{_text(finding.headline)}  \n`{finding.severity}` · costs **{interval(finding.lost)}** "
+        f"of the step ({finding.bucket}) · confidence {finding.confidence:.0%} · `{finding.cause}`"
+    )
+    for where in finding.where:
+        yield f"\nat {_code(place(where))}"
+    yield ""
+    if finding.evidence:
+        yield "| evidence | value | samples | window | source |"
+        yield "|---|--:|--:|---|---|"
+    for item in finding.evidence:
+        cells = (item.quantity, measured(item), item.samples, item.window, item.source)
+        yield f"| {' | '.join('' if cell is None else _text(str(cell)) for cell in cells)} |"
+    yield ""
+    for fix in finding.prescriptions:
+        yield from _fix(fix)
+
+
+def _fix(fix: Prescription) -> Iterator[str]:
+    yield f"- **Fix** {_code(fix.treatment)}: {_text(fix.summary)}"
+    how = "applied automatically" if fix.automatic else "by hand"
+    yield f"  - predicted {speedup(fix.predicted)}, changes {_consent(fix)}, {how}"
+    if fix.predicted:
+        yield f"  - predicted by: {_text(fix.predicted.method)}"
+    if fix.risk:
+        yield f"  - risk: {_text(fix.risk)}"
+    yield ""
+
+
+def _consent(fix: Prescription) -> str:
+    return "no numbers" if fix.consent == "none" else fix.consent
+
+
+def _notes(diagnosis: Diagnosis) -> Iterator[str]:
+    for note in diagnosis.coverage.notes:
+        yield f"> {_text(note)}"
+    if diagnosis.coverage.notes:
+        yield ""
+
+
+def _abstentions(diagnosis: Diagnosis) -> Iterator[str]:
+    if not diagnosis.abstentions:
+        return
+    yield f"<details><summary>{len(diagnosis.abstentions)} causes could not be judged</summary>"
+    yield ""
+    for item in diagnosis.abstentions:
+        missing = ", ".join(item.missing)
+        yield f"- {_code(item.cause)} lacks {_text(missing)}: {_text(item.how)}"
+    yield from ("", "</details>", "")
+
+
+def _environment(diagnosis: Diagnosis) -> str:
+    run, device = diagnosis.run, diagnosis.device
+    parts = [
+        f"{device.count} × {device.name}" if device.name else device.kind,
+        f"{run.ranks} rank{'s' if run.ranks != 1 else ''}",
+        run.framework,
+        f"steps by {diagnosis.steps.detected_by}" if diagnosis.steps.detected_by else None,
+        f"whyidle {run.whyidle}",
+    ]
+    return "<sub>" + " · ".join(_text(part) for part in parts if part) + "</sub>"
