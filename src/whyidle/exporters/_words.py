@@ -33,7 +33,9 @@ def percent(share: float | None) -> str:
         return NONE
     if 0 < share < 0.001:
         return "<0.1 %"
-    return f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
+    return (
+        f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
+    )
 
 
 def interval(lost: Interval) -> str:

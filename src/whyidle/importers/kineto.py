@@ -126,6 +126,7 @@ def _timeline(
             bytes=stream.count,
             notes=_notes(columns),
             lost="; ".join(filter(None, (stream.broken, pieces.lost))) or None,
+            origin_ns=columns.base_ns,
         ),
         base_ns=_base(columns.base_ns, header),
         info=device_of(header, columns.names, columns.categories, main),

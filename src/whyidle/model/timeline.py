@@ -129,6 +129,8 @@ class Source:
     bytes: int = 0
     notes: tuple[str, ...] = ()
     lost: str | None = None
+    origin_ns: int = 0
+    """what the file's own clock shows at the timeline's 0"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
