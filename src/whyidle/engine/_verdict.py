@@ -11,6 +11,8 @@ from whyidle.model.diagnosis import Finding, Verdict
 STARVED = 0.10
 """an idle bucket with a finding that costs this much starves the device (thresholds of peers
 lie between 5 and 20 % for a critical data wait, 15 and 20 % for launches and communication)"""
+CLEAN = 0.20
+"""with more time than this not spent computing, "nothing found" is no clean bill of health"""
 UNEXPLAINED = 0.5
 """with more than this share unexplained there is no verdict"""
 
@@ -37,14 +39,8 @@ def verdict(job: Job, findings: list[Finding]) -> Verdict:
         headline = f"The GPU spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: "
         headline += _lower(top.headline)
         return Verdict(state="starved", headline=headline, bound=bound)
-    if job.attribution["unknown"] > UNEXPLAINED / 2 and not serious:
-        share = job.attribution["unknown"]
-        return Verdict(
-            state="inconclusive",
-            headline=f"The GPU is idle for {share:.0%} of the step, and the recording does not "
-            "show why",
-            bound=None,
-        )
+    if not serious and (reason := _unproven(job)):
+        return Verdict(state="inconclusive", headline=reason, bound=None)
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if serious:
         return Verdict(state="inefficient", headline=serious[0].headline, bound=bound)
@@ -54,6 +50,24 @@ def verdict(job: Job, findings: list[Finding]) -> Verdict:
         headline=f"The GPU does useful work {busy:.0%} of the time; nothing worth more than 3 % "
         "was found",
         bound=bound,
+    )
+
+
+def _unproven(job: Job) -> str | None:
+    """Idle time without a proven cause is not a clean bill of health."""
+    waits = {b: s for b, s in job.attribution.items() if b not in ("compute", "unknown")}
+    largest = max(waits, key=lambda bucket: waits[bucket])
+    idle = 1.0 - job.attribution["compute"]
+    if idle < CLEAN:
+        return None
+    if job.attribution["unknown"] >= waits[largest]:
+        return (
+            f"The GPU does nothing useful for {idle:.0%} of the step, and the recording does not "
+            "show why"
+        )
+    return (
+        f"The GPU waits for {WAITS_FOR[largest]} for {waits[largest]:.0%} of the step, but the "
+        "recording proves no cause"
     )
 
 
