@@ -26,8 +26,22 @@ WAITS_FOR: dict[str, str] = {
 }
 
 
+def emulated(job: Job) -> bool:
+    """Whether the recording is of an imagined device; no such verdict goes out unmarked."""
+    return (job.lead.timeline.info.name or "").startswith("emulated")
+
+
 def verdict(job: Job, findings: list[Finding]) -> Verdict:
     """Decide from the findings and the attribution."""
+    found = _verdict(job, findings)
+    if not emulated(job):
+        return found
+    return Verdict(
+        state=found.state, headline=f"Emulated device: {_lower(found.headline)}", bound=found.bound
+    )
+
+
+def _verdict(job: Job, findings: list[Finding]) -> Verdict:
     if reason := _no_answer(job):
         return Verdict(state="inconclusive", headline=reason, bound=None)
     serious = [finding for finding in findings if finding.severity != "info"]

@@ -11,7 +11,7 @@ from whyidle import __version__, catalog
 from whyidle.analysis.facts import Facts, Job
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
-from whyidle.engine._verdict import verdict
+from whyidle.engine._verdict import emulated, verdict
 from whyidle.model.cause import Cause
 from whyidle.model.diagnosis import (
     Abstention,
@@ -105,7 +105,7 @@ def _run(job: Job) -> RunInfo:
 def _device(job: Job) -> Device:
     info = job.lead.timeline.info
     return Device(
-        kind=info.kind,  # type: ignore[arg-type]
+        kind="emulated" if emulated(job) else info.kind,  # type: ignore[arg-type]
         name=info.name,
         count=max(info.count, len(job.ranks) if len(job.lead.timeline.device) else 0),
         memory_bytes=info.memory_bytes,

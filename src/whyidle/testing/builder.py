@@ -22,7 +22,7 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,11 @@ class Builder:
         """The recording as the importer reads it."""
         with tempfile.TemporaryDirectory() as folder:
             return kineto.load(self.save(Path(folder) / "built.json"))
+
+    def timeline_of(self, program: Callable[[Builder], None]) -> Timeline:
+        """Run a program on this builder and read the recording."""
+        program(self)
+        return self.timeline()
 
     # -- inside -----------------------------------------------------------------------------
 

@@ -35,11 +35,11 @@ def healthy() -> Builder:
 
 
 def starved_by_loader() -> Builder:
-    """A DataLoader without workers takes 15 ms for every 20 ms of compute."""
+    """A DataLoader without workers takes 35 ms for every 20 ms of compute."""
     job = Builder()
     for _ in range(STEPS):
         with job.step():
-            job.loader(us(15_000))
+            job.loader(us(35_000))
             _layers(job, 40, GEMM, us(500))
             job.optimizer([(FUSED_ADAM, us(200))])
     return job

@@ -1,0 +1,85 @@
+"""The diagnosis as a whole: ranked, bounded, honest about what it does not know."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.model.timeline import HostKind
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import SICK, healthy
+from whyidle.testing.strip import STRIPPERS
+
+
+def test_a_starved_job_is_starved_by_input():
+    diagnosis = diagnose([SICK["starved_by_loader"]().timeline()])
+    assert diagnosis.verdict.state == "starved"
+    assert diagnosis.verdict.bound == "input"
+    assert diagnosis.findings[0].cause == "dataloader-no-workers"
+    assert diagnosis.findings[0].severity == "critical"
+    assert diagnosis.findings[0].prescriptions
+
+
+def test_a_healthy_job_is_left_alone():
+    diagnosis = diagnose([healthy().timeline()])
+    assert diagnosis.verdict.state == "saturated"
+    assert all(finding.severity == "info" for finding in diagnosis.findings)
+
+
+def test_an_emulated_device_is_named_so():
+    diagnosis = diagnose([healthy().timeline()])
+    assert diagnosis.device.kind == "emulated"
+    assert "mulated" in diagnosis.verdict.headline
+    real = diagnose([Builder(device="NVIDIA A100-SXM4-80GB").timeline_of(_one_step)])
+    assert "mulated" not in real.verdict.headline
+
+
+def _one_step(job: Builder) -> None:
+    with job.step():
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
+
+
+def test_without_device_events_there_is_no_verdict():
+    timeline = STRIPPERS["device_events"](SICK["starved_by_loader"]().timeline())
+    diagnosis = diagnose([timeline])
+    assert diagnosis.verdict.state == "inconclusive"
+    assert diagnosis.verdict.bound is None
+    assert "GPU" in diagnosis.verdict.headline
+
+
+def test_idle_time_without_a_cause_is_not_called_healthy():
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(1000))])
+            job.sync()
+            job.quiet(us(5000))
+    diagnosis = diagnose([job.timeline()])
+    assert diagnosis.verdict.state == "inconclusive"
+    assert diagnosis.attribution.unknown > 0.6
+
+
+def test_what_is_missing_is_said_and_how_to_get_it():
+    timeline = STRIPPERS["loader_marks"](SICK["starved_by_loader"]().timeline())
+    told = {item.cause: item for item in diagnose([timeline]).abstentions}
+    assert told["dataloader-no-workers"].missing == ["loader_marks"]
+    assert told["dataloader-no-workers"].how
+
+
+def test_a_recording_without_anything_is_survived():
+    timeline = healthy().timeline()
+    none = np.empty(0, np.int64)
+    bare = replace(timeline, host=timeline.host.take(none), device=timeline.device.take(none))
+    diagnosis = diagnose([bare])
+    assert diagnosis.verdict.state == "inconclusive"
+    assert diagnosis.attribution.unknown == 1.0
+
+
+@pytest.mark.parametrize("kind", list(HostKind))
+def test_any_kind_of_host_event_may_be_missing(kind):
+    timeline = SICK["synchronising"]().timeline()
+    rows = timeline.host.kind != kind
+    diagnosis = diagnose([replace(timeline, host=timeline.host.take(rows))])
+    shares = [getattr(diagnosis.attribution, b) for b in diagnosis.attribution.__struct_fields__]
+    assert sum(shares) == pytest.approx(1.0, abs=1e-6)
