@@ -1,1 +1,1 @@
-"""Runs on disk."""
+"""Runs on disk: one folder per run, written whole or not at all."""

@@ -1,0 +1,58 @@
+"""Options that several subcommands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+STDOUT = "-"
+
+
+def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False) -> None:
+    """Where the answer goes besides the terminal."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", metavar="PATH|-", help="the whole diagnosis; - is standard output")
+    group.add_argument("--html", metavar="PATH", help="one self-contained page with pictures")
+    group.add_argument("--markdown", metavar="PATH|-", help="text to paste into an issue")
+    if perfetto:
+        group.add_argument(
+            "--perfetto", metavar="PATH", help="the trace with our gaps and causes as extra tracks"
+        )
+    group.add_argument(
+        "-a", "--all", action="store_true", help="also what is small, and what could not be told"
+    )
+    quiet(group)
+
+
+def quiet(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """--quiet."""
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no report on the terminal, no progress"
+    )
+
+
+def storage(parser: argparse.ArgumentParser) -> None:
+    """Where runs are kept, and whether this one is."""
+    group = store(parser)
+    group.add_argument("--no-store", action="store_true", help="do not keep this diagnosis")
+
+
+def store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """--store."""
+    group = parser.add_argument_group("store")
+    group.add_argument(
+        "--store",
+        metavar="DIR",
+        type=Path,
+        help="where runs are kept (default: $WHYIDLE_HOME, else .whyidle here)",
+    )
+    return group
+
+
+def gate(parser: argparse.ArgumentParser) -> None:
+    """--fail-on."""
+    parser.add_argument(
+        "--fail-on",
+        choices=("warning", "critical"),
+        help="exit with status 3 when a finding is this severe or worse",
+    )

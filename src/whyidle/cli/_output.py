@@ -1,0 +1,153 @@
+"""Puts an answer where it was asked for: terminal, files, store; and holds the gate."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli._options import STDOUT
+from whyidle.cli._store import store_of
+from whyidle.errors import GateError, InputError, StoreError, UsageError
+from whyidle.store.atomic import write_atomic
+
+if TYPE_CHECKING:
+    from whyidle.exporters._page import Colours
+    from whyidle.exporters.terminal import NextStep
+    from whyidle.model.diagnosis import Diagnosis
+
+FORMS = ("json", "markdown", "html")
+_RANK = {"info": 0, "warning": 1, "critical": 2}
+
+
+def check(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None:
+    """Refuse before the work what cannot be written after it.
+
+    Raises:
+        UsageError: two things for standard output, or an output that would overwrite an input.
+        InputError: the folder of an output does not exist or cannot be written.
+    """
+    named = {form: getattr(args, form, None) for form in (*FORMS, "perfetto")}
+    if sum(target == STDOUT for target in named.values()) > 1:
+        raise UsageError("Only one output can go to standard output.")
+    for form, target in named.items():
+        if target is not None and target != STDOUT:
+            _check_target(form, Path(target), inputs)
+
+
+def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
+    if any(target.exists() and path.exists() and target.samefile(path) for path in inputs):
+        raise UsageError(f"--{form} {target} would overwrite what is to be explained.")
+    folder = target.parent
+    if target.is_dir():
+        raise InputError(
+            f"Cannot write {target}.", why="It is a folder.", hint=f"--{form} {target / 'name'}"
+        )
+    if not folder.is_dir():
+        raise InputError(
+            f"Cannot write {target}.",
+            why=f"There is no folder {folder}.",
+            hint=f"mkdir -p {folder}",
+        )
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"Cannot write {target}.", why=f"{folder} may not be written to.")
+
+
+def keep(args: argparse.Namespace, diagnosis: Diagnosis) -> str | None:
+    """Store the diagnosis and return the run's id. A store that refuses costs a note, no more."""
+    if args.no_store:
+        return None
+    try:
+        return store_of(args).add(diagnosis).id
+    except StoreError as error:
+        print(f"whyidle: not stored: {error.what} {error.why}", file=sys.stderr)
+        return None
+
+
+def say(args: argparse.Namespace, diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> None:
+    """Write the outputs that were asked for, and the report unless standard output is taken."""
+    from whyidle import catalog
+
+    taken = False
+    for form in FORMS:
+        target = getattr(args, form)
+        if target is None:
+            continue
+        text = catalog.module("exporters", form).render(diagnosis)
+        taken |= target == STDOUT
+        put(target, text)
+        if target != STDOUT:
+            note(args, f"wrote {target}")
+    if not taken and not args.quiet:
+        terminal(diagnosis, full=args.all, next_steps=next_steps)
+
+
+def put(target: str, text: str) -> None:
+    """Write text to a file or, for ``-``, to standard output.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if target == STDOUT:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        return
+    try:
+        write_atomic(Path(target), text.encode())
+    except OSError as error:
+        raise InputError(f"Cannot write {target}.", why=f"{error.strerror or error}.") from error
+
+
+def note(args: argparse.Namespace, text: str) -> None:
+    """Tell on standard error what was done."""
+    if not args.quiet:
+        print(text, file=sys.stderr)
+
+
+def terminal(diagnosis: Diagnosis, *, full: bool, next_steps: Sequence[NextStep]) -> None:
+    """The report on standard output, as wide and colourful as it may be."""
+    from whyidle.exporters import terminal as exporter
+
+    text = exporter.render(
+        diagnosis, width=width(), colours=colours(), full=full, next_steps=next_steps
+    )
+    sys.stdout.write(text)
+
+
+def width() -> int:
+    """Columns to use: COLUMNS, the terminal's, or 80 where there is none."""
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
+
+
+def colours() -> Colours | None:
+    """What standard output can show; None where it shall be plain."""
+    term = os.environ.get("TERM", "")
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    if "NO_COLOR" in os.environ or term in ("dumb", "") or encoding != "utf8":
+        return None
+    if not sys.stdout.isatty():
+        return None
+    if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
+        return "truecolor"
+    return "256" if "256" in term else "standard"
+
+
+def hold(args: argparse.Namespace, diagnosis: Diagnosis) -> int:
+    """Exit status 0.
+
+    Raises:
+        GateError: --fail-on was given and a finding is as severe.
+    """
+    if args.fail_on is None:
+        return 0
+    severe = [f for f in diagnosis.findings if _RANK[f.severity] >= _RANK[args.fail_on]]
+    if severe:
+        raise GateError(
+            f"--fail-on {args.fail_on}: {len(severe)} finding{'s' if len(severe) > 1 else ''}, "
+            f"first {severe[0].cause}.",
+            hint=f"whyidle causes {severe[0].cause}",
+        )
+    return 0

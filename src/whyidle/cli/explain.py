@@ -1,0 +1,60 @@
+"""Say why the GPU was idle, from recorded evidence.
+
+PATH is a PyTorch profiler trace (.json, .json.gz), a zip or a folder of them (one per rank), a
+diagnosis that was written with --json, or the folder of a stored run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _next, _output
+from whyidle.cli._options import gate, outputs, storage
+from whyidle.cli._progress import Progress
+from whyidle.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from whyidle.model.diagnosis import Diagnosis
+    from whyidle.model.timeline import Timeline
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="what was recorded")
+    outputs(parser, perfetto=True)
+    storage(parser)
+    gate(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, diagnose, store, say."""
+    from whyidle.engine.explain import explain
+
+    _output.check(args, inputs=args.path)
+    with Progress(quiet=args.quiet) as progress:
+        diagnosis, timelines = explain(args.path, progress=progress)
+    stored = _output.keep(args, diagnosis) if timelines else None
+    if args.perfetto:
+        _annotate(args, diagnosis, timelines)
+    _output.say(args, diagnosis, _next.after(diagnosis, args.path, stored))
+    return _output.hold(args, diagnosis)
+
+
+def _annotate(
+    args: argparse.Namespace, diagnosis: Diagnosis, timelines: tuple[Timeline, ...]
+) -> None:
+    from whyidle.engine.overlay import overlays
+    from whyidle.exporters import perfetto
+
+    if not timelines:
+        raise UsageError(
+            "--perfetto needs the recording itself.", why="This is a diagnosis, made before."
+        )
+    try:
+        written = perfetto.write(diagnosis, overlays(timelines, diagnosis), Path(args.perfetto))
+    except OSError as error:
+        raise InputError(f"Cannot write {args.perfetto}.", why=f"{error.strerror}.") from error
+    for path in written:
+        _output.note(args, f"wrote {path}; open it at ui.perfetto.dev")

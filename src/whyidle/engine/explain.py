@@ -1,0 +1,58 @@
+"""From paths to a diagnosis: finds the importer, reads, diagnoses; knows its own documents too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.importers._find import sources
+from whyidle.importers._together import load_all
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.timeline import Timeline
+from whyidle.store.runs import DIAGNOSIS, read_diagnosis
+
+
+class Explanation(NamedTuple):
+    """A diagnosis, and the recordings it was made from (none where it was only read back)."""
+
+    diagnosis: Diagnosis
+    timelines: tuple[Timeline, ...]
+
+
+Progress = Callable[[int, int], None]
+_DOCUMENT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"whyidle/diagnosis/')
+
+
+def explain(paths: Sequence[Path], *, progress: Progress | None = None) -> Explanation:
+    """Diagnose what was recorded.
+
+    Args:
+        paths: traces, folders or zips of one job's ranks; or one diagnosis, or a run's folder.
+        progress: called with (bytes read, bytes in all).
+
+    Raises:
+        InputError: a path cannot be used.
+        StoreError: a diagnosis cannot be read.
+    """
+    if len(paths) == 1 and (document := document_at(paths[0])) is not None:
+        return Explanation(read_diagnosis(document), ())
+    timelines = load_all(sources(*paths), progress=progress)
+    return Explanation(diagnose(timelines), tuple(timelines))
+
+
+def document_at(path: Path) -> Path | None:
+    """The diagnosis that a path means: a file that holds one, or a stored run's folder."""
+    try:
+        if path.is_dir():
+            inside = path / DIAGNOSIS
+            return inside if inside.is_file() else None
+        if not path.is_file():
+            return None
+        with path.open("rb") as opened:
+            head = opened.read(256)
+    except OSError:
+        return None  # whoever reads it as a trace says why it cannot be opened
+    return path if _DOCUMENT.match(head) else None

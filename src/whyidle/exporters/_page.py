@@ -1,0 +1,82 @@
+"""A page of terminal text: wrapped with hanging indents, coloured or plain ASCII, and never an
+escape sequence or control character of a recording."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from typing import Final, Literal
+
+from rich.console import Console
+from rich.text import Text
+
+Colours = Literal["truecolor", "256", "standard"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+_ASCII: Final = str.maketrans(
+    {"×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "·": "|", "→": "->", "≥": ">=", "≤": "<="}
+    | {"█": "#", "±": "+-", "“": '"', "”": '"', "’": "'"}
+)
+LONGEST: Final = 400
+"""characters of one text; C++ kernel names go into the thousands"""
+
+
+def clean(text: str) -> str:
+    """One line of printable text. Recordings come from strangers: an escape sequence in a kernel
+    name must not reach the terminal."""
+    line = _CONTROL.sub(" ", text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+
+class Page:
+    """Collects lines. Without ``colours`` it is plain ASCII, as far as the words allow.
+
+    Args:
+        width: columns.
+        colours: what the terminal can show; None is plain text.
+    """
+
+    def __init__(self, width: int, colours: Colours | None) -> None:
+        self.width = width
+        self.plain = colours is None
+        self._out = StringIO()
+        self._console = Console(
+            file=self._out,
+            width=width,
+            color_system=colours,
+            force_terminal=not self.plain,
+            highlight=False,
+            emoji=False,
+            markup=False,
+            legacy_windows=False,
+        )
+
+    def text(self, value: str, style: str = "") -> Text:
+        """Cleaned text, in a style where there are colours."""
+        line = clean(value)
+        return Text(
+            line.translate(_ASCII) if self.plain else line, style="" if self.plain else style
+        )
+
+    def line(self, *parts: Text, head: Text | None = None, indent: int = 0) -> None:
+        """Write parts as one paragraph behind ``head``, wrapped under itself."""
+        first = Text(" " * indent) + (head or Text())
+        room = max(self.width - first.cell_len, 16)
+        rest = Text(" " * first.cell_len)
+        body = Text().join(parts)
+        for number, row in enumerate(body.wrap(self._console, room) or [Text()]):
+            row.rstrip()
+            self._console.print((rest if number else first) + row, soft_wrap=True, end="\n")
+
+    def raw(self, row: Text) -> None:
+        """Write one row that is made to measure."""
+        self._console.print(row, soft_wrap=True)
+
+    def gap(self) -> None:
+        """An empty line."""
+        self._out.write("\n")
+
+    def done(self) -> str:
+        """The whole page; no line ends in blanks."""
+        lines = self._out.getvalue().split("\n")
+        return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,227 @@
+"""The run store: ``DIR/runs/<id>/`` with ``diagnosis.json`` and ``meta.json``.
+
+Ids are the time (UTC, to the microsecond), so they sort by age; a folder of that name can be made
+only once, so they are unique. A run is written into a hidden folder that is renamed when it is
+complete: whoever lists the store sees whole runs only.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+
+from whyidle.errors import StoreError
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.store.atomic import write_atomic
+from whyidle.store.versions import VERSION, upgrade
+
+DIAGNOSIS = "diagnosis.json"
+META = "meta.json"
+_ID = re.compile(r"\d{8}-\d{6}-\d{6}")
+_LAST = re.compile(r"last(?:~(\d+))?")
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listing needs to know without reading the diagnosis."""
+
+    version: int = VERSION
+    id: str
+    created: str
+    state: str
+    headline: str
+    sources: list[str]
+    document: str
+    """``run.id`` inside the diagnosis"""
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One folder of the store. ``broken`` says why it cannot be read; then ``meta`` is None."""
+
+    id: str
+    path: Path
+    meta: Meta | None
+    bytes: int
+    broken: str | None = None
+
+
+class Store:
+    """The runs below a folder. Nothing is created before the first ``add``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / "runs"
+
+    def add(self, diagnosis: Diagnosis, *, now: datetime | None = None) -> Entry:
+        """Keep a diagnosis.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        moment = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
+        try:
+            self._prepare()
+            while True:
+                run_id = moment.strftime("%Y%m%d-%H%M%S-%f")
+                draft = self.folder / f".{run_id}"
+                try:
+                    draft.mkdir()
+                except FileExistsError:
+                    moment += timedelta(microseconds=1)
+                    continue
+                if not (self.folder / run_id).exists():
+                    break
+                draft.rmdir()
+                moment += timedelta(microseconds=1)
+            return self._write(draft, run_id, moment, diagnosis)
+        except OSError as error:
+            raise self._refused("write", error) from error
+
+    def _prepare(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        ignore = self.root / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
+
+    def _write(self, draft: Path, run_id: str, moment: datetime, diagnosis: Diagnosis) -> Entry:
+        meta = Meta(
+            id=run_id,
+            created=moment.isoformat(timespec="seconds"),
+            state=diagnosis.verdict.state,
+            headline=diagnosis.verdict.headline,
+            sources=diagnosis.run.sources,
+            document=diagnosis.run.id,
+        )
+        content = msgspec.json.encode(diagnosis)
+        (draft / DIAGNOSIS).write_bytes(content)
+        (draft / META).write_bytes(msgspec.json.encode(meta))
+        final = self.folder / run_id
+        draft.replace(final)
+        return Entry(id=run_id, path=final, meta=meta, bytes=len(content))
+
+    def entries(self) -> list[Entry]:
+        """Every run, oldest first, the unreadable ones included; empty where there is no store.
+
+        Raises:
+            StoreError: the folder cannot be listed.
+        """
+        try:
+            found = sorted(path for path in self.folder.iterdir() if path.name[0] != ".")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._refused("read", error) from error
+        return [_entry(path) for path in found if path.is_dir()]
+
+    def find(self, name: str) -> Entry:
+        """The run that is meant: an id, the beginning of one, the document's own id, ``last`` or
+        ``last~1``, the one before.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        entries = self.entries()
+        if match := _LAST.fullmatch(name):
+            back = int(match[1] or 0)
+            if back < len(entries):
+                return entries[-1 - back]
+            raise StoreError(
+                f"There is no run {name!r}.",
+                why=f"The store {self.root} holds {len(entries)}.",
+                hint="whyidle runs",
+            )
+        exact = [entry for entry in entries if entry.id == name]
+        same = [entry for entry in entries if entry.meta and entry.meta.document == name][-1:]
+        begun = [entry for entry in entries if entry.id.startswith(name)] if name else []
+        found = exact or same or begun
+        if len(found) == 1:
+            return found[0]
+        what = f"{len(found)} runs begin with {name!r}." if found else f"There is no run {name!r}."
+        raise StoreError(what, why=f"The store is {self.root}.", hint="whyidle runs")
+
+    def read(self, entry: Entry) -> Diagnosis:
+        """The diagnosis of a run.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return read_diagnosis(entry.path / DIAGNOSIS)
+
+    def delete(self, entry: Entry) -> None:
+        """Remove a run. It vanishes at once, even where removing its files takes long or fails.
+
+        Raises:
+            StoreError: it is pinned, or cannot be removed.
+        """
+        if entry.meta is not None and entry.meta.pinned:
+            raise StoreError(
+                f"The run {entry.id} is pinned.", hint=f"whyidle runs unpin {entry.id}"
+            )
+        grave = self.folder / f".deleted-{entry.id}"
+        try:
+            entry.path.replace(grave)
+            shutil.rmtree(grave)
+        except OSError as error:
+            raise self._refused("write", error) from error
+
+    def pin(self, entry: Entry, *, pinned: bool = True) -> Entry:
+        """Protect a run from deletion, or stop protecting it.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        if entry.meta is None:
+            raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
+        meta = msgspec.structs.replace(entry.meta, pinned=pinned)
+        try:
+            write_atomic(entry.path / META, msgspec.json.encode(meta))
+        except OSError as error:
+            raise self._refused("write", error) from error
+        return Entry(id=entry.id, path=entry.path, meta=meta, bytes=entry.bytes)
+
+    def _refused(self, verb: str, error: OSError) -> StoreError:
+        return StoreError(
+            f"Cannot {verb} the store {self.root}.",
+            why=f"{error.strerror or error}.",
+            hint="Choose another folder with --store DIR, or keep nothing with --no-store.",
+        )
+
+
+def read_diagnosis(path: Path) -> Diagnosis:
+    """A diagnosis document, of this version or an older one.
+
+    Raises:
+        StoreError: it cannot be read, or is no diagnosis.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"Cannot read {path}.", why=f"{error.strerror or error}.", hint="Check the path."
+        ) from error
+    try:
+        return msgspec.convert(upgrade(msgspec.json.decode(content)), Diagnosis)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is not a diagnosis that this version can read.",
+            why=f"{error}.",
+            hint="Explain the trace again.",
+        ) from error
+
+
+def _entry(path: Path) -> Entry:
+    size = 0
+    try:
+        size = (path / DIAGNOSIS).stat().st_size
+        meta = msgspec.json.decode((path / META).read_bytes(), type=Meta)
+    except OSError as error:
+        return Entry(path.name, path, None, size, f"{error.strerror}: {error.filename}")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Entry(path.name, path, None, size, f"{META}: {error}")
+    return Entry(path.name, path, meta, size)
