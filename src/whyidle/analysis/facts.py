@@ -69,6 +69,16 @@ class Facts:
         """The device's idle gaps inside the window."""
         return idle_gaps(self.timeline, self.launches, *self.steps.window)
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the job's device is the CPU itself."""
+        return self.timeline.info.kind == "cpu" and not len(self.timeline.device)
+
+    @property
+    def noun(self) -> str:
+        """What to call the device in a sentence."""
+        return {"cpu": "CPU", "tpu": "TPU", "other": "device"}.get(self.timeline.info.kind, "GPU")
+
     @cached_property
     def cold_start(self) -> bool:
         """Whether warm-up takes most of the recording."""
@@ -268,6 +278,8 @@ class Facts:
     def signals(self) -> frozenset[str]:
         """The evidence this rank has."""
         found = set(self.timeline.signals())
+        if "device_events" in found or (self.on_cpu and "host_ops" in found):
+            found.add("device_time")
         if self.steps.found_by:
             found.add("steps")
         if self.steps.found_by and self.steps.steady.sum() >= 2:

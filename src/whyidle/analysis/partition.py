@@ -101,7 +101,7 @@ def partition(timeline: Timeline, steps: Steps, linked: Launches) -> Partition:
     window = Intervals(np.array([low]), np.array([high]))
     host = Host(timeline, linked)
     if not len(timeline.device):
-        claims = _on_cpu(timeline, host) if timeline.info.kind == "cpu" else []
+        claims = _on_cpu(timeline, host, window) if timeline.info.kind == "cpu" else []
     else:
         gaps = idle_gaps(timeline, linked, low, high)
         claims = [*_on_device(timeline), *_in_gaps(timeline, steps, host, gaps)]
@@ -263,10 +263,13 @@ def _short(gaps: Gaps, seen: Intervals) -> Intervals:
     return Intervals(quiet.start[short], quiet.end[short])
 
 
-def _on_cpu(timeline: Timeline, host: Host) -> Claims:
+def _on_cpu(timeline: Timeline, host: Host, window: Intervals) -> Claims:
     """A job whose device is the CPU: operators are the work itself."""
     events = timeline.host
     ops = np.flatnonzero((events.kind == HostKind.OP) & ~_named(timeline, "c10d::", "record_param"))
+    work = union(events.start[ops], events.end[ops])
+    frames = host.leaves((HostKind.PYTHON,))
+    between = _short(Gaps(window.start, window.end, window.start), work | frames)
     return [
         *[
             (role, host.during(role))
@@ -281,8 +284,8 @@ def _on_cpu(timeline: Timeline, host: Host) -> Claims:
                 "preprocess",
             )
         ],
-        ("compute", union(events.start[ops], events.end[ops])),
-        ("python", host.leaves((HostKind.PYTHON,))),
+        ("compute", work),
+        ("python", frames | between),
     ]
 
 

@@ -50,7 +50,9 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
         top = idle[0]
         bound = top.bucket
         share = job.attribution[bound]
-        headline = f"The GPU spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: "
+        headline = (
+            f"The {job.lead.noun} spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: "
+        )
         headline += _lower(top.headline)
         return Verdict(state="starved", headline=headline, bound=bound)
     if not serious and (reason := _unproven(job)):
@@ -61,7 +63,7 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
     busy = job.attribution["compute"]
     return Verdict(
         state="saturated",
-        headline=f"The GPU does useful work {busy:.0%} of the time; nothing worth more than 3 % "
+        headline=f"The {job.lead.noun} does useful work {busy:.0%} of the time; nothing worth more than 3 % "
         "was found",
         bound=bound,
     )
@@ -76,11 +78,11 @@ def _unproven(job: Job) -> str | None:
         return None
     if job.attribution["unknown"] >= waits[largest]:
         return (
-            f"The GPU does nothing useful for {idle:.0%} of the step, and the recording does not "
+            f"The {job.lead.noun} does nothing useful for {idle:.0%} of the step, and the recording does not "
             "show why"
         )
     return (
-        f"The GPU waits for {WAITS_FOR[largest]} for {waits[largest]:.0%} of the step, but the "
+        f"The {job.lead.noun} waits for {WAITS_FOR[largest]} for {waits[largest]:.0%} of the step, but the "
         "recording proves no cause"
     )
 

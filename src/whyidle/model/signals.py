@@ -17,6 +17,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "kernels and copies on the device",
         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
     ),
+    "device_time": Signal(
+        "when the device works and when it waits (on a CPU job: when operators run)",
+        "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+    ),
     "host_ops": Signal(
         "operators on the host", "record with activities=[ProfilerActivity.CPU, ...]"
     ),

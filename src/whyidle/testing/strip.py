@@ -61,6 +61,7 @@ def _info(**changes: object) -> Callable[[Timeline], Timeline]:
 
 STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     "device_events": _device_events,
+    "device_time": _device_events,
     "host_ops": lambda timeline: _without_host(timeline, HostKind.OP),
     "runtime_calls": lambda timeline: _without_host(timeline, HostKind.RUNTIME),
     "launch_links": _launch_links,

@@ -16,7 +16,7 @@ LEAST_SHARE = 0.01
 @cause(
     "The DataLoader works in the training process",
     bucket="input",
-    needs=("device_events", "loader_marks", "steps"),
+    needs=("device_time", "loader_marks", "steps"),
 )
 def dataloader_no_workers(facts: Facts) -> Proof | None:
     """What it means
@@ -62,7 +62,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     per_step = float(waits.sum()) / facts.step_count
     workers = int(np.ceil(per_step / max(facts.step_s - per_step, 1e-9)))
     return Proof(
-        headline=f"The GPU waits {per_step * 1e3:.3g} ms per step for a DataLoader without workers",
+        headline=f"The {facts.noun} waits {per_step * 1e3:.3g} ms per step for a DataLoader without workers",
         low=blocked * 0.8,
         high=ceiling,
         predicted=remove(blocked * 0.8, ceiling, "P1 without storage model: T - W", blocked),
