@@ -51,8 +51,7 @@ def test_damaged_recordings(name, tmp_path):
         path.write_text(json.dumps({**document, "traceEvents": events}))
         try:
             diagnosis = diagnose([kineto.load(path)])
-        except WhyidleError as error:
-            assert error.what
+        except WhyidleError:
             continue
         contracts.check_bounds(diagnosis)
         contracts.check_round_trip(diagnosis)

@@ -50,10 +50,8 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
         top = idle[0]
         bound = top.bucket
         share = job.attribution[bound]
-        headline = (
-            f"The {job.lead.noun} spends {share:.0%} of each step waiting for {WAITS_FOR[bound]}: "
-        )
-        headline += _lower(top.headline)
+        waits = f"The {job.lead.noun} waits for {WAITS_FOR[bound]} {share:.0%} of the time"
+        headline = f"{waits}. {top.headline}"
         return Verdict(state="starved", headline=headline, bound=bound)
     if not serious and (reason := _unproven(job)):
         return Verdict(state="inconclusive", headline=reason, bound=None)
@@ -76,15 +74,11 @@ def _unproven(job: Job) -> str | None:
     idle = 1.0 - job.attribution["compute"]
     if idle < CLEAN:
         return None
+    device = job.lead.noun
     if job.attribution["unknown"] >= waits[largest]:
-        return (
-            f"The {job.lead.noun} does nothing useful for {idle:.0%} of the step, and the recording does not "
-            "show why"
-        )
-    return (
-        f"The {job.lead.noun} waits for {WAITS_FOR[largest]} for {waits[largest]:.0%} of the step, but the "
-        "recording proves no cause"
-    )
+        return f"The {device} is idle {idle:.0%} of the time, and the recording does not show why"
+    share = f"{waits[largest]:.0%} of the time"
+    return f"The {device} waits for {WAITS_FOR[largest]} {share}, but no cause could be proven"
 
 
 def _lower(text: str) -> str:

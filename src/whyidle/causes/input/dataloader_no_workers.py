@@ -62,7 +62,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     per_step = float(waits.sum()) / facts.step_count
     workers = int(np.ceil(per_step / max(facts.step_s - per_step, 1e-9)))
     return Proof(
-        headline=f"The {facts.noun} waits {per_step * 1e3:.3g} ms per step for a DataLoader without workers",
+        headline=f"The DataLoader has no workers: each batch holds up the step for "
+        f"{per_step * 1e3:.3g} ms",
         low=blocked * 0.8,
         high=ceiling,
         predicted=remove(blocked * 0.8, ceiling, "P1 without storage model: T - W", blocked),
