@@ -44,6 +44,8 @@ _ANNOTATION = re.compile(
 _EXACT_BELOW_US = float(1 << 43)
 """below this, a double holds microseconds to the nanosecond"""
 _SAMPLE = 32
+_SAMPLE_BYTES = 1 << 14
+_FRACTION = re.compile(rb'"ts"\s*:\s*\d+\.\d*[1-9]')
 LONGEST_US = 7 * 86400e6
 """no recording is longer: what lies further from the median time has an impossible time"""
 _TOO_LARGE = 1e30
@@ -118,7 +120,7 @@ class Columns:
     def add(self, events: list[Event], text: bytes) -> None:
         """Append one piece; events of categories that carry no evidence are dropped."""
         self.events += len(events)
-        if self._origin_us is not None or self._needs_origin(events):
+        if self._origin_us is not None or self._needs_origin(events, text):
             retime(events, text, self._origin(events))
         groups = _Groups()
         for event in events:
@@ -138,9 +140,12 @@ class Columns:
             elif kind is not None:
                 self._add_host(kind, group)
 
-    def _needs_origin(self, events: list[Event]) -> bool:
-        """Whether times are so large that a double loses nanoseconds that the text has."""
-        return any(e.ts > _EXACT_BELOW_US and e.ts % 1 for e in events[:_SAMPLE] if e.ph == "X")
+    def _needs_origin(self, events: list[Event], text: bytes) -> bool:
+        """Whether times are so large that a double loses nanoseconds that the text has. All of
+        the first piece is looked at, and the beginning of the others."""
+        large = any(e.ts > _EXACT_BELOW_US for e in events[:_SAMPLE] if e.ph == "X")
+        searched = len(text) if self.kept == 0 else _SAMPLE_BYTES
+        return large and _FRACTION.search(text, 0, searched) is not None
 
     def _origin(self, events: list[Event]) -> int:
         """The origin of exact times. What was kept before this had no fraction to lose."""

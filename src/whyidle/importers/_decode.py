@@ -22,7 +22,8 @@ _ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 _LONE_SURROGATE = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+_MEND_BYTES = 4 << 20
 
 
 class Tried(NamedTuple):
@@ -37,7 +38,7 @@ class Tried(NamedTuple):
 def attempt(text: bytes, *, closed: bool = False) -> Tried:
     """Decode ``event, event, ...``, or with ``closed`` a text that closes the list itself."""
     tried = _attempt(text, closed)
-    if tried.events is None and not tried.short:
+    if tried.events is None and not tried.short and len(text) <= _MEND_BYTES:
         mended = mend(text)
         if mended != text:
             tried = _attempt(mended, closed)

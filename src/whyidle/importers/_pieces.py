@@ -24,6 +24,7 @@ EVENT_LIMIT = 64 << 20
 _SALVAGE_BYTES = 8 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_CLOSING = re.compile(rb'(?P<list>\}\s*\])\s*(?:\}\s*$|,\s*"\w+"\s*:)')
 _SPACE = b" \t\r\n"
 _TRIES = 3
 
@@ -172,7 +173,10 @@ class Pieces:
             events, kept, after = self._salvage(text)
             self.cut = not self._ended
             tail = len(text) - (last.end() - 1 if last else 0)
-            if self.cut and self._skipped - before == tail:
+            closing = None if last is None else _CLOSING.search(text, last.end() - 1)
+            if self.cut and closing is not None:
+                self.cut, after = False, text[closing.end("list") :]
+            elif self.cut and self._skipped - before == tail:
                 self._skipped = before  # only the event that the cut went through
             yield events, kept
             text = after
@@ -181,14 +185,13 @@ class Pieces:
     def _trailer(self, after: bytes) -> None:
         """Parse the other top-level keys, before and after the event list."""
         tail = after + self._rest()
-        closed = self._before.rstrip(_SPACE + b",") + b"}"
-        for text in (self._before + b'"traceEvents":[]' + tail, closed):
-            try:
-                found = json.loads(text)
-            except (ValueError, RecursionError):
-                continue
-            self.header = found if isinstance(found, dict) else {}
-            return
+        if not self._before:
+            return  # the document is the bare list
+        self.header = _keys(self._before + b'"traceEvents":[]' + tail)
+        if not self.header:
+            self.header = _keys(self._before.rstrip(_SPACE + b",") + b"}")
+            if not self.cut:
+                self._gave_up = "what follows the event list is cut short or damaged"
 
     def _rest(self) -> bytes:
         parts, size = [], 0
@@ -196,6 +199,14 @@ class Pieces:
             parts.append(chunk)
             size += len(chunk)
         return b"".join(parts)
+
+
+def _keys(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _last_between(text: bytes) -> re.Match[bytes] | None:
