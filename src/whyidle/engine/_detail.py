@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.facts import Facts, Job
+from whyidle.engine._picture import picture
 from whyidle.model.buckets import REASONS
 from whyidle.model.diagnosis import Attribution, Detailed, KernelRow, RankRow, Reason
 
@@ -25,9 +26,10 @@ def detail(job: Job) -> Detailed:
         ],
         kernels=_kernels(lead),
         groups=_groups(lead),
-        picture=None,
+        picture=picture(lead),
         ranks=[_rank(facts) for facts in job.ranks],
         step_times_s=[round(float(s), 9) for s in (lead.steps.end - lead.steps.start) / 1e9],
+        steady=[bool(steady) for steady in lead.steps.steady],
     )
 
 

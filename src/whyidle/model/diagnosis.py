@@ -219,12 +219,16 @@ class KernelRow(Document, frozen=True, kw_only=True):
 
 
 class Slice(Document, frozen=True, kw_only=True):
-    """A bar in a lane; times in seconds from the start of the pictured window."""
+    """A bar in a lane; times in seconds from the start of the pictured window. Where it stands for
+    several ``members`` too short to draw, it is labelled by the longest of them, and ``filled`` is
+    the share of its length (0-1) that they cover."""
 
     start_s: float
     duration_s: float
     label: str
     group: str
+    members: int = 1
+    filled: float = 1.0
 
 
 class Lane(Document, frozen=True, kw_only=True):
@@ -274,6 +278,8 @@ class Detailed(Document, frozen=True, kw_only=True):
     picture: Picture | None
     ranks: list[RankRow]
     step_times_s: list[float] = []
+    steady: list[bool] = []
+    """whether each of ``step_times_s`` is a steady step; others are warm-up or cut short"""
 
 
 class Diagnosis(Document, frozen=True, kw_only=True):
