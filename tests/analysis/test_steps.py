@@ -31,7 +31,7 @@ def test_profiler_marks_win():
     assert steps.found_by == "ProfilerStep"
     assert steps.confidence == 1.0
     assert len(steps) == 5
-    assert steps.steady.all()
+    assert steps.steady[1:].all()
 
 
 def test_optimizer_calls_where_there_are_no_marks():
@@ -108,3 +108,15 @@ def test_nothing_found_is_one_window():
     assert steps.found_by is None
     assert len(steps) == 1
     assert steps.steady.all()
+
+
+def test_a_recording_that_begins_in_a_step_frays_it():
+    job = Builder()
+    for i in range(5):
+        with job.step():
+            if i == 0:
+                job.runtime("cudaMemcpyAsync", us(4000))
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(3000))])
+            job.sync()
+    steps = find_steps(job.timeline())
+    assert steps.steady.tolist() == [False, True, True, True, True]

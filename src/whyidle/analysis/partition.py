@@ -174,7 +174,18 @@ def _waiting_for_nothing(timeline: Timeline, host: Host, gaps: Gaps) -> Interval
     rows = np.concatenate([rows, copies[np.isin(copies, backwards)]])
     waits = union(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
     long = waits.length > CONTRADICTION_NS
-    return Intervals(waits.start[long], waits.end[long])
+    return Intervals(waits.start[long], waits.end[long]) | _before_recording(timeline, host)
+
+
+def _before_recording(timeline: Timeline, host: Host) -> Intervals:
+    """Until the first recorded device event, a host blocked in a copy waits for work that was
+    launched before the recording began."""
+    events, first = timeline.host, int(timeline.device.start.min())
+    rows = np.concatenate([host.rows("copy_call"), host.rows("sync")])
+    rows = rows[(events.start[rows] < first) & (events.end[rows] > events.start[rows])]
+    blocked = union(events.start[rows], np.minimum(events.end[rows], first))
+    long = blocked.length > CONTRADICTION_NS
+    return Intervals(blocked.start[long], blocked.end[long])
 
 
 def _calls_of(timeline: Timeline, host: Host, direction: str) -> I64:

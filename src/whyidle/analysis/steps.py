@@ -32,6 +32,8 @@ _LOADER = re.compile(r"^enumerate\(DataLoader\)#")
 
 WARMUP_FACTOR = 1.5
 """a leading step this many times longer than the median of the rest is warm-up"""
+FRAY = 0.2
+"""a first or last step this much longer than the inner ones may be an artefact of recording"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,7 +222,24 @@ def _steady(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
         steady[i] = False
     if length[-1] < 0.3 * np.median(length[steady]):
         steady[-1] = False
-    return steady
+    return steady & ~_frayed(timeline, start, end)
+
+
+def _frayed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
+    """A first or last step that is long only because the recording begins or ends in it: before
+    its first device event the device still works on what was launched earlier, after the last
+    one the profiler closes its books."""
+    frayed = np.zeros(len(start), dtype=bool)
+    if not len(timeline.device):
+        return frayed
+    length = (end - start).astype(np.float64)
+    inner = np.median(length[1:-1])
+    head = int(timeline.device.start.min()) - int(start[0])
+    tail = int(end[-1]) - int(timeline.device.end.max())
+    for step, idle in ((0, head), (-1, tail)):
+        excess = length[step] - inner
+        frayed[step] = excess > FRAY * inner and idle > excess / 2
+    return frayed
 
 
 def _work(timeline: Timeline, start: I64, end: I64) -> NDArray[np.int64]:

@@ -61,8 +61,8 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
     busy = job.attribution["compute"]
     return Verdict(
         state="saturated",
-        headline=f"The {job.lead.noun} does useful work {busy:.0%} of the time; nothing worth more than 3 % "
-        "was found",
+        headline=f"The {job.lead.noun} does useful work {busy:.0%} of the time; nothing worth more "
+        "than 3 % was found",
         bound=bound,
     )
 
