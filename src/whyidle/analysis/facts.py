@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.gaps import Gaps, Launches, copy_direction, idle_gaps, launches
+from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.kernels import KernelClass, classify
 from whyidle.analysis.nesting import Nesting
@@ -212,7 +212,7 @@ class Facts:
     @cached_property
     def direction(self) -> NDArray[np.str_]:
         """Copy direction of every device event: h2d, d2h, d2d, p2p or ""."""
-        return copy_direction(self.timeline)
+        return self.host.direction
 
     @property
     def device(self) -> DeviceEvents:

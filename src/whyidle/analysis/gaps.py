@@ -70,22 +70,26 @@ def idle_gaps(timeline: Timeline, linked: Launches, low: int, high: int) -> Gaps
     return Gaps(idle.start, idle.end, launched.astype(np.int64))
 
 
+_DIRECTIONS = (
+    ("htod", "h2d"),
+    ("hosttodevice", "h2d"),
+    ("dtoh", "d2h"),
+    ("devicetohost", "d2h"),
+    ("ptop", "p2p"),
+    ("dtod", "d2d"),
+)
+
+
+def _direction(name: str) -> str:
+    plain = name.lower().replace("-", "").replace(" ", "")
+    return next((word for key, word in _DIRECTIONS if key in plain), "")
+
+
 def copy_direction(timeline: Timeline) -> NDArray[np.str_]:
     """For every device event: "h2d", "d2h", "d2d", "p2p" or "" (no copy)."""
-    direction: dict[int, str] = {}
-    for i in np.unique(timeline.device.name):
-        name = timeline.names[i].lower().replace("-", "").replace(" ", "")
-        for key, word in (
-            ("htod", "h2d"),
-            ("hosttodevice", "h2d"),
-            ("dtoh", "d2h"),
-            ("devicetohost", "d2h"),
-            ("ptop", "p2p"),
-            ("dtod", "d2d"),
-        ):
-            if key in name:
-                direction[int(i)] = word
-                break
-    copies = timeline.device.kind == DeviceKind.MEMCPY
-    words = np.array([direction.get(int(i), "") for i in timeline.device.name], dtype="U3")
-    return np.where(copies, words, "")
+    device = timeline.device
+    copies = device.kind == DeviceKind.MEMCPY
+    table = np.zeros(len(timeline.names) + 1, dtype="U3")
+    for i in np.unique(device.name[copies]):
+        table[i] = _direction(timeline.names[i])
+    return np.where(copies, table[device.name], "")

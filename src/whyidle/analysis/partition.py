@@ -53,6 +53,8 @@ class Host:
         self.roles = Roles(timeline)
         self.linked = linked
         self.drivers = driver_threads(timeline, linked)
+        self.direction = copy_direction(timeline)
+        self.collective = collective_kernels(timeline)
 
     def rows(self, role: str) -> I64:
         """Rows of a role on the driving threads."""
@@ -104,7 +106,7 @@ def partition(timeline: Timeline, steps: Steps, linked: Launches) -> Partition:
         claims = _on_cpu(timeline, host, window) if timeline.info.kind == "cpu" else []
     else:
         gaps = idle_gaps(timeline, linked, low, high)
-        claims = [*_on_device(timeline), *_in_gaps(timeline, steps, host, gaps)]
+        claims = [*_on_device(timeline, host), *_in_gaps(timeline, steps, host, gaps)]
     parts = dict.fromkeys(REASONS, EMPTY)
     left = window
     for reason, claim in claims:
@@ -118,12 +120,18 @@ def partition(timeline: Timeline, steps: Steps, linked: Launches) -> Partition:
 Claims = list[tuple[str, Intervals]]
 
 
-def _on_device(timeline: Timeline) -> Claims:
+def collective_kernels(timeline: Timeline) -> NDArray[np.bool_]:
+    """Whether each device event is a kernel of a collective."""
     device = timeline.device
-    groups = {int(i): classify(timeline.names[i]).group for i in np.unique(device.name)}
-    collective = np.array([groups[int(i)] == "communication" for i in device.name], dtype=bool)
-    collective &= device.kind == DeviceKind.KERNEL
-    crossing = np.isin(copy_direction(timeline), ("h2d", "d2h"))
+    table = np.zeros(len(timeline.names) + 1, dtype=bool)
+    for i in np.unique(device.name):
+        table[i] = classify(timeline.names[i]).group == "communication"
+    return table[device.name] & (device.kind == DeviceKind.KERNEL)
+
+
+def _on_device(timeline: Timeline, host: Host) -> Claims:
+    device, collective = timeline.device, host.collective
+    crossing = np.isin(host.direction, ("h2d", "d2h"))
     useful = ~collective & ~crossing
     return [
         ("compute", union(device.start[useful], device.end[useful])),
@@ -147,7 +155,7 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
         ("compile", _lazy_loading(timeline, host, gaps) | _cold(steps, gaps)),
         ("loader", host.during("loader")),
         ("collective_wait", host.during("collective_wait")),
-        ("collective_call", _towards_collective(timeline, gaps)),
+        ("collective_call", _towards_collective(timeline, host, gaps)),
         ("copy_call", _crossing_calls(timeline, host)),
         *refills,
         ("preprocess", host.during("preprocess")),
@@ -170,7 +178,7 @@ def _waiting_for_nothing(timeline: Timeline, host: Host, gaps: Gaps) -> Interval
     events = timeline.host
     rows = host.rows("sync")
     copies = host.rows("copy_call")
-    backwards = _calls_of(timeline, host, "d2h")
+    backwards = _calls_of(host, "d2h")
     rows = np.concatenate([rows, copies[np.isin(copies, backwards)]])
     waits = union(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
     long = waits.length > CONTRADICTION_NS
@@ -188,23 +196,22 @@ def _before_recording(timeline: Timeline, host: Host) -> Intervals:
     return Intervals(blocked.start[long], blocked.end[long])
 
 
-def _calls_of(timeline: Timeline, host: Host, direction: str) -> I64:
-    moved = copy_direction(timeline) == direction
+def _calls_of(host: Host, direction: str) -> I64:
+    moved = host.direction == direction
     calls = host.linked.call[moved]
     return calls[calls >= 0]
 
 
 def _crossing_calls(timeline: Timeline, host: Host) -> Intervals:
-    calls = np.concatenate([_calls_of(timeline, host, "h2d"), _calls_of(timeline, host, "d2h")])
+    calls = np.concatenate([_calls_of(host, "h2d"), _calls_of(host, "d2h")])
     return union(timeline.host.start[calls], timeline.host.end[calls])
 
 
-def _towards_collective(timeline: Timeline, gaps: Gaps) -> Intervals:
+def _towards_collective(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
     """Short gaps that end with a collective: the host was getting it out of the door."""
     device = timeline.device
     row = np.minimum(np.searchsorted(device.start, gaps.end), len(device) - 1)
-    groups = {int(i): classify(timeline.names[i]).group for i in np.unique(device.name)}
-    ends_so = np.array([groups[int(i)] == "communication" for i in device.name[row]], dtype=bool)
+    ends_so = host.collective[row]
     ends_so &= (device.start[row] == gaps.end) & (gaps.launched >= 0)
     ends_so &= gaps.end - gaps.start < QUIET_NS
     return Intervals(gaps.start[ends_so], gaps.end[ends_so])
@@ -214,7 +221,7 @@ def _lazy_loading(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
     events = timeline.host
     rows = host.rows("launch_call")
     rows = rows[events.end[rows] - events.start[rows] > LAZY_LAUNCH_NS]
-    copies = np.concatenate([_calls_of(timeline, host, d) for d in ("h2d", "d2h")])
+    copies = np.concatenate([_calls_of(host, d) for d in ("h2d", "d2h")])
     rows = rows[~np.isin(rows, copies)]
     return union(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
 
@@ -234,8 +241,8 @@ def _refills(timeline: Timeline, host: Host, gaps: Gaps) -> Claims:
     """After a call that waited for the device to drain, the host must refill the queue. Had it
     not waited, it would have spent that time ahead: at most the time it was blocked is lost."""
     events = timeline.host
-    forwards = _calls_of(timeline, host, "h2d")
-    backwards = _calls_of(timeline, host, "d2h")
+    forwards = _calls_of(host, "h2d")
+    backwards = _calls_of(host, "d2h")
     syncs = host.rows("sync")
     after_copy = np.isin(_previous_call(timeline, syncs), forwards)
     copy_rows = np.concatenate([forwards, syncs[after_copy]])
