@@ -61,7 +61,7 @@ def _attempt(text: bytes, closed: bool) -> Tried:
         return Tried(None, short="truncated" in message)
     at = int(found[1])
     if "trailing characters" in message:
-        end = bracketed.rfind(b"]", 0, at) + 1
+        end = bracketed.rfind(b"]", 0, at - 1) + 1  # the message counts the next character too
         return (
             Tried(_decode(bracketed[:end]), end - 1) if _plausible(bracketed, end) else Tried(None)
         )

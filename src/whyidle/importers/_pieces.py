@@ -103,7 +103,7 @@ class Pieces:
             text = buffer[: found.start() + 1]
             tried = attempt(text)
             if not tried.short:
-                return self._accept(tried, text, buffer[found.end() - 1 :])
+                return self._accept(tried, text, buffer[len(text) :])
         tried = attempt(buffer, closed=True)
         if tried.events is not None:
             return self._accept(tried, buffer, b"")
@@ -121,12 +121,12 @@ class Pieces:
     def _accept(self, tried: Tried, text: bytes, rest: bytes) -> tuple[Piece, bytes]:
         if tried.events is None:
             events, kept, after = self._salvage(text)
-            return (events, kept), after + rest
-        if tried.end is None:
-            return (tried.events, text), rest
-        self._ended = True
-        end = tried.end
-        return (tried.events, text[: end - 1]), text[end:] + rest
+        elif tried.end is None:
+            events, kept, after = tried.events, text, b""
+        else:
+            self._ended = True
+            events, kept, after = tried.events, text[: tried.end - 1], text[tried.end :]
+        return (events, kept), after + rest if self._ended else rest.lstrip(_SPACE + b",")
 
     def _give_up(self, why: str) -> None:
         self._gave_up, self._ended, self.cut = why, True, True
