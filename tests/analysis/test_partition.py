@@ -155,3 +155,17 @@ def test_the_input_is_left_untouched():
     assert Facts(timeline).attribution
     assert np.array_equal(before[0], timeline.device.start)
     assert np.array_equal(before[1], timeline.host.end)
+
+
+def test_several_devices_of_one_process_count_alike():
+    """A process that keeps one of two devices busy leaves half of what it holds idle."""
+    job = Builder()
+    for _ in steps(job):
+        for _ in range(4):
+            job.op("aten::mm", kernels=[GEMM])
+        job.launch("ampere_sgemm_128x64_tn", us(1000), stream=8, device=1)
+        job.sync("cudaDeviceSynchronize")
+    facts = Facts(job.timeline())
+    assert facts.devices == (0, 1)
+    assert facts.attribution["compute"] == pytest.approx((1.0 + 0.25) / 2, abs=0.03)
+    assert sum(facts.attribution.values()) == pytest.approx(1.0, abs=1e-9)

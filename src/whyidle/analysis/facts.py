@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -30,6 +31,8 @@ F64 = NDArray[np.float64]
 
 COLD_SHARE = 0.5
 """when warm-up takes more than this share of the recording, the cold start is the story"""
+DEVICE_SHARE = 0.02
+"""a device with a smaller share of the process's kernels is not one that it computes on"""
 OP_COST_S = 0.6e-6
 SHAPES_COST_S = 1.0e-6
 FRAME_COST_S = 0.2e-6
@@ -60,9 +63,30 @@ class Facts:
         return Host(self.timeline, self.launches)
 
     @cached_property
+    def devices(self) -> tuple[int, ...]:
+        """Devices that this process computes on, the busiest first."""
+        device = self.timeline.device
+        ids, counts = np.unique(device.device[device.kind == DeviceKind.KERNEL], return_counts=True)
+        used = counts >= DEVICE_SHARE * max(counts.sum(), 1)
+        return tuple(int(i) for i in ids[used][np.argsort(-counts[used], kind="stable")])
+
+    @cached_property
+    def partitions(self) -> tuple[Partition, ...]:
+        """One partition per device: one process may compute on several."""
+        if len(self.devices) < 2:
+            return (partition(self.timeline, self.steps, self.launches),)
+        return tuple(self._on_device(number) for number in self.devices)
+
+    def _on_device(self, number: int) -> Partition:
+        mine = self.timeline.device.device == number
+        alone = replace(self.timeline, device=self.timeline.device.take(mine))
+        linked = Launches(self.launches.call[mine], self.launches.delay[mine])
+        return partition(alone, self.steps, linked)
+
+    @property
     def partition(self) -> Partition:
-        """Every moment of the window, given to one reason."""
-        return partition(self.timeline, self.steps, self.launches)
+        """Every moment of the window, given to one reason, on the busiest device."""
+        return self.partitions[0]
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -116,8 +140,12 @@ class Facts:
         """Share of every reason in scope; they sum to 1."""
         total = max(self.scope.total, 1)
         start, end = self.scope.start, self.scope.end
-        parts = self.partition.parts.items()
-        return {reason: float(part.inside(start, end).sum() / total) for reason, part in parts}
+        return {
+            reason: float(
+                np.mean([p.parts[reason].inside(start, end).sum() / total for p in self.partitions])
+            )
+            for reason in REASONS
+        }
 
     @cached_property
     def attribution(self) -> dict[str, float]:
@@ -129,10 +157,12 @@ class Facts:
 
     def per_step(self) -> list[dict[str, float]]:
         """Bucket shares of each step in scope."""
-        shares = self.partition.shares(self.steps.start[self.chosen], self.steps.end[self.chosen])
+        start, end = self.steps.start[self.chosen], self.steps.end[self.chosen]
+        each = [partition.shares(start, end) for partition in self.partitions]
+        mean = {reason: np.mean([shares[reason] for shares in each], axis=0) for reason in REASONS}
         return [
             {
-                bucket: float(sum(shares[r][i] for r in REASONS if bucket_of(r) == bucket))
+                bucket: float(sum(mean[r][i] for r in REASONS if bucket_of(r) == bucket))
                 for bucket in BUCKETS
             }
             for i in range(self.step_count)
