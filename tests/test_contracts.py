@@ -7,7 +7,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.cause import cause as declare
-from whyidle.testing import contracts
+from whyidle.testing import contracts, form_contracts
 from whyidle.testing.jobs import SICK, healthy
 
 CAUSES = sorted(catalog.causes())
@@ -63,3 +63,16 @@ def test_a_cause_must_declare_itself_in_the_vocabulary():
         declare("x", bucket="weather", needs=("steps",))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown signals"):
         declare("x", bucket="host", needs=("tea_leaves",))
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize("name", catalog.names("importers"))
+def test_importer(name, suffix, tmp_path):
+    good = healthy().save(tmp_path / f"good{suffix}")
+    form_contracts.check_importer(catalog.module("importers", name), good, tmp_path)
+
+
+@pytest.mark.parametrize("job", ["synchronising", "healthy"])
+@pytest.mark.parametrize("name", catalog.names("exporters"))
+def test_exporter(name, job):
+    form_contracts.check_exporter(catalog.module("exporters", name), diagnose([recorded(job)]))
