@@ -8,26 +8,6 @@ from pathlib import Path
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.testing.builder import Builder, ms, us
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """A job whose GPU waits for a loader without workers."""
-    job = Builder()
-    for _ in range(6):
-        with job.step():
-            job.loader(ms(5))
-            job.op("aten::mm", kernels=[("sgemm", ms(4))], dims=[[64, 64], [64, 64]])
-            job.optimizer(kernels=[("multi_tensor_apply_kernel", us(50))])
-            job.sync()
-    return job.save(tmp_path / "trace.json.gz")
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WHYIDLE_HOME", raising=False)
 
 
 def test_says_verdict_finding_and_next_command(trace: Path, capsys: pytest.CaptureFixture[str]):

@@ -28,7 +28,7 @@ def test_lanes_of_host_device_and_lost_time():
     drawn = picture(training())
     found = lanes(drawn)
     assert {"lost time", "stream 7", "host: annotations", "host: operators"} <= set(found)
-    assert [lane.kind for lane in drawn.lanes][0] == "gap"
+    assert drawn.lanes[0].kind == "gap"
     assert "input" in {bar.group for bar in found["lost time"].slices}
     assert {"h2d", "matrix_product"} == {bar.group for bar in found["stream 7"].slices}
     assert found["host: annotations"].slices[0].label.startswith("enumerate(DataLoader)")

@@ -14,15 +14,23 @@ Step = tuple[str, str]
 
 
 def after(diagnosis: Diagnosis, paths: Sequence[Path], stored: str | None) -> list[Step]:
-    """What to read, what to look at, and what to do with the next recording."""
-    steps = []
+    """After explaining recordings: what to read, look at, and do with the next recording."""
+    if stored:
+        return _steps(diagnosis, "whyidle report last", "last")
+    return _steps(diagnosis, f"whyidle explain {shell(paths)}", shell(paths[:1]))
+
+
+def after_report(diagnosis: Diagnosis, name: str) -> list[Step]:
+    """After rendering a stored diagnosis."""
+    return _steps(diagnosis, f"whyidle report {shlex.quote(name)}", shlex.quote(name))
+
+
+def _steps(diagnosis: Diagnosis, again: str, before: str) -> list[Step]:
     serious = [finding for finding in diagnosis.findings if finding.severity != "info"]
+    steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
+    steps.append((f"{again} --html why.html", "with pictures"))
     if serious:
-        steps.append((f"whyidle causes {serious[0].cause}", "what it is, and how to be sure"))
-    again = "whyidle report last" if stored else f"whyidle explain {shell(paths)}"
-    steps.append((f"{again} --html why.html", "the same with pictures"))
-    if serious:
-        steps.append((f"whyidle compare {'last' if stored else shell(paths)} AFTER", "once fixed"))
+        steps.append((f"whyidle compare {before} AFTER", "once you have fixed it"))
     return steps
 
 

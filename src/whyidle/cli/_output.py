@@ -114,6 +114,11 @@ def terminal(diagnosis: Diagnosis, *, full: bool, next_steps: Sequence[NextStep]
     text = exporter.render(
         diagnosis, width=width(), colours=colours(), full=full, next_steps=next_steps
     )
+    show(text)
+
+
+def show(text: str) -> None:
+    """Write to standard output."""
     sys.stdout.write(text)
 
 

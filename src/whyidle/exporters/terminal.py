@@ -100,7 +100,9 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     groups = [(name, share) for name, share in diagnosis.detail.groups.items() if share >= 0.02]
     if groups:
         shown = groups if full else groups[:4]
-        listed = ", ".join(f"{name} {words.percent(share)}" for name, share in shown)
+        listed = ", ".join(
+            f"{name.replace('_', ' ')} {words.percent(share)}" for name, share in shown
+        )
         page.line(page.text(f"kernel time: {listed}"), indent=2)
 
 

@@ -1,0 +1,116 @@
+"""Pages about causes, made from their declarations: for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import NamedTuple
+
+from whyidle import catalog
+from whyidle.model.cause import Cause
+from whyidle.model.signals import SIGNALS
+from whyidle.model.treatment import Treatment
+
+_HEADING = re.compile(r"^(\S.*)\n-{3,}$", re.MULTILINE)
+_ITEM = re.compile(r"(?:[*-]|\d+\.) ")
+_CODE = "    "
+_TIGHT = re.compile(rf"{_ITEM.pattern}|{_CODE}")
+CONSENTS = {
+    "none": "same numbers",
+    "rounding": "same mathematics, other rounding or random order",
+    "numerics": "changes the precision of numbers",
+    "convergence": "may change learning",
+}
+
+
+class Section(NamedTuple):
+    """A heading and its paragraphs, each on one line."""
+
+    title: str
+    paragraphs: list[str]
+
+
+def sections(doc: str) -> list[Section]:
+    """A docstring's sections, in their order."""
+    parts = _HEADING.split(inspect.cleandoc(doc))
+    titles, bodies = parts[1::2], parts[2::2]
+    return [Section(t, paragraphs(body)) for t, body in zip(titles, bodies, strict=True)]
+
+
+def paragraphs(text: str) -> list[str]:
+    """Paragraphs and list items, joined to one line each; lines of code stay as they are."""
+    found: list[str] = []
+    fresh = True
+    for line in inspect.cleandoc(text).splitlines():
+        stripped = line.strip()
+        if line.startswith(_CODE):
+            found.append(line)
+        elif stripped and (fresh or _ITEM.match(stripped)):
+            found.append(stripped)
+        elif stripped:
+            found[-1] += f" {stripped}"
+        fresh = not stripped
+    return found
+
+
+def fixes(cause: Cause) -> list[Treatment]:
+    """The treatments that treat a cause."""
+    return [t for t in catalog.treatments().values() if cause.id in t.treats]
+
+
+def needs(cause: Cause) -> list[str]:
+    """What evidence a cause needs, and how to get it."""
+    return [f"{SIGNALS[need].meaning}: {SIGNALS[need].how}" for need in cause.needs]
+
+
+def by_family() -> dict[str, list[Cause]]:
+    """Every cause, families and ids in alphabetical order."""
+    families: dict[str, list[Cause]] = {}
+    for cause in sorted(catalog.causes().values(), key=lambda c: (c.family, c.id)):
+        families.setdefault(cause.family, []).append(cause)
+    return families
+
+
+def markdown(cause: Cause) -> str:
+    """A cause's page in the documentation."""
+    lines = [
+        f"# {cause.title}",
+        "",
+        f"`{cause.id}` · family {cause.family} · bucket {cause.bucket}",
+    ]
+    for section in sections(cause.doc):
+        lines += ["", f"## {section.title}", "", *_block(section.paragraphs)]
+    lines += ["", "## Evidence needed", "", *(f"- {need}" for need in needs(cause))]
+    steps = f"{cause.min_steps} step{'s' if cause.min_steps > 1 else ''} at least"
+    lines += [f"- {steps}", "", "## Treatments", ""]
+    for fix in fixes(cause):
+        text = " ".join(paragraphs(fix.doc))
+        lines.append(f"- `{fix.id}` ({CONSENTS[fix.consent]}): {_code(text)}")
+    lines += [] if fixes(cause) else ["- none yet"]
+    return "\n".join(lines) + "\n"
+
+
+def index() -> str:
+    """The catalogue's front page."""
+    lines = [
+        "# The causes that whyidle knows",
+        "",
+        "One page per root cause, made from its source by `make docs`; `whyidle causes ID` shows",
+        "the same page in a terminal.",
+    ]
+    for family, causes in by_family().items():
+        lines += ["", f"## {family}", "", "| cause | what it is | bucket |", "|---|---|---|"]
+        lines += [f"| [`{c.id}`]({c.id}.md) | {_code(c.title)} | {c.bucket} |" for c in causes]
+    return "\n".join(lines) + "\n"
+
+
+def _block(texts: list[str]) -> list[str]:
+    lines: list[str] = []
+    for text in texts:
+        loose = lines and not (_TIGHT.match(text) and _TIGHT.match(lines[-1]))
+        lines += ["", _code(text)] if loose else [_code(text)]
+    return lines
+
+
+def _code(text: str) -> str:
+    return text.replace("``", "`")

@@ -1,0 +1,56 @@
+"""Render a stored diagnosis again.
+
+RUN is an id as `whyidle runs` lists it (or its beginning), `last`, `last~1` (the one before), or a
+file that was written with --json.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _next, _output
+from whyidle.cli._options import gate, outputs, store
+from whyidle.cli._store import store_of
+
+if TYPE_CHECKING:
+    from whyidle.model.diagnosis import Diagnosis
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run_or_file", nargs="?", default="last", metavar="RUN|FILE")
+    outputs(parser)
+    store(parser)
+    gate(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find, read, say."""
+    diagnosis, source = stored(args, args.run_or_file)
+    _output.check(args, inputs=[source])
+    _output.say(args, diagnosis, _next.after_report(diagnosis, args.run_or_file))
+    return _output.hold(args, diagnosis)
+
+
+def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
+    """The diagnosis that a name means, and the file it stands in.
+
+    Raises:
+        StoreError: there is no such run, or it cannot be read.
+    """
+    from whyidle.engine.explain import document_at
+    from whyidle.errors import StoreError
+    from whyidle.store.runs import DIAGNOSIS, read_diagnosis
+
+    document = document_at(Path(name))
+    if document is None and Path(name).is_file():
+        raise StoreError(
+            f"{name} is no diagnosis.",
+            why="Only a file that was written with --json can be rendered again.",
+            hint=f"whyidle explain {_next.shell([Path(name)])}",
+        )
+    if document is None:
+        document = store_of(args).find(name).path / DIAGNOSIS
+    return read_diagnosis(document), document

@@ -1,0 +1,130 @@
+"""List the stored runs; delete, pin, unpin or export one.
+
+    whyidle runs                          what the store holds, oldest first
+    whyidle runs delete RUN...            remove runs (not pinned ones)
+    whyidle runs pin RUN                  protect a run from deletion
+    whyidle runs unpin RUN
+    whyidle runs export RUN PATH          its diagnosis as JSON; - is standard output
+
+RUN is an id or its beginning, `last`, or `last~1`, the one before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli._options import STDOUT, quiet, store
+from whyidle.cli._store import store_of
+from whyidle.errors import UsageError
+
+if TYPE_CHECKING:
+    from whyidle.store.runs import Entry, Store
+
+_ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, None)} | {
+    "export": (2, 2)
+}
+"""action -> how many words follow, at least and at most"""
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=_ACTIONS)
+    parser.add_argument("what", nargs="*", metavar="RUN")
+    parser.add_argument("--json", metavar="PATH|-", help="the list as JSON; - is standard output")
+    quiet(parser)
+    store(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the action."""
+    least, most = _ACTIONS[args.action]
+    if len(args.what) < least or (most is not None and len(args.what) > most):
+        wants = {"list": "", "export": " RUN PATH"}.get(args.action, " RUN...")
+        raise UsageError(
+            f"`runs {args.action}` was given {len(args.what)} names.",
+            hint=f"whyidle runs {args.action}{wants}",
+        )
+    shelf = store_of(args)
+    if args.action == "list":
+        return _list(args, shelf)
+    if args.action == "export":
+        return _export(args, shelf)
+    for entry in [shelf.find(name) for name in args.what]:  # all are known before one is touched
+        if args.action == "delete":
+            shelf.delete(entry)
+        else:
+            shelf.pin(entry, pinned=args.action == "pin")
+        _output.note(args, f"{_DONE[args.action]} {entry.id}")
+    return 0
+
+
+_DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
+
+
+def _list(args: argparse.Namespace, shelf: Store) -> int:
+    _output.check(args)
+    entries = shelf.entries()
+    if args.json:
+        import msgspec
+
+        rows = [
+            {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_meta(e)} for e in entries
+        ]
+        _output.put(args.json, msgspec.json.format(msgspec.json.encode(rows), indent=1).decode())
+        if args.json == STDOUT:
+            return 0
+    if not args.quiet:
+        sys.stdout.write(_table(entries, shelf))
+    return 0
+
+
+def _meta(entry: Entry) -> dict[str, object]:
+    import msgspec
+
+    return msgspec.structs.asdict(entry.meta) if entry.meta else {"id": entry.id}
+
+
+def _table(entries: list[Entry], shelf: Store) -> str:
+    from whyidle.exporters._page import Page
+    from whyidle.exporters.terminal import next_commands
+
+    page = Page(_output.width(), _output.colours())
+    if not entries:
+        page.line(page.text(f"The store {shelf.root} holds no run."))
+        next_commands(
+            page, [("whyidle explain TRACE", "diagnose a recording, and keep the answer")]
+        )
+        return page.done()
+    for entry in entries:
+        page.line(page.text(_line(entry)), head=page.text(f"{entry.id}  ", "cyan"))
+    total = sum(entry.bytes for entry in entries)
+    page.line(page.text(f"{len(entries)} runs, {total / 1e6:.1f} MB, in {shelf.folder}", "dim"))
+    steps = [("whyidle report last", "the newest again")]
+    steps += [("whyidle compare last~1 last", "what changed")] if len(entries) > 1 else []
+    next_commands(page, steps)
+    return page.done()
+
+
+def _line(entry: Entry) -> str:
+    if entry.meta is None:
+        return f"cannot be read: {entry.broken}"
+    pin = "pinned, " if entry.meta.pinned else ""
+    sources = entry.meta.sources
+    of = sources[0] if len(sources) == 1 else f"{len(sources)} recordings"
+    return f"{pin}{entry.meta.state}: {entry.meta.headline} ({of})"
+
+
+def _export(args: argparse.Namespace, shelf: Store) -> int:
+    from whyidle import catalog
+
+    name, target = args.what
+    args.json = target
+    _output.check(args)
+    diagnosis = shelf.read(shelf.find(name))
+    _output.put(target, catalog.module("exporters", "json").render(diagnosis))
+    if target != STDOUT:
+        _output.note(args, f"wrote {target}")
+    return 0

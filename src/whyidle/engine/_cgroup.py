@@ -1,0 +1,75 @@
+"""What a control group allows this process, version 1 or 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_UNLIMITED = 1 << 60
+"""version 1 writes a number near 2**63 for no limit"""
+
+
+def cores(root: Path) -> float | None:
+    """The tightest CPU quota over the group and its ancestors, in cores; None without one."""
+    found = [_quota2(path) for path in _folders(root, "cpu", version=2)]
+    found += [_quota1(path) for path in _folders(root, "cpu", version=1)]
+    return min((value for value in found if value is not None), default=None)
+
+
+def memory_bytes(root: Path) -> int | None:
+    """The tightest memory limit over the group and its ancestors; None without one."""
+    found = [_number(path / "memory.max") for path in _folders(root, "memory", version=2)]
+    found += [
+        _number(path / "memory.limit_in_bytes") for path in _folders(root, "memory", version=1)
+    ]
+    return min((value for value in found if value is not None and value < _UNLIMITED), default=None)
+
+
+def _folders(root: Path, controller: str, *, version: int) -> Iterator[Path]:
+    """The folders of this process's group and its ancestors. In a container the path that the
+    kernel tells may lie outside of what is mounted; then the mount's top is the group."""
+    mount = root / "sys/fs/cgroup" / ("" if version == 2 else controller)
+    path = _path(root, controller if version == 1 else "")
+    if path is None:
+        return
+    folder = mount / path.lstrip("/")
+    while folder != mount and mount in folder.parents:
+        yield folder
+        folder = folder.parent
+    yield mount
+
+
+def _path(root: Path, controller: str) -> str | None:
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return path
+    return None
+
+
+def _quota2(folder: Path) -> float | None:
+    return _read(folder / "cpu.max", lambda text: _ratio(*text.split()[:2]))
+
+
+def _quota1(folder: Path) -> float | None:
+    quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    return quota / period if quota and quota > 0 and period else None
+
+
+def _ratio(quota: str, period: str) -> float | None:
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _number(path: Path) -> int | None:
+    return _read(path, lambda text: None if text == "max" else int(text))
+
+
+def _read(path: Path, parse: Callable[[str], float | int | None]) -> int | None:
+    try:
+        return parse(path.read_text(encoding="utf-8").strip())  # type: ignore[return-value]
+    except (OSError, ValueError, TypeError, ZeroDivisionError):
+        return None

@@ -1,0 +1,79 @@
+"""Python, frameworks and our own extras, by their metadata: nothing is imported."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from whyidle import __version__
+from whyidle.model.machine import Check
+
+FRAMEWORKS = (
+    *("torch", "lightning", "pytorch-lightning", "transformers", "accelerate", "deepspeed"),
+    *("tensorflow", "keras", "jax", "flax"),
+)
+
+
+def checks(*, gpu: bool) -> list[Check]:
+    """What is installed beside us."""
+    return [_python(), *_frameworks(gpu=gpu), _nvml(gpu=gpu)]
+
+
+def _python() -> Check:
+    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    return Check(
+        topic="software", name="Python", state="ok", found=f"{found}, whyidle {__version__}"
+    )
+
+
+def _frameworks(*, gpu: bool) -> list[Check]:
+    present = {name: v for name in FRAMEWORKS if (v := installed(name))}
+    if not present:
+        return [
+            Check(
+                topic="software",
+                name="frameworks",
+                state="absent",
+                found="none in this environment",
+                means="explaining recordings needs none; recording does",
+                close="install whyidle in the environment of your training job",
+            )
+        ]
+    listed = ", ".join(f"{name} {number}" for name, number in present.items())
+    check = Check(topic="software", name="frameworks", state="ok", found=listed)
+    if gpu and present.get("torch", "").endswith("+cpu"):
+        return [
+            check,
+            Check(
+                topic="software",
+                name="torch build",
+                state="gap",
+                found="a build for the CPU only, beside a GPU",
+                means="training would not use the GPU",
+                close="install the build for your driver: pytorch.org/get-started",
+            ),
+        ]
+    return [check]
+
+
+def _nvml(*, gpu: bool) -> Check:
+    number = installed("nvidia-ml-py")
+    if number:
+        return Check(topic="software", name="NVML binding", state="ok", found=number)
+    return Check(
+        topic="software",
+        name="NVML binding",
+        state="gap" if gpu else "absent",
+        found="nvidia-ml-py is not installed",
+        means="no utilisation, power, clocks and throttling while a job runs",
+        close="pip install 'whyidle[nvidia]'",
+    )
+
+
+def installed(package: str) -> str | None:
+    """A package's version, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

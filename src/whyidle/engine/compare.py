@@ -1,0 +1,213 @@
+"""Two diagnoses: what changed, ranked by its effect on the step, and whether that is real."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from whyidle.analysis.spread import ratio_of_means
+from whyidle.errors import GateError, InputError
+from whyidle.model.buckets import BUCKETS, REASONS, Bucket
+from whyidle.model.comparison import Change, Comparison, Side, StepChange
+from whyidle.model.diagnosis import Diagnosis, KernelRow
+
+SMALL = 0.002
+"""changes under this share of the step before are not listed"""
+_FULL = 60
+"""a kernel table of this length was cut: what is not in it may still have run"""
+
+
+class _Cost(NamedTuple):
+    seconds: float
+    meaning: str
+    bucket: Bucket | None
+
+
+def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
+    """What changed from one run to another.
+
+    Where a side has no step boundaries the lists are in shares of the recording instead of
+    seconds per step; a note says so.
+    """
+    timed = before.steps.mean_s is not None and after.steps.mean_s is not None
+    scales = (
+        before.steps.mean_s if timed and before.steps.mean_s else 1.0,
+        after.steps.mean_s if timed and after.steps.mean_s else 1.0,
+    )
+    least = SMALL * scales[0]
+    return Comparison(
+        before=_side(before),
+        after=_side(after),
+        step=_step(before, after),
+        buckets=_changes(_buckets(before, scales[0]), _buckets(after, scales[1]), 0.0),
+        reasons=_changes(_reasons(before, scales[0]), _reasons(after, scales[1]), least),
+        kernels=_kernels(before, after, scales, least),
+        gone=_without(_causes(before), _causes(after)),
+        appeared=_without(_causes(after), _causes(before)),
+        notes=_notes(before, after, timed),
+    )
+
+
+def check(comparison: Comparison, max_regression_percent: float) -> None:
+    """Hold the gate: a slow-down must be real, and larger than allowed, to fail it.
+
+    Raises:
+        GateError: the step became slower than allowed.
+        InputError: there are too few steps to tell.
+    """
+    step = comparison.step
+    if step is None:
+        raise InputError(
+            "The regression gate cannot be judged.",
+            why="A side holds fewer than two steady steps.",
+            hint="Record more steps, with prof.step() once per step.",
+        )
+    slower = (step.ratio - 1.0) * 100.0
+    if step.real and slower > max_regression_percent:
+        raise GateError(
+            f"--max-regression {max_regression_percent:g}: the step became {slower:.1f} % slower.",
+            why=f"95 % interval {(step.low - 1) * 100:+.1f} to {(step.high - 1) * 100:+.1f} %.",
+        )
+
+
+def _side(diagnosis: Diagnosis) -> Side:
+    return Side(
+        run=diagnosis.run.id,
+        sources=diagnosis.run.sources,
+        state=diagnosis.verdict.state,
+        headline=diagnosis.verdict.headline,
+        step_s=diagnosis.steps.mean_s,
+        steps=diagnosis.steps.count,
+    )
+
+
+def _step(before: Diagnosis, after: Diagnosis) -> StepChange | None:
+    ratio = ratio_of_means(_steady(before), _steady(after))
+    if ratio is None:
+        return None
+    return StepChange(
+        ratio=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        real=not ratio.low <= 1.0 <= ratio.high,
+        method="bootstrap of mean step times within each recording, 95 %",
+    )
+
+
+def _steady(diagnosis: Diagnosis) -> list[float]:
+    """Lengths of the steady steps, s."""
+    if diagnosis.steps.detected_by is None:
+        return []
+    times, steady = diagnosis.detail.step_times_s, diagnosis.detail.steady
+    return [s for s, counts in zip(times, steady, strict=True) if counts] if steady else times
+
+
+def _buckets(diagnosis: Diagnosis, scale: float) -> dict[str, _Cost]:
+    shares = diagnosis.attribution
+    return {b: _Cost(getattr(shares, b) * scale, "", b) for b in BUCKETS if getattr(shares, b)}
+
+
+def _reasons(diagnosis: Diagnosis, scale: float) -> dict[str, _Cost]:
+    return {
+        row.reason: _Cost(row.share * scale, row.meaning, row.bucket)
+        for row in diagnosis.detail.reasons
+        if row.reason != "compute" and row.reason in REASONS
+    }
+
+
+def _changes(before: Mapping[str, _Cost], after: Mapping[str, _Cost], least: float) -> list[Change]:
+    changes = []
+    for name in {**before, **after}:
+        known = after.get(name) or before[name]
+        was = before[name].seconds if name in before else 0.0
+        now = after[name].seconds if name in after else 0.0
+        if abs(now - was) >= least:
+            changes.append(
+                Change(
+                    name=name,
+                    meaning=known.meaning,
+                    bucket=known.bucket,
+                    before_s=was,
+                    after_s=now,
+                    delta_s=now - was,
+                )
+            )
+    return _ranked(changes)
+
+
+def _kernels(
+    before: Diagnosis, after: Diagnosis, scales: tuple[float, float], least: float
+) -> list[Change]:
+    """Kernels by name. One that a full table does not list may have run for up to as long as the
+    last that it lists, so only the certain part of its change counts."""
+    rows = [{row.name: row for row in side.detail.kernels} for side in (before, after)]
+    floors = [_floor(side.detail.kernels) for side in (before, after)]
+    changes = []
+    for name in {**rows[0], **rows[1]}:
+        row = rows[1].get(name) or rows[0][name]
+        shares = [side[name].share if name in side else None for side in rows]
+        times = [None if s is None else s * t for s, t in zip(shares, scales, strict=True)]
+        least_times = [
+            floor * scale if value is None else value
+            for value, floor, scale in zip(times, floors, scales, strict=True)
+        ]
+        delta = least_times[1] - least_times[0]
+        if abs(delta) >= least:
+            changes.append(
+                Change(
+                    name=name,
+                    meaning=row.group,
+                    bucket=None,
+                    before_s=_known(times[0], floors[0]),
+                    after_s=_known(times[1], floors[1]),
+                    delta_s=delta,
+                )
+            )
+    return _ranked(changes)
+
+
+def _floor(rows: list[KernelRow]) -> float:
+    return min(row.share for row in rows) if len(rows) >= _FULL else 0.0
+
+
+def _known(value: float | None, floor: float) -> float | None:
+    """Zero where a whole table does not list it, None where the table was cut."""
+    return value if value is not None or floor > 0.0 else 0.0
+
+
+def _ranked(changes: list[Change]) -> list[Change]:
+    return sorted(changes, key=lambda change: (-abs(change.delta_s), change.name))
+
+
+def _causes(diagnosis: Diagnosis) -> list[str]:
+    return [finding.cause for finding in diagnosis.findings if finding.severity != "info"]
+
+
+def _without(these: list[str], those: list[str]) -> list[str]:
+    return [cause for cause in these if cause not in those]
+
+
+def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
+    """What makes the two less comparable."""
+    notes = []
+    if not timed:
+        notes.append("a side has no step boundaries: times are shares of each recording instead")
+    if before.device.name != after.device.name:
+        notes.append(f"the devices differ: {before.device.name} and {after.device.name}")
+    if before.run.ranks != after.run.ranks:
+        notes.append(f"the number of ranks differs: {before.run.ranks} and {after.run.ranks}")
+    if timed and before.steps.detected_by != after.steps.detected_by:
+        notes.append(
+            "steps were found in different ways and may mean different things: "
+            f"{before.steps.detected_by} and {after.steps.detected_by}"
+        )
+    if before.run.sources == after.run.sources:
+        notes.append("both sides are the same recording")
+    few = min(len(_steady(before)), len(_steady(after)))
+    if 2 <= few < 5:
+        notes.append(f"only {few} steps on a side: the interval is wide")
+    notes.append(
+        "the interval covers the spread of the steps within each recording, not what differs from "
+        "run to run; nor is it known here whether a step held as many samples"
+    )
+    return notes

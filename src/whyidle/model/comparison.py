@@ -1,0 +1,62 @@
+"""The comparison document, ``whyidle/comparison/1``: what changed between two diagnoses.
+
+Seconds are per step. ``None`` means not measured.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from whyidle.model.buckets import Bucket
+from whyidle.model.diagnosis import Document, State
+
+SCHEMA: Final = "whyidle/comparison/1"
+
+
+class Side(Document, frozen=True, kw_only=True):
+    """One of the two runs."""
+
+    run: str
+    sources: list[str]
+    state: State
+    headline: str
+    step_s: float | None
+    steps: int
+
+
+class StepChange(Document, frozen=True, kw_only=True):
+    """The change of the step time: ``ratio`` is after over before (below 1: faster), with its
+    95 % interval; ``real`` is whether that interval excludes 1."""
+
+    ratio: float
+    low: float
+    high: float
+    real: bool
+    method: str
+
+
+class Change(Document, frozen=True, kw_only=True):
+    """One quantity before and after; ``delta_s`` is what it added to the step."""
+
+    name: str
+    meaning: str
+    bucket: Bucket | None
+    before_s: float | None
+    after_s: float | None
+    delta_s: float
+
+
+class Comparison(Document, frozen=True, kw_only=True):
+    """The whole document. Lists are sorted by the size of the change."""
+
+    schema: Literal["whyidle/comparison/1"] = SCHEMA
+    before: Side
+    after: Side
+    step: StepChange | None
+    buckets: list[Change]
+    reasons: list[Change]
+    kernels: list[Change]
+    gone: list[str]
+    """causes that were found before, and are not any more"""
+    appeared: list[str]
+    notes: list[str]

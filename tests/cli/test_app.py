@@ -1,0 +1,76 @@
+"""Starting, ending and being interrupted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whyidle import __version__
+from whyidle.__main__ import main
+from whyidle.cli import _app, explain
+
+
+def test_help_of_every_verb_names_its_arguments(capsys: pytest.CaptureFixture[str]):
+    for verb in _app.VERBS:
+        with pytest.raises(SystemExit) as done:
+            main([verb, "--help"])
+        assert done.value.code == 0
+        assert f"whyidle {verb}" in capsys.readouterr().out
+
+
+def test_every_verb_is_a_file_and_the_other_way_round():
+    folder = Path(_app.__file__).parent
+    assert {p.stem for p in folder.glob("[a-z]*.py")} == set(_app.VERBS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as done:
+        main(["--version"])
+    assert done.value.code == 0
+    assert capsys.readouterr().out == f"whyidle {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (MemoryError(), 1, "Memory ran out"),
+        (RuntimeError("odd"), 1, "mistake in whyidle"),
+    ],
+)
+def test_how_it_ends(
+    error: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(explain, "run", fail)
+    assert main(["explain", "x"]) == status
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_verbose_shows_the_traceback(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", "missing", "--verbose"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_quiet(trace: Path):
+    explain = [sys.executable, "-m", "whyidle", "causes"]
+    reader = "import os; os.close(0)"
+    with subprocess.Popen(explain, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stderr is not None
+        subprocess.run([sys.executable, "-c", reader], stdin=writer.stdout, check=True)
+        writer.stdout.close()
+        err = writer.stderr.read()
+    assert err == b""
+    assert writer.returncode == 141

@@ -1,0 +1,48 @@
+"""`whyidle causes`, over every cause there is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from whyidle import catalog
+from whyidle.__main__ import main
+from whyidle.cli import _pages
+from whyidle.model.cause import SECTIONS
+
+
+def test_the_table_has_every_cause(capsys: pytest.CaptureFixture[str]):
+    assert main(["causes"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {cause} " in out for cause in catalog.causes())
+
+
+@pytest.mark.parametrize("name", sorted(catalog.causes()))
+def test_each_page_has_its_sections(name: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["causes", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(heading in lines for heading in (*SECTIONS, "Evidence needed", "Treatments"))
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_json(capsys: pytest.CaptureFixture[str]):
+    assert main(["causes", "--json", "-"]) == 0
+    assert {row["id"] for row in json.loads(capsys.readouterr().out)} == set(catalog.causes())
+
+
+def test_a_slip_is_put_right(capsys: pytest.CaptureFixture[str]):
+    assert main(["causes", "dataloader_no_workers", "-q"]) == 0
+    assert main(["causes", "dataloader-no-worker"]) == 2
+    assert "whyidle causes dataloader-no-workers" in capsys.readouterr().err
+
+
+def test_paragraphs_lists_and_code():
+    text = "one\ntwo\n\n* first\n  more\n* second\n\n    code(\n        x)\n"
+    assert _pages.paragraphs(text) == [
+        "one two",
+        "* first more",
+        "* second",
+        "    code(",
+        "        x)",
+    ]

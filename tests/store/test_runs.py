@@ -1,0 +1,122 @@
+"""The run store."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.errors import StoreError
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.store import versions
+from whyidle.store.runs import DIAGNOSIS, META, Store, read_diagnosis
+from whyidle.testing.jobs import healthy
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture(scope="module")
+def diagnosis() -> Diagnosis:
+    return diagnose([healthy().timeline()])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "deep" / "store")
+
+
+def test_what_is_kept_comes_back(store: Store, diagnosis: Diagnosis):
+    entry = store.add(diagnosis)
+    assert store.read(store.find("last")) == diagnosis
+    assert store.find(diagnosis.run.id).id == entry.id
+    assert {path.name for path in entry.path.iterdir()} == {DIAGNOSIS, META}
+    assert (store.root / ".gitignore").read_text().endswith("*\n")
+
+
+def test_ids_are_unique_and_sort_by_time(store: Store, diagnosis: Diagnosis):
+    same = [store.add(diagnosis, now=NOON).id for _ in range(3)]
+    later = store.add(diagnosis, now=NOON + timedelta(seconds=1)).id
+    assert len(set(same)) == 3
+    assert [entry.id for entry in store.entries()] == [*same, later]
+    assert store.find("last~3").id == same[0]
+    assert store.find(later[:15]).id == later
+
+
+def test_writers_at_the_same_moment_do_not_collide(store: Store, diagnosis: Diagnosis):
+    threads = [
+        threading.Thread(target=lambda: [store.add(diagnosis, now=NOON) for _ in range(5)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    entries = store.entries()
+    assert len(entries) == 20
+    assert not [entry.broken for entry in entries if entry.broken]
+
+
+def test_an_unfinished_run_is_not_seen(store: Store, diagnosis: Diagnosis):
+    store.add(diagnosis)
+    (store.folder / ".20260101-000000-000000").mkdir()
+    assert len(store.entries()) == 1
+
+
+def test_ambiguous_and_unknown_names(store: Store, diagnosis: Diagnosis):
+    for second in range(2):
+        store.add(diagnosis, now=NOON + timedelta(seconds=second))
+    for name in ("2026", "x", "", "last~2"):
+        with pytest.raises(StoreError):
+            store.find(name)
+
+
+def test_corrupt_entries_are_listed(store: Store, diagnosis: Diagnosis):
+    entry = store.add(diagnosis)
+    (entry.path / META).write_bytes(b"\xff{")
+    (store.folder / "empty").mkdir()
+    assert [bool(entry.broken) for entry in store.entries()] == [True, True]
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.pin(store.entries()[0])
+    store.delete(store.find("empty"))
+    assert len(store.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b"\xff", b'{"schema":"whyidle/diagnosis/9"}']
+)
+def test_no_diagnosis(tmp_path: Path, content: bytes):
+    path = tmp_path / "d.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreError):
+        read_diagnosis(path)
+
+
+def test_older_documents_are_brought_up_to_date(
+    store: Store, diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch
+):
+    entry = store.add(diagnosis)
+    path = entry.path / DIAGNOSIS
+    path.write_bytes(path.read_bytes().replace(b"whyidle/diagnosis/1", b"whyidle/diagnosis/0", 1))
+    step = {"whyidle/diagnosis/0": lambda old: {**old, "schema": "whyidle/diagnosis/1"}}
+    monkeypatch.setattr(versions, "MIGRATIONS", step)
+    assert store.read(entry) == diagnosis
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(store: Store, diagnosis: Diagnosis):
+    store.root.mkdir(parents=True)
+    store.root.chmod(0o500)
+    with pytest.raises(StoreError, match="--no-store"):
+        store.add(diagnosis)
+
+
+def test_a_file_in_the_way(tmp_path: Path, diagnosis: Diagnosis):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="Cannot write"):
+        Store(tmp_path / "file").add(diagnosis)
+    with pytest.raises(StoreError, match="Cannot read"):
+        Store(tmp_path / "file").entries()
