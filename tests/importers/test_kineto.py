@@ -84,6 +84,11 @@ def test_impossible_times_are_left_out_and_counted(tmp_path):
     assert t.base_ns == START_US * 1000
 
 
+def test_no_event_with_a_possible_time(tmp_path):
+    with pytest.raises(BrokenTraceError, match="no event with a possible time"):
+        load_text(tmp_path, document([event(ts="x"), event(dur=-1)]))
+
+
 def test_annotations_hidden_among_operators_are_found(tmp_path):
     t = load_text(
         tmp_path, [event("Operator", "ProfilerStep#3"), event("Operator", "aten::add", 1)]
@@ -168,7 +173,7 @@ def test_no_event_list(tmp_path):
 
 
 def test_an_empty_event_list(tmp_path):
-    with pytest.raises(BrokenTraceError, match="no timed event"):
+    with pytest.raises(BrokenTraceError, match="no event with a possible time"):
         load_text(tmp_path, document([]))
 
 

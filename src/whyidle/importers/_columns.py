@@ -213,8 +213,8 @@ class Columns:
         """Fix the clock: ``base_ns`` is the first time kept, so that no start is negative."""
         starts = [self._host.view("ts"), self._device.view("ts")]
         sample = np.concatenate([ts[:: 1 + len(ts) // 4096] for ts in starts])
-        sample = sample[np.isfinite(sample)]
-        self._middle_us = float(np.median(sample)) if len(sample) else 0.0
+        sample = np.sort(sample[np.isfinite(sample)])
+        self._middle_us = float(sample[len(sample) // 2]) if len(sample) else 0.0
         valid = [ts[self._near(ts)] for ts in starts]
         self._base_us = float(np.floor(min((ts.min() for ts in valid if len(ts)), default=0.0)))
         self.base_ns = (int(self._base_us) + (self._origin_us or 0)) * 1000

@@ -54,7 +54,11 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             _collect(stream, pieces, columns)
             if not columns.kept:
                 raise _nothing(path, member, columns, pieces, stream)
-            return _timeline(path, member, columns, pieces, stream)
+            columns.close()
+            timeline = _timeline(path, member, columns, pieces, stream)
+            if not len(timeline.host) + len(timeline.device):
+                raise _nothing(path, member, Columns(), pieces, stream)
+            return timeline
     except LookupError:
         raise not_a_trace(path, member, stream.broken) from None
     finally:
@@ -99,7 +103,9 @@ def _nothing(
         )
     return BrokenTraceError(
         f"No event could be read from {shown}.",
-        why=f"{why[0].upper()}{why[1:]}." if why else "Its event list holds no timed event.",
+        why=f"{why[0].upper()}{why[1:]}."
+        if why
+        else "Its event list holds no event with a possible time.",
         hint="Export the trace again, and let the profiler finish before copying the file.",
     )
 
@@ -108,7 +114,6 @@ def _timeline(
     path: Path, member: str | None, columns: Columns, pieces: Pieces, stream: Stream
 ) -> Timeline:
     header = pieces.header
-    columns.close()
     device, host, memory = columns.device(), columns.host(), columns.memory()
     place = place_of(header, path, member)
     main = int(np.bincount(device.device[device.device >= 0]).argmax()) if _any(device) else None
