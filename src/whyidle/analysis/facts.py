@@ -29,6 +29,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
+PAUSES = ("checkpoint", "evaluation", "logging", "gc")
+"""roles of host events that interrupt training"""
 COLD_SHARE = 0.5
 """when warm-up takes more than this share of the recording, the cold start is the story"""
 DEVICE_SHARE = 0.02
@@ -316,6 +318,8 @@ class Facts:
             found.add("steady_steps")
         if len(self.host.rows("loader")):
             found.add("loader_marks")
+        if "python_stacks" in found or any(len(self.host.rows(role)) for role in PAUSES):
+            found.add("pause_marks")
         return frozenset(found)
 
 

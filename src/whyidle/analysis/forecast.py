@@ -25,6 +25,42 @@ def _speedup(lost: float) -> float:
     return 1.0 / max(1.0 - min(max(lost, 0.0), 1.0), LEAST_LEFT)
 
 
+WORKERS = (2, 8)
+"""how many loader workers a job can be given, at least and at most, where the recording does not
+tell its cores: the smallest hosts have two cores, common GPU nodes give eight and more to a GPU"""
+STALL_ERROR = 0.04
+"""what-if predictions of loader stalls were within about 4 % of measurement (DS-Analyzer, VLDB
+2021)"""
+
+
+def hidden_loading(
+    blocked: float, work: float, handoff: tuple[float, float]
+) -> tuple[float, float, float]:
+    """P1 without a storage model: share won when workers load while the device computes.
+
+    Args:
+        blocked: share of the step the device idles for the loader, ``W``.
+        work: share of the step the training process spends loading, ``s`` >= ``W``.
+        handoff: what taking each batch from a worker will cost (likely, careful), as share.
+
+    Returns:
+        (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
+        best the host wins all of ``s``, at worst only ``W`` less the hand-off.
+    """
+    few, many = WORKERS
+    hopeful = 1.0 - max(1.0 - work, work / many)
+    likely = 1.0 - max(1.0 - blocked + handoff[0], work / many)
+    slow = max(1.0 - blocked + handoff[1], work / few)
+    careful = max(0.0, 1.0 - slow * (1.0 + STALL_ERROR))
+    careful = min(careful, hopeful)
+    return careful, min(max((careful + likely) / 2, careful), hopeful), hopeful
+
+
+def unhidden_loading(work: float, rest: float) -> float:
+    """Share of the step that even many workers could not hide: ``s / n - (T - W)``."""
+    return max(0.0, work / WORKERS[1] - rest)
+
+
 def sync_removed(host: float, device: float, overlap: float) -> float:
     """P3: share won by removing a synchronisation, ``min(C, G) - overlap`` (all as shares)."""
     return max(0.0, min(host, device) - overlap)

@@ -59,7 +59,21 @@ class Host:
     def rows(self, role: str) -> I64:
         """Rows of a role on the driving threads."""
         rows = self.roles.rows(role)
-        return rows[np.isin(self.timeline.host.thread[rows], self.drivers)]
+        rows = rows[np.isin(self.timeline.host.thread[rows], self.drivers)]
+        return rows[~self._launching(rows)] if role == "preprocess" else rows
+
+    def _launching(self, rows: I64) -> NDArray[np.bool_]:
+        """Which events launch kernels: a function that does is not mere preparation on the CPU."""
+        host, device = self.timeline.host, self.timeline.device
+        calls = self.linked.call[device.kind == DeviceKind.KERNEL]
+        calls = calls[calls >= 0]
+        found = np.zeros(len(rows), dtype=bool)
+        for thread in self.drivers:
+            mine = host.thread[rows] == thread
+            times = np.sort(host.start[calls[host.thread[calls] == thread]])
+            first, last = host.start[rows[mine]], host.end[rows[mine]]
+            found[mine] = np.searchsorted(times, last) > np.searchsorted(times, first)
+        return found
 
     def during(self, role: str) -> Intervals:
         """When any driving thread was inside an event of a role."""
@@ -148,10 +162,8 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
     return [
         ("contradiction", stuck | _waiting_for_nothing(timeline, host, gaps)),
         ("device_gap", queued),
-        *[
-            (role, host.during(role))
-            for role in ("checkpoint", "evaluation", "logging", "gc", "compile", "allocator")
-        ],
+        *_interruptions(timeline, host, steps),
+        *[(role, host.during(role)) for role in ("gc", "compile", "allocator")],
         ("compile", _lazy_loading(timeline, host, gaps) | _cold(steps, gaps)),
         ("loader", host.during("loader")),
         ("collective_wait", host.during("collective_wait")),
@@ -162,6 +174,26 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
         ("launch", busy),
         ("python", frames | _short(gaps, busy | frames)),
     ]
+
+
+def interrupting(host: Host, steps: Steps, role: str) -> I64:
+    """Rows of a role that interrupt steps: what spans a whole step is the loop itself (a script
+    whose main function is called ``evaluate``)."""
+    rows = host.rows(role)
+    begin, end = host.timeline.host.start[rows], host.timeline.host.end[rows]
+    first = np.searchsorted(steps.start, begin, side="left")
+    whole = steps.end[np.minimum(first, len(steps) - 1)] <= end
+    return rows[~((first < len(steps)) & whole)]
+
+
+def _interruptions(timeline: Timeline, host: Host, steps: Steps) -> Claims:
+    """Saving, evaluating and publishing. A request inside the loader fetches data instead."""
+    claims = []
+    for role in ("checkpoint", "evaluation", "logging"):
+        rows = interrupting(host, steps, role)
+        claims.append((role, union(timeline.host.start[rows], timeline.host.end[rows])))
+    role, logging = claims[-1]
+    return [*claims[:-1], (role, logging - host.during("loader"))]
 
 
 def _queued(gaps: Gaps) -> tuple[Intervals, Intervals]:

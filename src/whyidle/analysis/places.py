@@ -64,7 +64,19 @@ class Places:
         best = own or frames
         if not best:
             return None
-        frame = best[0]
-        return Place(
-            file=frame["file"], line=int(frame["line"]), function=frame["function"], rank=self._rank
-        )
+        return _place(best[0], self._rank)
+
+
+def in_library(place: Place) -> bool:
+    """Whether a place lies in Python's or a well-known package's code, not in the user's."""
+    return place.file is not None and bool(_LIBRARY.search(place.file))
+
+
+def frame_place(text: str, rank: int | None) -> Place | None:
+    """The place that a frame's recorded name tells (``file.py(12): function``), if it does."""
+    found = _FRAME.match(text.strip())
+    return _place(found, rank) if found else None
+
+
+def _place(frame: re.Match[str], rank: int | None) -> Place:
+    return Place(file=frame["file"], line=int(frame["line"]), function=frame["function"], rank=rank)

@@ -26,26 +26,33 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     ),
     "preprocess": (
         (HostKind.PYTHON,),
-        r"torchvision/(transforms|io)/|PIL/|cv2/|albumentations/|image_processing|image_transforms|"
-        r"processing_|feature_extraction|tokenization_|read_video|librosa/|soundfile|torchaudio/|"
-        r"\bav/|decord/|kornia/|: collate|_collate|datasets/.*\.py|webdataset/|"
-        r"<built-in method decode",
+        r"(^|/)(torchvision/(transforms|io|datasets)/|PIL/|cv2/|albumentations/|librosa/|"
+        r"torchaudio/|av/|decord/|imageio/|skimage/|tokenizers/|webdataset/|soundfile\.py|"
+        r"transformers/.*(image_processing|image_transforms|feature_extraction|tokenization|"
+        r"processing)_|transformers/image_(transforms|utils)|datasets/(arrow_dataset|"
+        r"iterable_dataset|formatting/|features/|table))|"
+        r"\): \w*(collate|preprocess|pre_process|tokenize|augment)(_\w+)?$|"
+        r"\): (get|next|load|fetch)_batch$|"
+        r"\): (load|read|decode|resize)_(image|video|audio|frame|jpeg|wav)s?(_\w+)?$|"
+        r"<built-in method decode of (Imaging|Image)",
     ),
     "checkpoint": (
         _FRAME,
         r"torch/serialization\.py\(\d+\): (save|_save|_legacy_save)|: save_checkpoint$|"
-        r": save_pretrained$|: save_model$|distributed/checkpoint/.*: (save|_save|dcp_save)|"
+        r": _?save_(pretrained|model|checkpoint|state_dict)$|safetensors/.*: save(_file)?$|"
+        r"distributed/checkpoint/.*: (save|_save|dcp_save|async_save)|"
         r"^## ?checkpoint|^save_checkpoint",
     ),
     "evaluation": (
         _FRAME,
-        r": (evaluate|validate|validation_step|eval_epoch|run_evaluation|evaluation_loop)$|"
+        r"^(?!.*(pydantic|jsonschema|marshmallow|generation/configuration)).*: (evaluate|validate|"
+        r"validation_step|eval_epoch|run_evaluation|evaluation_loop)$|"
         r"^\[pl\].*(validation|val_step)|^## ?(eval|validation)|^(evaluation|validation)$",
     ),
     "logging": (
         _FRAME,
-        r"wandb/|torch/utils/tensorboard/|tensorboardX/|mlflow/|comet_ml/|neptune/|aim/sdk|"
-        r"matplotlib/|^## ?metrics:publish|requests/api\.py|urllib3/connectionpool",
+        r"(^|/)(wandb|torch/utils/tensorboard|tensorboardX|mlflow|comet_ml|neptune|aim/sdk|"
+        r"matplotlib)/|^## ?metrics:publish|requests/api\.py|urllib3/connectionpool",
     ),
     "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     "compile": (

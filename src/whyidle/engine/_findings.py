@@ -34,7 +34,7 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
         left[item.cause.bucket] = max(0.0, room - (low + high) / 2)
-        if high > 0.0:
+        if high > 0.0 or item.proof.high == 0.0:  # else its bucket is spent
             found.append(_finding(item, low, high))
     return sorted(found, key=lambda finding: -finding.lost.high)
 

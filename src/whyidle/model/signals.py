@@ -44,6 +44,14 @@ SIGNALS: Final[dict[str, Signal]] = {
         "time inside the DataLoader",
         "record the part of the loop that asks the DataLoader for its next batch",
     ),
+    "pause_marks": Signal(
+        "what the host does in pauses: saving, evaluating, logging, collecting garbage",
+        "record with with_stack=True, or put record_function around saving and evaluating",
+    ),
+    "world_size": Signal(
+        "how many processes the job has",
+        "record inside an initialised torch.distributed job, with a PyTorch of 2022 or newer",
+    ),
     "python_stacks": Signal("Python functions on the host", "record with with_stack=True"),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
     "memory_events": Signal("allocator events", "record with profile_memory=True"),

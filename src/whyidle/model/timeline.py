@@ -166,6 +166,7 @@ class Timeline:
         found |= {"memory_events"} if len(self.memory.time) else set()
         found |= {"memory_capacity"} if self.info.memory_bytes else set()
         found |= {"gpu_model"} if self.info.name else set()
+        found |= {"world_size"} if self.world_size else set()
         runtime = host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)]
         if len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean() > 0.5:
             found.add("launch_links")

@@ -7,18 +7,30 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
 
-@treatment("dataloader-no-workers", consent="rounding")
+@treatment("dataloader-no-workers", "dataloader-too-few-workers", consent="rounding")
 def loader_workers(proof: Proof) -> Plan | None:
-    """Give the DataLoader worker processes and keep them between epochs. Random augmentation
-    moves into the workers, so its random numbers come in another order."""
-    workers = max(2, int(proof.facts.get("workers", 2)))
+    """Give the DataLoader worker processes, or more of them, and keep them between epochs. Random
+    augmentation moves into the workers, so its random numbers come in another order. Never more
+    than the cores that the process may use: beyond them workers slow each other and the training
+    process down. A dataset that launches kernels is left to people: CUDA does not
+    survive a fork."""
+    workers = proof.facts.get("workers")
+    on_device = bool(proof.facts.get("device_work", False))
+    number = "more" if workers is None else max(2, int(workers))
+    edits = [Edit(knob="loader.persistent_workers", value=True)]
+    if workers is not None:
+        was = proof.facts.get("was", 0)
+        edits.insert(0, Edit(knob="loader.workers", value=max(2, int(workers)), was=was))
+    risk = (
+        "an IterableDataset that does not divide its samples among workers repeats them; "
+        "open HDF5 or LMDB handles do not survive a fork; memory grows with the workers"
+    )
+    if on_device:
+        risk = "the dataset launches kernels, which a forked worker cannot; " + risk
     return Plan(
-        summary=f"DataLoader(..., num_workers={workers}, persistent_workers=True), at most the "
+        summary=f"DataLoader(..., num_workers={number}, persistent_workers=True), at most the "
         "cores that this process may use",
-        edits=(
-            Edit(knob="loader.workers", value=workers),
-            Edit(knob="loader.persistent_workers", value=True),
-        ),
-        risk="an IterableDataset that does not divide its samples among workers repeats them; "
-        "open HDF5 or LMDB handles do not survive a fork; memory grows with the workers",
+        edits=tuple(edits),
+        risk=risk,
+        automatic=workers is not None and not on_device,
     )

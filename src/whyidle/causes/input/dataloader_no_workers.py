@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import WORKERS, hidden_loading, remove
+from whyidle.analysis.intervals import union
+from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, launches_inside, nexts
+from whyidle.analysis.places import in_library
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
@@ -32,13 +36,16 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The recording holds calls of ``_SingleProcessDataLoaderIter.__next__``, and the device is idle
-    during them. Lost time is that idle time; at most the whole time inside the calls.
+    during them. Expected to be won is that idle time, less what handing a batch over from a
+    worker costs; at most the whole time inside the calls, if the host is what limits the rest of
+    the step too. Two workers are assumed at the careful end, eight at the hopeful one.
 
     What looks alike
     ----------------
     Calls of ``_MultiProcessingDataLoaderIter.__next__`` that wait are too few or too slow workers.
     A dataset that is already in memory has such calls too, but they cost nothing, and nothing is
-    reported. Preprocessing outside the DataLoader shows as ``heavy-cpu-transform``.
+    reported. Preprocessing outside the DataLoader, or too much of it for eight workers, shows as
+    ``heavy-cpu-transform``.
 
     What to do
     ----------
@@ -48,44 +55,62 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
 
     References
     ----------
-    PyTorch, Performance Tuning Guide, "Enable asynchronous data loading and augmentation".
+    PyTorch, Performance Tuning Guide, "Enable asynchronous data loading and augmentation";
+    Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021.
     """
-    rows = facts.named(r"_SingleProcessDataLoaderIter\.__next__")
-    if not len(rows):
-        return None
-    host = facts.timeline.host
-    blocked = facts.share("loader")
+    calls = nexts(facts, SINGLE)
+    blocked = float(calls.exposed.sum()) / facts.scope_s
     if blocked < LEAST_SHARE:
         return None
-    waits = (host.end[rows] - host.start[rows]) / 1e9
-    ceiling = max(blocked, min(1.0, float(waits.sum()) / facts.scope_s))
-    per_step = float(waits.sum()) / facts.step_count
-    workers = int(np.ceil(per_step / max(facts.step_s - per_step, 1e-9)))
+    work = min(1.0, float(calls.seconds.sum()) / facts.scope_s)
+    cost = [seconds * len(calls) / facts.scope_s for seconds in handoff_s(facts, len(calls))]
+    low, expected, high = hidden_loading(blocked, work, (cost[0], cost[1]))
+    hot = hot_frame(facts, union(calls.start, calls.end))
+    per_step = work * facts.step_s
     return Proof(
         headline=f"The DataLoader has no workers: each batch holds up the step for "
         f"{per_step * 1e3:.3g} ms",
-        low=blocked * 0.8,
-        high=ceiling,
-        predicted=remove(blocked * 0.8, ceiling, "P1 without storage model: T - W", blocked),
-        evidence=(
-            Evidence(
-                quantity="time in DataLoader next per step",
-                value=per_step,
-                unit="s",
-                window="steps in scope",
-                samples=len(rows),
-                source="annotation",
-            ),
-            Evidence(
-                quantity="device idle meanwhile, share of step",
-                value=blocked,
-                unit="ratio",
-                window="steps in scope",
-                samples=facts.step_count,
-                source="attribution",
-            ),
-        ),
+        low=min(low, blocked),
+        high=max(low, high),
+        predicted=remove(low, high, "P1: the step without the wait, plus hand-off", expected),
+        evidence=_evidence(calls, hot, blocked, per_step, facts),
         confidence=0.95,
-        where=tuple(place for place in [facts.places.of(int(rows[0]))] if place),
-        facts={"workers": workers},
+        where=_where(facts, hot, int(calls.rows[0])),
+        facts={
+            "workers": _workers(work, blocked),
+            "device_work": launches_inside(facts, calls.start, calls.end) > 0,
+        },
     )
+
+
+def _where(facts: Facts, hot: Hot | None, row: int) -> tuple[Place, ...]:
+    """The function that loads and the line that asks for the batch; the user's own code first."""
+    places = [place for place in (hot.place if hot else None, facts.places.of(row)) if place]
+    return tuple(sorted(places, key=in_library))
+
+
+def _workers(work: float, blocked: float) -> int:
+    """Workers that keep up with the rest of the step, and one to spare."""
+    needed = int(np.ceil(work / max(1.0 - blocked, 1e-3))) + 1
+    return min(max(needed, WORKERS[0]), WORKERS[1])
+
+
+def _evidence(
+    calls: Nexts, hot: Hot | None, blocked: float, per_step: float, facts: Facts
+) -> tuple[Evidence, ...]:
+    found = [
+        measured(
+            "time in DataLoader next per step",
+            per_step,
+            "s",
+            samples=len(calls),
+            source="annotation",
+        ),
+        measured(
+            "device idle meanwhile, share of step", blocked, "ratio", samples=facts.step_count
+        ),
+    ]
+    if hot:
+        found.append(measured("most of the loading happens in", hot.name, None, source="stacks"))
+        found.append(measured("its share of the loading", hot.share, "ratio", source="stacks"))
+    return tuple(found)

@@ -1,0 +1,24 @@
+"""Measured quantities as the document wants them."""
+
+from __future__ import annotations
+
+from whyidle.model.diagnosis import Evidence
+
+
+def measured(
+    quantity: str,
+    value: float | str,
+    unit: str | None,
+    *,
+    samples: int | None = None,
+    source: str = "attribution",
+) -> Evidence:
+    """One quantity over the steps in scope; ``unit`` is SI, "bytes", "ratio" (0-1) or None."""
+    return Evidence(
+        quantity=quantity,
+        value=value if isinstance(value, str) else float(value),
+        unit=unit,
+        window="steps in scope",
+        samples=samples,
+        source=source,
+    )

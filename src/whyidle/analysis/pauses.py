@@ -1,0 +1,53 @@
+"""Interruptions of the training loop: how often, how long, and what the device lost by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.partition import interrupting
+from whyidle.model.diagnosis import Place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pauses:
+    """Pauses of one role in scope. ``spans`` are the pauses on the host; ``share`` is how much of
+    the step the device idled for them; ``steps_hit`` counts the steps that hold one."""
+
+    spans: Intervals
+    share: float
+    steps_hit: int
+    place: Place | None
+
+    @property
+    def seconds(self) -> float:
+        """Summed length on the host, s."""
+        return self.spans.total / 1e9
+
+    @property
+    def longest_s(self) -> float:
+        """The longest pause, s."""
+        return float(self.spans.length.max(initial=0)) / 1e9
+
+    @property
+    def recurring(self) -> bool:
+        """Whether more than one step was hit: one pause alone does not tell how often it comes."""
+        return self.steps_hit > 1
+
+
+def pauses(facts: Facts, role: str) -> Pauses | None:
+    """Pauses of a role; None where there is none in scope."""
+    host = facts.timeline.host
+    rows = interrupting(facts.host, facts.steps, role)
+    rows = rows[facts.scope.covers(host.start[rows])]
+    if not len(rows):
+        return None
+    spans = union(host.start[rows], host.end[rows])
+    begin, end = facts.steps.start[facts.chosen], facts.steps.end[facts.chosen]
+    hit: NDArray[np.bool_] = spans.inside(begin, end) > 0
+    longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
+    return Pauses(spans, facts.share(role), int(hit.sum()), facts.places.of(longest))

@@ -1,0 +1,76 @@
+"""The job sees more GPUs than it has processes for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Job
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Predicted
+
+SCALING = 0.9
+"""expected efficiency of spreading a job over all devices of one host"""
+
+
+@cause(
+    "Visible GPUs that the job does not use",
+    bucket="unknown",
+    needs=("device_events", "gpu_model", "world_size"),
+    scope="job",
+)
+def idle_allocated_gpu(job: Job) -> Proof | None:
+    """What it means
+    ----------------
+    The process could see more GPUs than the whole job has processes, and its work ran on fewer.
+
+    Why it costs
+    ------------
+    The other GPUs idle for as long as the job runs, if nobody else uses them.
+
+    How it is detected
+    ------------------
+    The recording lists the visible devices and how many processes the job has. Devices with work
+    in a process, times processes, are fewer than the devices listed on one host. It costs no time
+    of the GPU that was recorded, so it takes no share of the step and is a remark, not a verdict.
+
+    What looks alike
+    ----------------
+    One rank of a job that spans all devices sees them all too: there the number of processes
+    covers them. Without that number the recording proves nothing. Another job may use the rest:
+    only the scheduler or a look at all devices can tell.
+
+    What to do
+    ----------
+    Start one process per GPU, or ask for fewer GPUs.
+
+    References
+    ----------
+    Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024;
+    PyTorch, ``torchrun --nproc-per-node``.
+    """
+    listed = min(facts.timeline.info.count for facts in job.ranks)
+    world = max(facts.timeline.world_size or 0 for facts in job.ranks)
+    each = max(len(np.unique(facts.device.device)) for facts in job.ranks)
+    used = world * max(each, 1)
+    if not 0 < used < listed:
+        return None
+    most = listed / used
+    return Proof(
+        headline=f"The job runs on {used} of {listed} GPUs that it can see",
+        low=0.0,
+        high=0.0,
+        predicted=Predicted(
+            speedup=max(1.0, most * SCALING),
+            low=1.0,
+            high=most,
+            method="P7: work spread over all visible GPUs, if they are free",
+        ),
+        evidence=(
+            measured("visible devices", listed, None, source="deviceProperties"),
+            measured("processes of the job", world, None, source="distributedInfo"),
+            measured("devices with work in a recorded process", each, None, source="kernels"),
+        ),
+        confidence=0.6,
+        facts={"used": used, "listed": listed},
+    )

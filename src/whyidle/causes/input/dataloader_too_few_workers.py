@@ -1,0 +1,117 @@
+"""The DataLoader's workers do not keep up."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import WORKERS, remove
+from whyidle.analysis.loader import MULTI, Nexts, handoff_s, nexts
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_SHARE = 0.01
+"""share of the step below which the loader is not worth a word"""
+STALL = 3.0
+"""a call this many times longer than a careful hand-off of its batch waited for a worker"""
+ONE_OFF = 0.8
+"""when one call holds more of the waiting than this, it is a start or an accident, not a rate"""
+
+
+@cause(
+    "The DataLoader's workers do not keep up",
+    bucket="input",
+    needs=("device_events", "loader_marks", "steady_steps"),
+    min_steps=3,
+)
+def dataloader_too_few_workers(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The DataLoader has worker processes, but together they make batches more slowly than the GPU
+    uses them up.
+
+    Why it costs
+    ------------
+    The GPU drains the queue of ready batches and then waits for the workers in every round.
+
+    How it is detected
+    ------------------
+    Calls of ``_MultiProcessingDataLoaderIter.__next__`` last much longer than taking over a ready
+    batch would, in several steps, while the device is idle. Where the waits recur every n-th
+    step, n is the number of workers: each delivers one batch per round. The careful prediction is
+    one more worker (``1/(n+1)`` of the step, n = 8 where it is not seen); the hopeful one is no
+    wait at all.
+
+    What looks alike
+    ----------------
+    A short wait in every step is the hand-off of a ready batch; more workers do not help. One long
+    wait is the start of the workers. Workers that wait for storage, or that all share too few
+    cores, look the same from the training process.
+
+    What to do
+    ----------
+    Raise ``num_workers`` step by step until the wait is gone or the cores of this process are used
+    up; never beyond them.
+
+    References
+    ----------
+    PyTorch Lightning, "Speed up model training: DataLoaders"; Mohan et al., VLDB 2021.
+    """
+    calls = nexts(facts, MULTI)
+    if not len(calls):
+        return None
+    stalled = calls.seconds > STALL * handoff_s(facts, len(calls))[1]
+    waits = np.where(stalled, calls.exposed, 0.0)
+    blocked = float(waits.sum()) / facts.scope_s
+    if blocked < LEAST_SHARE or waits.max() > ONE_OFF * waits.sum():
+        return None
+    workers = round_length(waits)
+    low = min(blocked, 1.0 / ((workers or WORKERS[1]) + 1))
+    return Proof(
+        headline=f"The GPU waits {blocked * facts.step_s * 1e3:.3g} ms per step for DataLoader "
+        "workers that do not keep up",
+        low=low,
+        high=blocked,
+        predicted=remove(low, blocked, "P1: one more worker up to no wait"),
+        evidence=_evidence(facts, calls, waits, blocked, workers),
+        confidence=0.85,
+        where=tuple(place for place in [facts.places.of(int(calls.rows[0]))] if place),
+        facts={"workers": _enough(blocked, workers), "was": workers},
+    )
+
+
+def _enough(blocked: float, workers: int | None) -> int | None:
+    """Workers that would keep up: each makes ``1/n`` of a batch per step now."""
+    if workers is None:
+        return None
+    return max(workers + 1, int(np.ceil(workers / max(1.0 - blocked, 1e-3))))
+
+
+def round_length(waits: NDArray[np.float64]) -> int | None:
+    """The period of a saw-tooth of waits (one long wait every n-th call), seen at least twice
+    and regular; None where there is none. ``waits`` in seconds, one per call in order."""
+    peaks = np.flatnonzero(waits > 0.5 * waits.max(initial=0.0))
+    distance = np.diff(peaks)
+    if len(distance) < 2 or distance.min() != distance.max() or distance[0] < 2:
+        return None
+    return int(distance[0])
+
+
+def _evidence(
+    facts: Facts, calls: Nexts, waits: NDArray[np.float64], blocked: float, workers: int | None
+) -> tuple[Evidence, ...]:
+    found = [
+        measured(
+            "device idle while a worker was awaited, share of step",
+            blocked,
+            "ratio",
+            samples=facts.step_count,
+        ),
+        measured("batches that were not ready", int((waits > 0).sum()), None, samples=len(calls)),
+        measured("longest wait", float(calls.seconds.max()), "s", source="annotation"),
+    ]
+    if workers:
+        found.append(measured("steps between long waits, hence workers", workers, None))
+    return tuple(found)

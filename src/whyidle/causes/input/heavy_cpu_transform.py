@@ -1,0 +1,114 @@
+"""Preparing data takes more of the CPU than the training loop has to spare."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import hidden_loading, remove, unhidden_loading
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.loader import SINGLE, Hot, handoff_s, hot_frame, nexts
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Place
+
+LEAST_SHARE = 0.01
+"""share of the step below which preprocessing is not worth a word"""
+
+
+@cause(
+    "Data is prepared on the CPU while the GPU waits",
+    bucket="input",
+    needs=("device_events", "python_stacks"),
+)
+def heavy_cpu_transform(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Decoding, resizing, augmenting or tokenising runs in the training process between the GPU's
+    work, or is so much that even eight loader workers could not hide it.
+
+    Why it costs
+    ------------
+    The GPU has nothing to do until the next input is ready.
+
+    How it is detected
+    ------------------
+    The device is idle while the launching thread is inside functions of image, video, audio or
+    text libraries, or inside a function whose name says that it prepares data, and which launches
+    no kernel. Inside a DataLoader without workers only what eight workers could not hide counts;
+    the rest is ``dataloader-no-workers``. The expected gain is what workers would hide.
+
+    What looks alike
+    ----------------
+    Augmentation on the GPU launches kernels and is not counted. Time inside the DataLoader that
+    workers can hide belongs to ``dataloader-no-workers``. Transforms in worker processes are not
+    in the recording of the training process.
+
+    What to do
+    ----------
+    Move the work into the Dataset, so that workers do it ahead of time; then make it cheaper
+    (decode at reduced size, crop before resizing, faster libraries) or, where the GPU has time to
+    spare, do it there.
+
+    References
+    ----------
+    Mohan et al., VLDB 2021; Isenko et al., "Where Is My Training Bottleneck?" (PRESTO), SIGMOD
+    2022.
+    """
+    outside = facts.part("preprocess")
+    spent = facts.share_of(outside)
+    left = _left_to_workers(facts)
+    if max(spent, left) < LEAST_SHARE:
+        return None
+    hot = hot_frame(facts, _windows(facts, spent, left))
+    cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
+    low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]))
+    share = min(spent + left, 1.0)
+    expected = min(expected + left / 2, share)
+    predicted = remove(low, max(high + left, expected), "P1: prepared ahead by workers", expected)
+    return Proof(
+        headline=_headline(facts, share, hot),
+        low=low,
+        high=share,
+        predicted=predicted,
+        evidence=(
+            measured("device idle while data is prepared, share of step", spent, "ratio"),
+            measured("loading that eight workers could not hide, share of step", left, "ratio"),
+            *([measured("most of it happens in", hot.name, None, source="stacks")] if hot else []),
+        ),
+        confidence=0.85,
+        where=tuple(place for place in (_user_place(facts), hot and hot.place) if place),
+        facts={"compute": facts.share("compute"), "function": hot.name if hot else None},
+    )
+
+
+def _left_to_workers(facts: Facts) -> float:
+    """Share of the step that a DataLoader without workers would still cost with eight."""
+    calls = nexts(facts, SINGLE)
+    blocked = float(calls.exposed.sum()) / facts.scope_s
+    work = float(calls.seconds.sum()) / facts.scope_s
+    return min(unhidden_loading(work, 1.0 - blocked), blocked)
+
+
+def _windows(facts: Facts, spent: float, left: float) -> Intervals:
+    if spent >= left:
+        return facts.part("preprocess")
+    calls = nexts(facts, SINGLE)
+    return union(calls.start, calls.end)
+
+
+def _headline(facts: Facts, share: float, hot: Hot | None) -> str:
+    place = f", most of it in {hot.place.function}" if hot and hot.place else ""
+    return (
+        f"The GPU waits {share * facts.step_s * 1e3:.3g} ms per step while data is prepared{place}"
+    )
+
+
+def _user_place(facts: Facts) -> Place | None:
+    rows = facts.host.rows("preprocess")
+    rows = rows[facts.scope.covers(facts.timeline.host.start[rows])]
+    if not len(rows):
+        return None
+    host = facts.timeline.host
+    longest = rows[np.argmax(host.end[rows] - host.start[rows])]
+    return facts.places.of(int(longest))

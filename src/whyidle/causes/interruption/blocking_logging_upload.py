@@ -1,0 +1,72 @@
+"""The training loop waits for its own reports."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.pauses import pauses
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.01
+"""share of the step below which logging is not worth a word"""
+EVERY_TENTH = 0.1
+"""residual when only each tenth report is made"""
+LEFT_AT_WORST = 0.5
+"""residual at the careful end: a background thread still competes for the interpreter"""
+
+
+@cause(
+    "The training loop waits for logging or uploads",
+    bucket="interruption",
+    needs=("device_events", "steps", "pause_marks"),
+)
+def blocking_logging_upload(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    A tracker's client, a summary writer, a plot or a network request runs in the training loop.
+
+    Why it costs
+    ------------
+    Encoding and sending happen on the thread that should launch the GPU's next work.
+
+    How it is detected
+    ------------------
+    The device is idle while the launching thread is inside a known tracker, writer, plotting
+    library or network client, outside the DataLoader. Reports in several steps can be thinned
+    (P9); a single one does not tell how often it comes, so its careful prediction is nothing.
+
+    What looks alike
+    ----------------
+    A request inside the DataLoader fetches data. Reading the loss back for a log is
+    ``per-step-host-sync``; printing is Python overhead.
+
+    What to do
+    ----------
+    Report less often, and from a background thread or process; turn off histograms of parameters
+    and gradients.
+
+    References
+    ----------
+    wandb issue 3701 ("watch" slows training as the run goes on); Gao et al., "An
+    Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024.
+    """
+    found = pauses(facts, "logging")
+    if found is None or found.share < LEAST_SHARE:
+        return None
+    high = interruptions(found.share, EVERY_TENTH)
+    low = interruptions(found.share, LEFT_AT_WORST) if found.recurring else 0.0
+    return Proof(
+        headline=f"Logging holds the training loop for {found.share:.0%} of the step",
+        low=low,
+        high=found.share,
+        predicted=remove(low, found.share, "P9: reports thinned or in the background", high),
+        evidence=(
+            measured("device idle while logging, share of step", found.share, "ratio"),
+            measured("time spent logging", found.seconds, "s", samples=len(found.spans)),
+            measured("steps with logging", found.steps_hit, None, samples=facts.step_count),
+            measured("longest pause", found.longest_s, "s"),
+        ),
+        confidence=0.85 if found.recurring else 0.6,
+        where=(found.place,) if found.place else (),
+    )

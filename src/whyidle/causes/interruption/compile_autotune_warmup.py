@@ -1,0 +1,114 @@
+"""The recording is mostly a cold start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.01
+"""share of the recording below which set-up is not worth a word"""
+ONE_OFF = 0.8
+"""when the first step holds this share of all compiling, it is warm-up; otherwise it recurs"""
+COMPILER = r"torch/_dynamo/|torch/_inductor/|triton/(compiler|runtime)|GraphInstantiate"
+
+
+@cause(
+    "Start-up: compiling, loading kernels, autotuning",
+    bucket="interruption",
+    needs=("device_events", "runtime_calls"),
+)
+def compile_autotune_warmup(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Much of what was recorded happens once per start: kernels are compiled, loaded or tried out,
+    the device's context and memory pools are made.
+
+    Why it costs
+    ------------
+    The GPU waits for it. A short or often restarted job pays it again and again; a long one
+    hardly notices.
+
+    How it is detected
+    ------------------
+    Device idle during compilers' functions, module loading, launch calls that last milliseconds
+    on an idle device, and stalls of the leading steps that later steps do not have. Compiling
+    that recurs in later steps is not counted here. The prediction is for the recorded window: it
+    is worth it once per start, and only a cache on disk saves it in the next one (P10).
+
+    What looks alike
+    ----------------
+    New shapes that compile again and again are ``recompilation-storm``. Allocation in steady
+    steps is ``allocator-thrash``.
+
+    What to do
+    ----------
+    Judge steady steps from a recording that starts after warm-up. Where restarts are frequent,
+    keep the compilers' caches on a disk that survives them.
+
+    References
+    ----------
+    PyTorch, "Compile Time Caching in torch.compile"; torch.profiler, ``schedule(wait, warmup)``.
+    """
+    setup = _setup(facts)
+    share = facts.share_of(setup)
+    if share < LEAST_SHARE:
+        return None
+    known = facts.share_of(setup & facts.part("compile"))
+    low = min(known, share)
+    excess = _excess(facts)
+    seconds = share * facts.scope_s
+    steady = _steady_s(facts)
+    evidence = [
+        measured("one-off set-up, device idle", seconds, "s", samples=len(setup)),
+        measured("its share of the recording", share, "ratio"),
+    ]
+    if steady:
+        evidence.append(measured("a steady step", steady, "s", source="steps"))
+        evidence.append(measured("set-up in steady steps", seconds / steady, None))
+    return Proof(
+        headline=f"The recording shows a cold start: {seconds * 1e3:.4g} ms of set-up that happens once",
+        low=low,
+        high=share,
+        predicted=remove(
+            low,
+            max(share, excess),
+            "P10: this window without what happens once per start",
+            share,
+        ),
+        evidence=tuple(evidence),
+        confidence=0.9 if facts.steps.found_by else 0.7,
+        facts={"compiler": len(facts.named(COMPILER)) > 0, "seconds": seconds},
+    )
+
+
+def _setup(facts: Facts) -> Intervals:
+    """Set-up in scope: everything of the kind in leading steps of a cold start, else compiling
+    that the first step in scope holds almost alone."""
+    if facts.cold_start:
+        first = int(np.argmax(facts.steps.steady))
+        warm = union(facts.steps.start[:first], facts.steps.end[:first])
+        return facts.part("compile", "allocator") & warm
+    compiling = facts.part("compile")
+    begin, end = facts.steps.start[facts.chosen][:1], facts.steps.end[facts.chosen][:1]
+    leading = compiling & union(begin, end)
+    return leading if leading.total >= ONE_OFF * max(compiling.total, 1) else compiling.within(0, 0)
+
+
+def _excess(facts: Facts) -> float:
+    """Share of the scope by which the leading steps exceed steady ones; 0 without a cold start."""
+    length = facts.steps.end - facts.steps.start
+    if not facts.cold_start:
+        return 0.0
+    first = int(np.argmax(facts.steps.steady))
+    extra = length[:first].sum() - first * length[facts.steps.steady].mean()
+    return float(max(extra, 0.0) / max(facts.scope.total, 1))
+
+
+def _steady_s(facts: Facts) -> float | None:
+    seconds = facts.steps.seconds
+    return float(np.median(seconds)) if facts.cold_start and len(seconds) else None

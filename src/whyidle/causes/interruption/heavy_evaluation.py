@@ -1,0 +1,71 @@
+"""Evaluation keeps the GPU waiting."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.intervals import union
+from whyidle.analysis.pauses import pauses
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.01
+"""share of the step below which evaluation is not worth a word"""
+
+
+@cause(
+    "Evaluation leaves the GPU idle",
+    bucket="interruption",
+    needs=("device_events", "steps", "pause_marks"),
+)
+def heavy_evaluation(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Training is interrupted by evaluation, and during evaluation the GPU mostly waits: small
+    batches, metrics on the CPU, plots, results fetched one by one.
+
+    Why it costs
+    ------------
+    Nothing is trained meanwhile, and the GPU does not even evaluate.
+
+    How it is detected
+    ------------------
+    The device is idle while the launching thread is inside a function or a mark of evaluation.
+    Only that idle time is counted; work of the device in evaluation is work. The recording cannot
+    tell how much of the idle time larger batches would remove, so the careful prediction is
+    nothing and the hopeful one all of it.
+
+    What looks alike
+    ----------------
+    A script that only evaluates is not interrupted by it: a function that spans whole steps does
+    not count. Checkpoints after an evaluation are ``sync-checkpoint``.
+
+    What to do
+    ----------
+    Evaluate in larger batches, in ``torch.inference_mode``, with metrics on the device; evaluate
+    less often or elsewhere where the choice of the model allows it.
+
+    References
+    ----------
+    PyTorch, Performance Tuning Guide, "Disable gradient calculation for validation or inference".
+    """
+    found = pauses(facts, "evaluation")
+    if found is None or found.share < LEAST_SHARE:
+        return None
+    device = facts.device
+    busy = (union(device.start, device.end) & found.spans).total / max(found.spans.total, 1)
+    return Proof(
+        headline=f"The GPU idles {found.share:.0%} of the time for evaluation, in which it works "
+        f"only {busy:.0%}",
+        low=0.0,
+        high=found.share,
+        predicted=remove(0.0, found.share, "P9: idle time inside evaluation"),
+        evidence=(
+            measured("device idle in evaluation, share of the recording", found.share, "ratio"),
+            measured("time spent evaluating", found.seconds, "s", samples=len(found.spans)),
+            measured("device busy during evaluation", busy, "ratio"),
+            measured("steps with evaluation", found.steps_hit, None, samples=facts.step_count),
+        ),
+        confidence=0.7 if found.recurring else 0.6,
+        where=(found.place,) if found.place else (),
+    )

@@ -1,0 +1,85 @@
+"""Training stands still while a checkpoint is written."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.intervals import union
+from whyidle.analysis.pauses import Pauses, pauses
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.01
+"""share of the step below which saving is not worth a word"""
+LEFT_AT_WORST = 0.5
+"""residual of an asynchronous save at the careful end: copying, starting and joining it; published
+stalls fall to between a twentieth and a quarter"""
+
+
+@cause(
+    "Training waits while a checkpoint is written",
+    bucket="interruption",
+    needs=("device_events", "steps", "pause_marks"),
+)
+def sync_checkpoint(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The training process itself serialises the model and writes it to storage before the next step
+    may begin.
+
+    Why it costs
+    ------------
+    The GPU idles for the whole write, although only the copy of the state from the device has to
+    happen at that moment.
+
+    How it is detected
+    ------------------
+    The device is idle while the launching thread is inside a function that saves (``torch.save``,
+    ``save_pretrained``, ``torch.distributed.checkpoint``). An asynchronous save leaves the
+    device-to-host copies seen meanwhile. A recording with one save does not tell how often it
+    happens, so its careful prediction is nothing.
+
+    What looks alike
+    ----------------
+    Logging of pictures or uploads is ``blocking-logging-upload``. Waiting for storage while data
+    is read is an input stall.
+
+    What to do
+    ----------
+    Copy the state to host memory and write it from another process; save less often.
+
+    References
+    ----------
+    PyTorch, ``torch.distributed.checkpoint.async_save``; Mohan et al., "CheckFreq", FAST 2021.
+    """
+    found = pauses(facts, "checkpoint")
+    if found is None or found.share < LEAST_SHARE:
+        return None
+    residual = min(_copied_s(facts, found) / max(found.seconds, 1e-9), 1.0)
+    high = interruptions(found.share, residual)
+    low = interruptions(found.share, max(residual, LEFT_AT_WORST)) if found.recurring else 0.0
+    expected = high if found.recurring else high / 2
+    return Proof(
+        headline=f"Training stands still for {found.longest_s:.3g} s while a checkpoint is written",
+        low=low,
+        high=high,
+        predicted=remove(low, high, "P9: what is left is the copy from the device", expected),
+        evidence=(
+            measured("device idle while saving, share of the recording", found.share, "ratio"),
+            measured("time spent saving", found.seconds, "s", samples=len(found.spans)),
+            measured("steps with a save", found.steps_hit, None, samples=facts.step_count),
+            measured("share of a save that is the copy from the device", residual, "ratio"),
+        ),
+        confidence=0.9 if found.recurring else 0.7,
+        where=(found.place,) if found.place else (),
+        facts={"seconds": found.longest_s},
+    )
+
+
+def _copied_s(facts: Facts, found: Pauses) -> float:
+    device = facts.device
+    rows = np.flatnonzero(facts.direction == "d2h")
+    copies = union(device.start[rows], device.end[rows])
+    return (copies & found.spans).total / 1e9

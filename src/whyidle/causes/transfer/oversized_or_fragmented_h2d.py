@@ -1,0 +1,162 @@
+"""Batches that are larger than their information, or sent in many small pieces."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.copies import BIG_BYTES, Copies, copies, copy_place
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.01
+"""share of the step below which the copies are not worth a word"""
+SMALL_BYTES = 65_536
+"""at 12 GB/s such a copy moves data for 5 us, no longer than its call takes"""
+MANY = 20
+"""small copies per step from which on packing them is worth its trouble"""
+SMALLER = {"double": 0.5, "long": 0.5, "long int": 0.5, "int64": 0.5, "float64": 0.5}
+"""how much of the bytes a type loses by becoming 32 bits wide"""
+IMAGE = 0.75
+"""what float images lose when sent as the bytes that they were decoded to"""
+
+
+@cause(
+    "Copies to the device that are too large or too many",
+    bucket="transfer",
+    needs=("device_events", "runtime_calls", "steps"),
+)
+def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Each step sends dozens of small tensors one by one, or sends numbers in a wider type than they
+    need: float64, int64, images as float32.
+
+    Why it costs
+    ------------
+    Every copy has a fixed price on host and device, and every byte takes time on the link.
+
+    How it is detected
+    ------------------
+    Fragmented: at least twenty copies per step of at most 64 KiB, with the device idle during
+    them and their calls; packed into one they cost what one does. Oversized: copies of a megabyte
+    and more whose operator recorded a 64-bit type, or a float image (four dimensions, one, three
+    or four channels); only the exposed part counts.
+
+    What looks alike
+    ----------------
+    Large copies of data that needs its width are ``pageable-h2d-copy`` or ``blocking-h2d-copy``.
+    Small copies behind a full queue cost nothing. Whether values fit the smaller type is for the
+    program to say, so nothing is changed without asking.
+
+    What to do
+    ----------
+    Collate into few tensors and send one; make masks, positions and noise on the device; send
+    8-bit images and 32-bit indices, and convert on the device.
+
+    References
+    ----------
+    PyTorch, Performance Tuning Guide, "Create tensors directly on the target device".
+    """
+    found = copies(facts, "any")
+    if not len(found) or found.total < LEAST_SHARE:
+        return None
+    options = [_fragmented(facts, found), _oversized(facts, found)]
+    best = max((o for o in options if o), key=lambda option: option.high, default=None)
+    if best is None or best.high < LEAST_SHARE:
+        return None
+    return Proof(
+        headline=best.headline,
+        low=best.low,
+        high=best.high,
+        predicted=remove(best.low, best.high, best.method),
+        evidence=(
+            measured("copies per step", len(found) / facts.step_count, None, samples=len(found)),
+            measured("bytes per step", float(found.sizes.sum()) / facts.step_count, "bytes"),
+            measured("held up by all copies, share of step", found.total, "ratio"),
+            measured("of that by these", best.high, "ratio"),
+        ),
+        confidence=0.6,
+        where=tuple(place for place in [copy_place(facts, best.rows)] if place),
+        facts={"fragmented": best.fragmented, "type": best.type},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    headline: str
+    low: float
+    high: float
+    method: str
+    rows: NDArray[np.int64]
+    fragmented: bool
+    type: str = ""
+
+
+def _fragmented(facts: Facts, found: Copies) -> _Option | None:
+    small = found.sizes <= SMALL_BYTES
+    small &= found.sizes > 0
+    count = int(small.sum())
+    if count < MANY * facts.step_count:
+        return None
+    part = float(found.seconds[small].sum() / max(found.seconds.sum(), 1e-12))
+    share = found.exposed * part + (found.calls + found.refill) * count / len(found)
+    kept = facts.step_count / count
+    return _Option(
+        f"{count / facts.step_count:.0f} small copies per step go to the GPU one by one",
+        share * (1.0 - kept) / 2,
+        share * (1.0 - kept),
+        "fixed cost of the copies, packed into one",
+        found.rows[small],
+        True,
+    )
+
+
+def _oversized(facts: Facts, found: Copies) -> _Option | None:
+    saved = np.zeros(len(found))
+    types = [""] * len(found)
+    for i in np.flatnonzero(found.sizes >= BIG_BYTES):
+        saved[i], types[i] = _saving(facts, int(found.rows[i]))
+    if not saved.any():
+        return None
+    ratio = float((saved * found.seconds).sum() / found.seconds.sum())
+    first = int(np.argmax(saved * found.seconds))
+    return _Option(
+        f"Batches go to the GPU as {types[first]}, wider than they may need to be",
+        0.0,
+        found.exposed * ratio,
+        "bytes that a narrower type saves x exposed share",
+        found.rows[saved > 0],
+        False,
+        types[first],
+    )
+
+
+def _saving(facts: Facts, row: int) -> tuple[float, str]:
+    """The share of a copy's bytes that a narrower type would save, and its type now."""
+    op = facts.launching_op[row]
+    detail = int(facts.timeline.host.detail[op]) if op >= 0 else -1
+    if detail < 0:
+        return 0.0, ""
+    types = _decoded(facts.timeline.details[detail].types)
+    shapes = _decoded(facts.timeline.details[detail].dims)
+    for kind, shape in zip(types, shapes, strict=False):
+        if kind in SMALLER:
+            return SMALLER[kind], str(kind)
+        if kind == "float" and _image(shape):
+            return IMAGE, "float images"
+    return 0.0, ""
+
+
+def _image(shape: object) -> bool:
+    return isinstance(shape, list) and len(shape) == 4 and shape[1] in (1, 3, 4) and shape[3] > 8
+
+
+def _decoded(text: str) -> list[object]:
+    found = json.loads(text) if text else []
+    return found if isinstance(found, list) else []

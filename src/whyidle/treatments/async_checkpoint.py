@@ -1,0 +1,19 @@
+"""Write checkpoints beside the training."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("sync-checkpoint", consent="none")
+def async_checkpoint(_proof: Proof) -> Plan | None:
+    """Copy the state to host memory, go on, and write it from another process: a thread would
+    compete for the interpreter. The same bytes are saved, a little later."""
+    return Plan(
+        summary="torch.distributed.checkpoint.async_save (or copy the state to the CPU and save it "
+        "from another process); save less often if restarts are rare",
+        edits=(Edit(knob="checkpoint.asynchronous", value=True, was=False),),
+        risk="host memory for one more copy of the state; the file is complete only later",
+    )

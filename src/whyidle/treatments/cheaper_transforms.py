@@ -1,0 +1,21 @@
+"""Make preparing data cheaper."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("heavy-cpu-transform", consent="numerics")
+def cheaper_transforms(proof: Proof) -> Plan | None:
+    """Cheaper operations in a better order, or batched on the device where it has time to spare.
+    Interpolation differs between libraries. The device is only proposed where it computes for
+    less than 70 % of the step: moving work to a busy GPU makes the step longer."""
+    busy = float(proof.facts.get("compute", 1.0))
+    where = ", or in batches on the GPU (torchvision.transforms.v2, DALI)" if busy < 0.7 else ""
+    return Plan(
+        summary="decode at reduced size, crop before resizing, cache what is the same in every "
+        f"epoch{where}",
+        risk="interpolation differs between libraries; caching random augmentation freezes it",
+        automatic=False,
+    )

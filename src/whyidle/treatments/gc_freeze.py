@@ -1,0 +1,23 @@
+"""Freeze the heap after warm-up."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("python-gc-pauses", consent="none")
+def gc_freeze(proof: Proof) -> Plan | None:
+    """Take everything that lives after warm-up out of the collector's sight, and collect young
+    objects at the same step on all ranks."""
+    if proof.facts.get("explicit"):
+        return None
+    return Plan(
+        summary="after warm-up: gc.collect(); gc.freeze(); then collect every 50 steps only",
+        edits=(
+            Edit(knob="gc.freeze", value=True, was=False),
+            Edit(knob="gc.collect_interval_steps", value=50),
+        ),
+        risk="memory grows if the program makes cycles that only a full collection frees",
+    )

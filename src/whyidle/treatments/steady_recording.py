@@ -1,0 +1,17 @@
+"""Judge steady steps."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("compile-autotune-warmup", consent="none")
+def steady_recording(_proof: Proof) -> Plan | None:
+    """Record after warm-up: a cold start says nothing about the steps that the job consists of."""
+    return Plan(
+        summary="to judge the training itself, record steady steps: "
+        "torch.profiler.schedule(wait=5, warmup=2, active=5)",
+        risk="",
+        automatic=False,
+    )
