@@ -70,8 +70,8 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     workers = round_length(waits)
     low = min(blocked, 1.0 / ((workers or WORKERS[1]) + 1))
     return Proof(
-        headline=f"The GPU waits {blocked * facts.step_s * 1e3:.3g} ms per step for DataLoader "
-        "workers that do not keep up",
+        headline=f"The DataLoader's workers do not keep up: {blocked * facts.step_s * 1e3:.3g} ms "
+        "of waiting per step",
         low=low,
         high=blocked,
         predicted=remove(low, blocked, "P1: one more worker up to no wait"),

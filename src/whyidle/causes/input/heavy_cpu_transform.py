@@ -99,9 +99,7 @@ def _windows(facts: Facts, spent: float, left: float) -> Intervals:
 
 def _headline(facts: Facts, share: float, hot: Hot | None) -> str:
     place = f", most of it in {hot.place.function}" if hot and hot.place else ""
-    return (
-        f"The GPU waits {share * facts.step_s * 1e3:.3g} ms per step while data is prepared{place}"
-    )
+    return f"Data is prepared on the CPU for {share * facts.step_s * 1e3:.3g} ms per step{place}"
 
 
 def _user_place(facts: Facts) -> Place | None:

@@ -71,7 +71,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         evidence.append(measured("a steady step", steady, "s", source="steps"))
         evidence.append(measured("set-up in steady steps", seconds / steady, None))
     return Proof(
-        headline=f"The recording shows a cold start: {seconds * 1e3:.4g} ms of set-up that happens once",
+        headline=f"The recording is of a cold start: {seconds * 1e3:.4g} ms of set-up happen once",
         low=low,
         high=share,
         predicted=remove(

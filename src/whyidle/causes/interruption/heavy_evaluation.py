@@ -55,8 +55,8 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     device = facts.device
     busy = (union(device.start, device.end) & found.spans).total / max(found.spans.total, 1)
     return Proof(
-        headline=f"The GPU idles {found.share:.0%} of the time for evaluation, in which it works "
-        f"only {busy:.0%}",
+        headline=f"Evaluation leaves the GPU idle for {found.share:.0%} of the recording; it works "
+        f"for {busy:.0%} of an evaluation",
         low=0.0,
         high=found.share,
         predicted=remove(0.0, found.share, "P9: idle time inside evaluation"),

@@ -59,8 +59,8 @@ def blocking_h2d_copy(facts: Facts) -> Proof | None:
     size = float(found.sizes.sum()) / facts.step_count
     told = f"of {size / 1e6:.3g} MB " if size else ""
     return Proof(
-        headline=f"The GPU waits {found.total * facts.step_s * 1e3:.3g} ms per step for copies "
-        f"{told}that could run beside its work",
+        headline=f"Copies {told}hold up each step for {found.total * facts.step_s * 1e3:.3g} ms, "
+        "and nothing runs beside them",
         low=min(low, high),
         high=high,
         predicted=remove(low, high, "P3: min(copying, computing), queue kept full"),
