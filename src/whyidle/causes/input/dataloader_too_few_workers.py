@@ -23,7 +23,7 @@ ONE_OFF = 0.8
 @cause(
     "The DataLoader's workers do not keep up",
     bucket="input",
-    needs=("device_events", "loader_marks", "steady_steps"),
+    needs=("device_time", "loader_marks", "steady_steps"),
     min_steps=3,
 )
 def dataloader_too_few_workers(facts: Facts) -> Proof | None:

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.01
 @cause(
     "Data is prepared on the CPU while the GPU waits",
     bucket="input",
-    needs=("device_events", "python_stacks"),
+    needs=("device_time", "python_stacks"),
 )
 def heavy_cpu_transform(facts: Facts) -> Proof | None:
     """What it means

@@ -19,7 +19,7 @@ LEFT_AT_WORST = 0.5
 @cause(
     "The training loop waits for logging or uploads",
     bucket="interruption",
-    needs=("device_events", "steps", "pause_marks"),
+    needs=("device_time", "steps", "pause_marks"),
 )
 def blocking_logging_upload(facts: Facts) -> Proof | None:
     """What it means

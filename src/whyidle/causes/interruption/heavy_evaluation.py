@@ -16,7 +16,7 @@ LEAST_SHARE = 0.01
 @cause(
     "Evaluation leaves the GPU idle",
     bucket="interruption",
-    needs=("device_events", "steps", "pause_marks"),
+    needs=("device_time", "steps", "pause_marks"),
 )
 def heavy_evaluation(facts: Facts) -> Proof | None:
     """What it means

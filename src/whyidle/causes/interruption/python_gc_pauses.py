@@ -19,7 +19,7 @@ LEFT_AT_WORST = 0.5
 @cause(
     "Python's garbage collector stops the training loop",
     bucket="interruption",
-    needs=("device_events", "steps", "pause_marks"),
+    needs=("device_time", "steps", "pause_marks"),
 )
 def python_gc_pauses(facts: Facts) -> Proof | None:
     """What it means

@@ -21,7 +21,7 @@ stalls fall to between a twentieth and a quarter"""
 @cause(
     "Training waits while a checkpoint is written",
     bucket="interruption",
-    needs=("device_events", "steps", "pause_marks"),
+    needs=("device_time", "steps", "pause_marks"),
 )
 def sync_checkpoint(facts: Facts) -> Proof | None:
     """What it means
