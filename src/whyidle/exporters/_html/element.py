@@ -1,0 +1,63 @@
+"""Markup that is safe by its type: plain text is escaped, only ``Markup`` is not.
+
+Names in a diagnosis come from recordings that others made, so nothing of it may become markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+Child = "str | Markup | Iterable[Child] | None"
+_EMPTY = frozenset({"br", "hr", "img", "input", "meta", "link"})
+
+
+class Markup(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def e(name: str, /, *children: object, **attributes: str | float | bool | None) -> Markup:
+    """One element.
+
+    Args:
+        name: its tag.
+        children: plain text, which is escaped; ``Markup``; None, which is left out; or iterables
+            of these.
+        attributes: written with ``-`` for ``_`` and without a trailing ``_``; True stands alone,
+            None and False are left out.
+    """
+    opening = f"<{name}{''.join(_attribute(k, v) for k, v in attributes.items())}>"
+    if name in _EMPTY:
+        return Markup(opening)
+    return Markup(f"{opening}{text(children)}</{name}>")
+
+
+def text(child: object) -> Markup:
+    """Children as markup."""
+    if child is None:
+        return Markup()
+    if isinstance(child, Markup):
+        return child
+    if isinstance(child, str):
+        return Markup(escape(child))
+    if isinstance(child, Iterable):
+        return Markup("".join(text(part) for part in child))
+    return Markup(escape(str(child)))
+
+
+def _attribute(key: str, value: str | float | bool | None) -> str:
+    if value is None or value is False:
+        return ""
+    key = key.rstrip("_").replace("_", "-")
+    if value is True:
+        return f" {key}"
+    return f' {key}="{escape(str(value))}"'
+
+
+def script_text(text: str) -> Markup:
+    """JSON for a ``<script>`` element: no ``<``, ``>`` or ``&`` that could end or open markup."""
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return Markup(text)
