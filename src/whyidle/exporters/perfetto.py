@@ -12,6 +12,7 @@ from typing import IO, cast
 import msgspec
 from isal import igzip
 
+from whyidle.errors import InputError
 from whyidle.exporters._source import pieces
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.overlay import Mark, Overlay
@@ -39,11 +40,12 @@ def write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> li
         target: the file to write. Several recordings go to one file each, named by rank.
 
     Raises:
-        InputError: a recording cannot be read a second time.
+        InputError: a recording cannot be read a second time, or is ``target`` itself.
     """
     written = []
     for number, overlay in enumerate(overlays):
         path = target if len(overlays) == 1 else _beside(target, overlay, number)
+        _refuse_to_overwrite(path, overlay.source)
         with ExitStack() as stack:
             out: IO[bytes] = stack.enter_context(path.open("wb"))
             if path.suffix == ".gz":
@@ -54,6 +56,16 @@ def write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> li
                 out.write(piece)
         written.append(path)
     return written
+
+
+def _refuse_to_overwrite(path: Path, source: str) -> None:
+    recording = Path(source if Path(source).exists() else source.partition("!")[0])
+    if path.exists() and recording.exists() and path.samefile(recording):
+        raise InputError(
+            f"{path} is the recording itself.",
+            why="It would be overwritten while it is read.",
+            hint="Name another file.",
+        )
 
 
 def _beside(target: Path, overlay: Overlay, number: int) -> Path:

@@ -45,7 +45,8 @@ def _title(count: int, diagnosis: Diagnosis) -> str:
 def _nothing(diagnosis: Diagnosis) -> Markup:
     if diagnosis.verdict.state == "saturated":
         return e("p", "Nothing that would save more than 3 % of the step was found.", class_="calm")
-    return e("p", "That is not the same as there being none: see what could not be told.", class_="note")
+    said = "That is not the same as there being none: see below what could not be told."
+    return e("p", said, class_="note")
 
 
 def _card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Markup:
