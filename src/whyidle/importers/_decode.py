@@ -120,7 +120,7 @@ class _Stamp(msgspec.Struct, gc=False):
 
 
 _STAMPS = msgspec.json.Decoder(list[_Stamp]).decode
-_DECIMAL = re.compile(rb"(\d{1,18})(?:\.(\d+))?")
+_TIMED = ("X", "i")
 
 
 def retime(events: list[Event], text: bytes, origin_us: int) -> None:
@@ -138,8 +138,10 @@ def retime(events: list[Event], text: bytes, origin_us: int) -> None:
             event.ts -= origin_us
         return
     for event, stamp in zip(events, stamps, strict=True):
-        found = _DECIMAL.fullmatch(stamp.ts)
-        if found is None:
+        if event.ph not in _TIMED:
+            continue
+        whole, _, part = bytes(stamp.ts).partition(b".")
+        try:
+            event.ts = int(whole) - origin_us + (float(b"." + part) if part else 0.0)
+        except ValueError:  # an exponent, a text, nothing
             event.ts -= origin_us
-        else:
-            event.ts = int(found[1]) - origin_us + (float(b"0." + found[2]) if found[2] else 0.0)
