@@ -1,46 +1,70 @@
-"""Writes the pages that are made from source: ``docs/causes``. Run by ``make docs``.
+"""Writes what is made from source: ``docs/causes``, and the report in the README. ``make docs``.
 
 ``--check`` writes nothing and exits with 1 where a page is not what the source says.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 from whyidle import catalog
 from whyidle.cli import _pages
+from whyidle.engine.diagnose import diagnose
+from whyidle.exporters.terminal import render
+from whyidle.testing.demo import job
 
-FOLDER = Path(__file__).parent / "causes"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+_DEMO = re.compile(r"(<!-- demo: .*? -->\n).*?(<!-- /demo -->)", re.DOTALL)
+_NEXT = (
+    ("whyidle causes dataloader-no-workers", "what it is"),
+    ("whyidle report last --html why.html", "with pictures"),
+    ("whyidle compare last AFTER", "once you have fixed it"),
+)
 
 
-def pages() -> dict[str, str]:
-    """File name -> content."""
-    made = {f"{cause.id}.md": _pages.markdown(cause) for cause in catalog.causes().values()}
-    return {"README.md": _pages.index(), **made}
+def pages(root: Path = ROOT) -> dict[Path, str]:
+    """Path -> content, of all that is made."""
+    folder = root / "docs" / "causes"
+    made = {folder / f"{c.id}.md": _pages.markdown(c) for c in catalog.causes().values()}
+    readme = README.read_text(encoding="utf-8")
+    return {root / "README.md": _demo(readme), folder / "README.md": _pages.index(), **made}
 
 
-def stale(folder: Path = FOLDER) -> list[str]:
-    """Names of pages that are missing, different, or of no cause any more."""
-    wanted = pages()
-    present = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
-    return sorted(n for n in {*wanted, *present} if wanted.get(n) != present.get(n))
+def _demo(readme: str) -> str:
+    """The README with the demonstration's report, in place of the one before."""
+    report = render(diagnose([job().timeline()]), width=80, next_steps=_NEXT)
+    return _DEMO.sub(
+        lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", readme
+    )
+
+
+def stale(root: Path = ROOT) -> list[Path]:
+    """Files that are missing, different, or of no cause any more."""
+    wanted = pages(root)
+    present = [root / "README.md", *(root / "docs" / "causes").glob("*.md")]
+    texts = {path: path.read_text(encoding="utf-8") for path in present if path.exists()}
+    return sorted(p for p in {*wanted, *texts} if wanted.get(p) != texts.get(p))
 
 
 def main() -> int:
     """Write what is stale, or only say so."""
-    names = stale()
+    paths = stale()
     if "--check" in sys.argv:
-        print("\n".join(f"stale: docs/causes/{name}; run make docs" for name in names))
-        return 1 if names else 0
-    FOLDER.mkdir(exist_ok=True)
+        print(
+            "".join(f"stale: {path.relative_to(ROOT)}; run make docs\n" for path in paths), end=""
+        )
+        return 1 if paths else 0
     wanted = pages()
-    for name in names:
-        if name in wanted:
-            (FOLDER / name).write_text(wanted[name], encoding="utf-8")
+    for path in paths:
+        if path in wanted:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted[path], encoding="utf-8")
         else:
-            (FOLDER / name).unlink()
-    print(f"{len(names)} of {len(wanted)} pages written")
+            path.unlink()
+    print(f"{len(paths)} of {len(wanted)} pages written")
     return 0
 
 

@@ -72,6 +72,8 @@ def measured(evidence: Evidence) -> str:
         return seconds(value)
     if unit == "bytes":
         return size(value)
+    if unit == "B/s":
+        return f"{size(value)}/s"
     text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else digits(value)
     return f"{text} {unit}".strip()
 

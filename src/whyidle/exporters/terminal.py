@@ -34,6 +34,8 @@ _CONSENTS: Final = {
     "numerics": "changes the precision of numbers",
     "convergence": "may change learning",
 }
+_ROOMY = 70
+"""columns from which on the headline stands beside the badge"""
 _PROOFS = 3
 _PLACES = 2
 _FIXES = 2
@@ -79,7 +81,11 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
     verdict = diagnosis.verdict
     word = verdict.state.upper()
     badge = page.text(f"{word}:" if page.plain else f" {word} ", _STATES[verdict.state])
-    page.line(page.text(verdict.headline, "bold"), head=badge + Text(" "), indent=2)
+    if page.width >= _ROOMY:
+        page.line(page.text(verdict.headline, "bold"), head=badge + Text(" "), indent=2)
+    else:
+        page.line(badge, indent=2)
+        page.line(page.text(verdict.headline, "bold"), indent=2)
 
 
 def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
@@ -148,7 +154,7 @@ def _finding(page: Page, number: int, finding: Finding, full: bool) -> None:
     page.line(page.text(finding.headline, "bold"), head=mark, indent=2)
     cost = f"{words.interval(finding.lost)} of the step"
     _row(page, "costs", f"{cost} · {finding.cause}, {finding.confidence:.0%} sure")
-    places = [words.place(place) for place in finding.where]
+    places = list(dict.fromkeys(words.place(place) for place in finding.where))
     for label, text in _limited("where", places, None if full else _PLACES):
         _row(page, label, text)
     for label, text in _limited("proof", _proofs(finding), None if full else _PROOFS):

@@ -1,0 +1,61 @@
+# A fresh machine needs Python 3.10 or later, with its venv module, and nothing else.
+
+PYTHON ?= python3
+VENV ?= .venv
+DEMO ?= .demo
+# The build of PyTorch without CUDA: some tests record real traces on the CPU. Where the package
+# index has no such build those tests are skipped, rather than gigabytes of CUDA downloaded.
+TORCH ?= torch==2.13.0+cpu
+
+bin = $(VENV)/bin
+pip = -m pip --disable-pip-version-check -qq install --no-input
+
+.PHONY: demo test check format docs bench clean
+
+demo: $(DEMO)/installed  ## explain a recording that the project makes itself
+	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
+	$(DEMO)/bin/whyidle explain $(DEMO)/out/trace.json.gz --store $(DEMO)/out/store \
+	  --html $(DEMO)/out/why.html
+	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/why.html"
+
+test: check  ## everything: lint, types, tests
+	$(bin)/python -m pytest -n 2
+
+check: $(VENV)/installed  ## lint and types only
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/python docs/build.py --check
+
+format: $(VENV)/installed  ## put the sources in order
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+docs: $(VENV)/installed  ## write the pages that are made from source
+	$(bin)/python docs/build.py
+
+bench: $(VENV)/installed  ## what the product costs; see bench/
+	@for script in bench/[a-z]*.py; do echo "== $$script"; $(bin)/python $$script || exit 1; done
+
+clean:  ## remove what was made here
+	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(DEMO)/installed: pyproject.toml
+	$(call environment,$(DEMO))
+	@$(DEMO)/bin/python $(pip) -e .
+	@touch $@
+
+$(VENV)/installed: pyproject.toml
+	$(call environment,$(VENV))
+	@$(bin)/python $(pip) -e '.[dev]'
+	@$(bin)/python $(pip) '$(TORCH)' 2>/dev/null || \
+	  echo "no $(TORCH) in your package index: tests that record with PyTorch are skipped"
+	@touch $@
+
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+  { echo "Python 3.10 or later is needed; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+@echo "making $(1) (once)"
+@$(PYTHON) -m venv $(1) || \
+  { echo "Python's venv module is missing (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+endef

@@ -1,0 +1,146 @@
+"""The architecture of docs/architecture.md, held by reading every import statement.
+
+Imports go down only. What is not written here may not be imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import whyidle
+
+ROOT = Path(whyidle.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+MAY_IMPORT = {
+    "model": {"model"},
+    "errors": set(),
+    "analysis": {"analysis", "model", "errors"},
+    "causes": {"causes", "analysis", "model"},
+    "treatments": {"treatments", "model"},
+    "importers": {"importers", "model", "errors"},
+    "exporters": {"exporters", "model", "errors"},
+    "store": {"store", "model", "errors"},
+    "catalog": {"catalog", "model", "errors"},
+    "engine": {"engine", "catalog", "store", "importers", "analysis", "model", "errors"},
+    "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
+    "cli": {"cli", "engine", "exporters", "catalog", "store", "model", "errors"},
+    "__main__": {"cli"},
+}
+"""layer -> the layers that it may import, besides ``whyidle`` itself (its version)"""
+
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
+MOST_LINES = 400
+LONGER: dict[str, str] = {}
+"""file -> why it may be longer"""
+
+OPTIONAL = {"torch", "pynvml", "tensorflow", "jax"}
+THIRD_PARTY = {
+    "model": {"msgspec", "numpy"},
+    "analysis": {"numpy"},
+    "causes": {"numpy"},
+    "treatments": {"numpy"},
+    "importers": {"numpy", "msgspec", "isal"},
+    "exporters": {"numpy", "msgspec", "isal", "rich"},
+    "store": {"msgspec"},
+    "catalog": set(),
+    "engine": {"numpy", "msgspec", "psutil", "pynvml"},
+    "testing": {"numpy", "msgspec", "hypothesis", "pytest"},
+    "cli": {"msgspec"},
+    "errors": set(),
+    "__main__": set(),
+}
+
+
+def layer(path: Path) -> str:
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Absolute names of everything that a file imports, function bodies included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            base = node.module or ""
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down_only(path: Path):
+    own = layer(path)
+    for name in imports(path):
+        top, *rest = name.split(".")
+        if top != "whyidle":
+            foreign = top not in sys.stdlib_module_names
+            assert not foreign or top in THIRD_PARTY.get(own, set()), f"{own} imports {top}"
+            continue
+        target = rest[0] if rest else ""
+        inside = (ROOT / target).is_dir() or (ROOT / f"{target}.py").is_file()
+        if inside and own != "__init__":
+            assert target in MAY_IMPORT[own], f"{own} imports {target}"
+
+
+def test_causes_do_not_import_each_other():
+    for path in FILES:
+        if layer(path) in ("causes", "treatments") and path.name[0] != "_":
+            for name in imports(path):
+                parts = name.split(".")
+                if parts[:2] == ["whyidle", layer(path)]:
+                    module = [part for part in parts[2:] if (part[0] == "_")]
+                    assert module, f"{path.name} imports {name}, another plug-in"
+
+
+def test_no_drawer_for_everything():
+    names = {part for path in FILES for part in path.relative_to(ROOT).with_suffix("").parts}
+    assert not names & FORBIDDEN_NAMES
+
+
+def test_files_are_short():
+    lengths = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in FILES
+    }
+    assert not {name: n for name, n in lengths.items() if n > MOST_LINES and name not in LONGER}
+    assert not [name for name in LONGER if lengths.get(name, 0) <= MOST_LINES], "no longer needed"
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_imports_on_a_bare_install():
+    """Without any extra: neither a framework nor a vendor's library."""
+    modules = [
+        ".".join(["whyidle", *path.relative_to(ROOT).with_suffix("").parts]) for path in FILES
+    ]
+    modules = [name.removesuffix(".__init__") for name in modules if "testing" not in name]
+    run_python(
+        "import importlib, sys\n"
+        f"sys.modules.update(dict.fromkeys({sorted(OPTIONAL)!r}))\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["explain", "--help"], ["--version"], ["oops"]])
+def test_help_loads_nothing_heavy(arguments: list[str]):
+    loaded = run_python(
+        "import sys\n"
+        "from whyidle.__main__ import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    ).rpartition("LOADED")[2]
+    heavy = {"numpy", "rich", "msgspec", "isal", "psutil", "json", "multiprocessing"}
+    assert not heavy & set(loaded.split())

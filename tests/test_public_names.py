@@ -1,0 +1,56 @@
+"""What others may build on is listed here, so that it changes on purpose only."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from whyidle import __main__, errors
+from whyidle.cli import _app
+from whyidle.model import buckets, cause, diagnosis, signals, treatment
+
+
+def options(verb: str) -> set[str]:
+    """The option strings of a verb."""
+    actions = _app.parser()._subparsers._group_actions[0].choices[verb]._actions  # type: ignore[union-attr,index]
+    return {option for action in actions for option in action.option_strings}
+
+
+def test_verbs_and_options():
+    common = {"-h", "--help", "--verbose"}
+    outputs = {"--json", "--html", "--markdown", "--all", "-a", "--quiet", "-q", "--store"}
+    assert options("explain") == common | outputs | {"--perfetto", "--no-store", "--fail-on"}
+    assert options("report") == common | outputs | {"--fail-on"}
+    small = common | {"--json", "--quiet", "-q"}
+    assert options("compare") == small | {"--store", "--all", "-a", "--max-regression"}
+    assert options("runs") == small | {"--store"}
+    assert options("causes") == small
+    assert options("doctor") == small | {"--store"}
+
+
+def test_document_keys():
+    keys = ["schema", "run", "device", "steps", "attribution", "utilization", "verdict"]
+    keys += ["findings", "abstentions", "trials", "coverage", "detail"]
+    assert list(diagnosis.Diagnosis.__struct_fields__) == keys
+    assert diagnosis.SCHEMA == "whyidle/diagnosis/1"
+    assert diagnosis.Attribution.__struct_fields__ == (
+        *("input", "transfer", "host", "sync", "communication", "interruption"),
+        *("compute", "unknown"),
+    )
+    assert set(buckets.BUCKETS) == set(diagnosis.Attribution.__struct_fields__)
+
+
+def test_what_plug_ins_build_on():
+    assert [f.name for f in dataclasses.fields(cause.Proof)] == [
+        *("headline", "low", "high", "predicted", "evidence", "confidence", "where", "facts")
+    ]
+    assert [f.name for f in dataclasses.fields(treatment.Plan)] == [
+        *("summary", "edits", "predicted", "risk", "automatic")
+    ]
+    assert {"device_events", "steps", "shapes", "several_ranks"} <= set(signals.SIGNALS)
+
+
+def test_exit_statuses():
+    assert errors.WhyidleError.exit_code == 1
+    assert errors.UsageError.exit_code == 2
+    assert errors.GateError.exit_code == 3
+    assert callable(__main__.main)
