@@ -16,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import KernelClass, classify
+from whyidle.analysis.launching import Launching, replay_of
 from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
 from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.places import Places
+from whyidle.analysis.replay import Replay
 from whyidle.analysis.steps import Steps, find_steps
+from whyidle.analysis.waits import Waits
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
@@ -294,6 +298,33 @@ class Facts:
             inner = nesting.innermost(host.start[calls[mine]])
             found[mine] = np.where(inner >= 0, rows[inner], -1)
         return found
+
+    @cached_property
+    def launching(self) -> Launching:
+        """How the host feeds the device."""
+        return Launching(self)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Where the host waits for the device."""
+        return Waits(self)
+
+    @cached_property
+    def optimizer(self) -> OptimizerWork | None:
+        """What the optimizer's steps are made of; None where none is marked."""
+        return optimizer_work(self)
+
+    @cached_property
+    def optimizer_loop(self) -> Intervals:
+        """Time in optimizer steps that update one parameter after the other."""
+        work = self.optimizer
+        loops = work is not None and work.replaceable
+        return self.launching.optimizer if loops else EMPTY
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The steps in scope, ready to run again with less host time."""
+        return replay_of(self)
 
     @cached_property
     def profiler_share(self) -> float:

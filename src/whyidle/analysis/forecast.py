@@ -21,6 +21,12 @@ def remove(low: float, high: float, method: str, expected: float | None = None) 
     )
 
 
+def from_gains(gains: tuple[float, float, float], method: str) -> Predicted:
+    """From the share of the step won (0-1): careful, expected, hopeful."""
+    low, expected, high = sorted(gains)
+    return remove(low, high, method, expected)
+
+
 def _speedup(lost: float) -> float:
     return 1.0 / max(1.0 - min(max(lost, 0.0), 1.0), LEAST_LEFT)
 

@@ -57,7 +57,8 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     "compile": (
         _ANY,
-        r"torch/_dynamo/(convert_frame|bytecode|symbolic|output_graph)|torch/_inductor/(compile_fx|"
+        r"\(dynamo_timed\)|torch/_dynamo/(convert_frame|bytecode|symbolic|output_graph)|"
+        r"torch/_inductor/(compile_fx|"
         r"graph|scheduler|codecache|async_compile)|triton/(compiler|runtime/build)|"
         r"^(cu|hip)Module(Load|Unload)|^cuLibraryLoad|^hipModuleLoad|^cuLink|"
         r"^(cudaEventElapsedTime|hipEventElapsedTime)|^cudaStreamCreate|^hipStreamCreate|"

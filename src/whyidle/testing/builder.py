@@ -137,16 +137,25 @@ class Builder:
         until = max([self._free.get(s, 0) for s in streams], default=0)
         self.runtime(name, max(until - self.now, 0) + us(3))
 
+    def memory(self, allocated: int, reserved: int) -> None:
+        """An allocator event: bytes in use and bytes taken from the device, from now on."""
+        args = {"Total Allocated": allocated, "Total Reserved": reserved, "Bytes": 0}
+        args |= {"Device Type": 1, "Device Id": 0}
+        told = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "args": args}
+        self.events.append({**told, "pid": 1, "tid": self._thread, "ts": self.now / 1_000})
+
     # -- device -----------------------------------------------------------------------------
 
-    def launch(self, name: str, duration: int, *, stream: int = 7, **args: Any) -> None:
-        """Launch one kernel."""
+    def launch(
+        self, name: str, duration: int, *, stream: int = 7, blocking: bool = False, **args: Any
+    ) -> None:
+        """Launch one kernel; ``blocking`` waits for it, as with ``CUDA_LAUNCH_BLOCKING=1``."""
         correlation = self._next()
         begin = self.now
-        self.runtime("cudaLaunchKernel", LAUNCH_NS, correlation)
-        self._device(
+        done = self._device(
             "kernel", name, begin, duration, stream=stream, correlation=correlation, args=args
         )
+        self.runtime("cudaLaunchKernel", done - begin if blocking else LAUNCH_NS, correlation)
 
     def op(
         self,
@@ -201,8 +210,11 @@ class Builder:
         """``tensor.item()``: a small copy back, and a wait for it."""
         args = {"Call stack": stack} if stack else {}
         scalar = self.span("aten::_local_scalar_dense", "cpu_op")
-        with self.span("aten::item", "cpu_op", **args), scalar:
-            self.copy("d2h", 4, pinned=False)
+        with self.span("aten::item", "cpu_op", **args):
+            self.now += us(1)
+            with scalar:
+                self.now += us(1)
+                self.copy("d2h", 4, pinned=False)
 
     def optimizer(self, kernels: Sequence[Kernel], name: str = "Adam") -> None:
         """An optimizer step."""
@@ -226,17 +238,13 @@ class Builder:
             self._free[stream] = max(self._free.get(stream, 0), self._free.get(7, 0))
         with self.span("nccl:all_reduce"):
             self.now += us(10)
-            self.launch(
-                name,
-                duration,
-                stream=stream,
-                **{
-                    "Collective name": "allreduce",
-                    "In msg nelems": elements,
-                    "Group size": group_size,
-                    "Process Group Name": "0",
-                },
-            )
+            told: dict[str, Any] = {
+                "Collective name": "allreduce",
+                "In msg nelems": elements,
+                "Group size": group_size,
+                "Process Group Name": "0",
+            }
+            self.launch(name, duration, stream=stream, **told)
 
     def join(self, waiting: int = 7, awaited: int = 20) -> None:
         """Make one stream wait for another, as ``cudaStreamWaitEvent`` does."""

@@ -1,0 +1,175 @@
+"""How the host feeds the device: launches per step, queue depth, run-ahead, and what the host's
+time between launches is made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.replay import Replay, Saved
+from whyidle.model.timeline import DeviceKind, HostKind
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+I64 = NDArray[np.int64]
+
+PAUSE_NS = 200_000
+"""Python without any operator for this long is a thing of its own, not the way from one operator
+to the next: that takes 3 to 23 us at the median in real recordings, ten times less"""
+OTHER_WORK = (
+    "loader",
+    "preprocess",
+    "checkpoint",
+    "evaluation",
+    "logging",
+    "gc",
+    "compile",
+    "allocator",
+    "collective_wait",
+)
+"""roles of host time that is not spent on feeding the device"""
+RECORDING = (0.5, 1.0, 1.5)
+"""how far the estimated cost of recording may be off: careful, expected, hopeful"""
+MOST_RECORDING = 0.6
+"""no more of the host's time than this is ever called the recording's own"""
+
+
+class Launching:
+    """One rank's launches in scope."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    @cached_property
+    def kernels(self) -> I64:
+        """Kernels in scope whose launch is known (rows of the device's events)."""
+        rows = self._facts.kernels
+        return rows[self._facts.launches.call[rows] >= 0]
+
+    @cached_property
+    def calls(self) -> I64:
+        """The calls that launched them, each once (rows of the host's events)."""
+        return np.unique(self._facts.launches.call[self.kernels])
+
+    @property
+    def per_step(self) -> float:
+        """Launch calls per step."""
+        return len(self.calls) / max(self._facts.step_count, 1)
+
+    @cached_property
+    def call_s(self) -> float:
+        """Median length of a launch call, s (nan without any)."""
+        host = self._facts.timeline.host
+        length = host.end[self.calls] - host.start[self.calls]
+        return float(np.median(length) / 1e9) if len(length) else float("nan")
+
+    @cached_property
+    def delay_s(self) -> float:
+        """Median time from launch call to kernel start, s: the run-ahead (nan without any)."""
+        delay = self._facts.launches.delay[self.kernels]
+        return float(np.median(delay) / 1e9) if len(delay) else float("nan")
+
+    def depth(self, times: I64) -> I64:
+        """How many kernels were launched but not finished at each time."""
+        host, device, linked = self._facts.timeline.host, self._facts.device, self._facts.launches
+        rows = np.flatnonzero((linked.call >= 0) & (device.kind == DeviceKind.KERNEL))
+        called = np.sort(host.start[linked.call[rows]])
+        ended = np.sort(device.end[rows])
+        before = np.searchsorted(called, times, side="left")
+        return (before - np.searchsorted(ended, times, side="right")).astype(np.int64)
+
+    @cached_property
+    def starved(self) -> float:
+        """Share of launches that found the queue empty (0 without any launch)."""
+        if not len(self.calls):
+            return 0.0
+        return float((self.depth(self._facts.timeline.host.start[self.calls]) <= 0).mean())
+
+    @cached_property
+    def blocking(self) -> float:
+        """Share of kernels that had ended before their launch call returned (0 without any)."""
+        if not len(self.kernels):
+            return 0.0
+        host, call = self._facts.timeline.host, self._facts.launches.call[self.kernels]
+        return float((host.end[call] >= self._facts.device.end[self.kernels]).mean())
+
+    # -- what the host's time is made of ------------------------------------------------------
+
+    @cached_property
+    def framework(self) -> Intervals:
+        """When a driving thread was inside an operator or a call of the runtime."""
+        host = self._facts.timeline.host
+        rows = np.isin(host.kind, (HostKind.OP, HostKind.RUNTIME))
+        rows &= np.isin(host.thread, self._facts.host.drivers)
+        return union(host.start[rows], host.end[rows]) & self._facts.scope
+
+    @cached_property
+    def feeding(self) -> Intervals:
+        """Time in scope in which the host was on its way from launch to launch."""
+        left = self._facts.scope
+        for role in OTHER_WORK:
+            left = left - self._facts.host.during(role)
+        return left - self._facts.replay.waiting
+
+    @cached_property
+    def pauses(self) -> Intervals:
+        """Long stretches of Python without any operator, between launches."""
+        quiet = self.feeding - self.framework
+        long = quiet.length >= PAUSE_NS
+        return Intervals(quiet.start[long], quiet.end[long])
+
+    @cached_property
+    def optimizer(self) -> Intervals:
+        """Inside ``Optimizer.step``."""
+        rows = self._facts.named(r"^Optimizer\.step#")
+        host = self._facts.timeline.host
+        return union(host.start[rows], host.end[rows]) & self._facts.scope
+
+    @cached_property
+    def dispatch(self) -> Intervals:
+        """Dispatching operators and launching kernels, pauses excluded."""
+        return self.feeding - self.pauses
+
+    def exposed(self, parts: Intervals) -> float:
+        """Share of the step in which the device is idle for want of launches during some host
+        time (0-1)."""
+        return self._facts.share_of(self._facts.part("host") & parts)
+
+    # -- the recording's own cost -------------------------------------------------------------
+
+    def recording(self, scale: float) -> Saved:
+        """The host without the cost of being recorded, as estimated times ``scale``."""
+        facts = self._facts
+        host = facts.timeline.host
+        own = facts.scope.covers(host.start) & np.isin(host.thread, facts.host.drivers)
+        starts = host.start[own & (host.kind != HostKind.ANNOTATION)]
+        share = min(facts.profiler_share * scale, MOST_RECORDING * max(self._active, 1e-9))
+        cost = share * facts.scope.total / max(len(starts), 1)
+        return facts.replay.less_each(starts, cost)
+
+    @cached_property
+    def _active(self) -> float:
+        return self._facts.share_of(self.feeding)
+
+
+def wait_rows(facts: Facts) -> I64:
+    """Host calls that may wait for the device: synchronisations, copies, frees."""
+    crossing = np.isin(facts.direction, ("h2d", "d2h"))
+    calls = facts.launches.call[crossing]
+    rows = [facts.host.rows("sync"), calls[calls >= 0], facts.host.rows("allocator")]
+    return np.unique(np.concatenate(rows))
+
+
+def replay_of(facts: Facts, waits: I64 | None = None) -> Replay:
+    """The steps in scope, ready to run again; ``waits`` are calls that may wait beyond the usual
+    ones (rows of the host's events)."""
+    scope = facts.scope
+    window = (int(scope.start[0]), int(scope.end[-1])) if len(scope) else (0, 0)
+    rows = wait_rows(facts)
+    rows = rows if waits is None else np.union1d(rows, waits)
+    return Replay(facts.timeline, facts.launches, rows, facts.host.drivers, window)

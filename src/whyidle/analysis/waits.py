@@ -1,0 +1,138 @@
+"""Where the host waits for the device, why, and from which operator."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.timeline import HostKind
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+I64 = NDArray[np.int64]
+
+FALLBACK_NS = 20_000
+"""host work this long between a copy back and a copy forth is more than dispatching the copies"""
+COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::item",
+            "aten::_local_scalar_dense", "aten::detach", "detach", "aten::pin_memory",
+            "aten::is_pinned", "aten::_pin_memory", "aten::resolve_conj", "aten::resolve_neg",
+            "aten::as_strided", "aten::view", "aten::lift_fresh")  # fmt: skip
+
+
+class Waits:
+    """Waits in scope that held the host up. Rows are of the host's events."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        rows = facts.replay.waits
+        self.rows = rows[facts.scope.covers(facts.timeline.host.start[rows])]
+
+    @cached_property
+    def avoidable(self) -> I64:
+        """Waits for a value or for the device, that neither a copy to the device, nor the
+        allocator, nor a fallback to the CPU explains, and after which something is launched."""
+        explained = [self.copies, self.allocator, *self.fallbacks]
+        rows = np.setdiff1d(self.rows, np.concatenate(explained))
+        host, calls = self._facts.timeline.host, self._facts.launching.calls
+        return rows[host.end[rows] <= host.start[calls].max(initial=0)]
+
+    @cached_property
+    def copies(self) -> I64:
+        """Waits for copies to the device, and synchronisations right after them."""
+        forwards = self._calls("h2d")
+        return self.rows[np.isin(self.rows, forwards) | np.isin(self._previous, forwards)]
+
+    @cached_property
+    def allocator(self) -> I64:
+        """Calls of the allocator that waited, and synchronisations right before or after one."""
+        calls = self._facts.host.rows("allocator")
+        near = np.isin(self._next, calls) | np.isin(self._previous, calls)
+        return self.rows[np.isin(self.rows, calls) | near]
+
+    @cached_property
+    def fallbacks(self) -> list[I64]:
+        """Operators that ran on the CPU in the midst of a step: a copy back, work on the CPU, a
+        copy forth, and no launch between. Each is the rows of the calls from first to last."""
+        host = self._facts.timeline.host
+        back, forth = self._calls("d2h"), self._calls("h2d")
+        launched = host.start[np.setdiff1d(self._facts.launching.calls, forth)]
+        runtime = np.flatnonzero(host.kind == HostKind.RUNTIME)
+        found = []
+        for call in back[self._facts.scope.covers(host.start[back])]:
+            after = forth[(host.start[forth] >= host.end[call])]
+            after = after[host.thread[after] == host.thread[call]]
+            if not len(after):
+                continue
+            begin, end = int(host.end[call]), int(host.start[after[0]])
+            quick = np.searchsorted(launched, begin) == np.searchsorted(launched, end)
+            if quick and self._same_step(begin, end) and self._works(call, begin, end):
+                span = (host.start[runtime] >= host.start[call]) & (
+                    host.end[runtime] <= host.end[after[0]]
+                )
+                found.append(runtime[span])
+        return found
+
+    def operator(self, row: int) -> str | None:
+        """The outermost operator around a wait (``aten::item``, ``aten::nonzero``, ...)."""
+        host = self._facts.timeline.host
+        rows, nesting = self._facts.ops[1].get(int(host.thread[row]), (None, None))
+        if rows is None or nesting is None:
+            return None
+        around = nesting.enclosing(int(host.start[row]))
+        named = [self._facts.timeline.names[host.name[rows[i]]] for i in around]
+        named = [name for name in named if name.startswith("aten::")]
+        return named[0] if named else None
+
+    def operator_row(self, row: int) -> int:
+        """The row of the innermost operator around a wait, or the wait's own."""
+        host = self._facts.timeline.host
+        rows, nesting = self._facts.ops[1].get(int(host.thread[row]), (None, None))
+        around = nesting.enclosing(int(host.start[row])) if nesting is not None else []
+        return int(rows[around[0]]) if around and rows is not None else row
+
+    def _works(self, call: int, begin: int, end: int) -> bool:
+        """Whether operators that are no copies took a while on the call's thread."""
+        host, names = self._facts.timeline.host, self._facts.timeline.names
+        rows, _ = self._facts.ops[1].get(int(host.thread[call]), (np.empty(0, np.int64), None))
+        low, high = np.searchsorted(host.start[rows], [begin, end])
+        inside = rows[low:high]
+        inside = inside[host.end[inside] <= end]
+        spent = sum(
+            int(host.end[row] - host.start[row])
+            for row in inside
+            if names[host.name[row]] not in COPY_OPS
+        )
+        return spent >= FALLBACK_NS
+
+    def _same_step(self, begin: int, end: int) -> bool:
+        steps = self._facts.steps
+        first, last = np.searchsorted(steps.start, [begin, end], side="right")
+        return bool(first == last)
+
+    def _calls(self, direction: str) -> I64:
+        calls = self._facts.launches.call[self._facts.direction == direction]
+        return np.unique(calls[calls >= 0])
+
+    @cached_property
+    def _neighbours(self) -> tuple[I64, I64]:
+        host = self._facts.timeline.host
+        calls = np.flatnonzero(host.kind == HostKind.RUNTIME)
+        order = calls[np.argsort(host.thread[calls], kind="stable")]
+        same = host.thread[order[1:]] == host.thread[order[:-1]]
+        previous = np.full(len(host), -1, dtype=np.int64)
+        following = previous.copy()
+        previous[order[1:][same]] = order[:-1][same]
+        following[order[:-1][same]] = order[1:][same]
+        return previous, following
+
+    @cached_property
+    def _previous(self) -> I64:
+        return self._neighbours[0][self.rows]
+
+    @cached_property
+    def _next(self) -> I64:
+        return self._neighbours[1][self.rows]

@@ -1,0 +1,133 @@
+"""An operator runs on the CPU in the midst of the step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.timeline import HostKind
+
+LEAST_GAIN = 0.005
+"""share of the step below which a fallback is not worth a word"""
+REMOVED = (0.5, 0.9, 1.0)
+"""careful, expected, hopeful: the operator's time on the GPU is not known"""
+
+
+@cause(
+    "An operator runs on the CPU in the midst of the step",
+    bucket="sync",
+    needs=("device_events", "host_ops", "runtime_calls", "launch_links", "steps"),
+)
+def cpu_fallback_op(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Data leaves the GPU, an operator (or NumPy, SciPy, scikit-learn) works on it on the CPU, and
+    the result goes back: a module or buffer left on the CPU, or an operator without a GPU form.
+
+    Why it costs
+    ------------
+    The copy back waits until the GPU has drained; then the GPU idles while the CPU works, copies
+    the result, and fills the queue again.
+
+    How it is detected
+    ------------------
+    Within one step: a copy from the device, then operators on the same thread that launch nothing
+    and take at least 20 us, then a copy to the device. The gain is the replay of the recorded
+    steps without these waits and with that CPU work halved, cut to a tenth, or gone with the
+    copies (P3 plus the operator's time on the CPU less its time on the GPU, which is not known).
+
+    What looks alike
+    ----------------
+    Reading a scalar copies nothing forth: ``per-step-host-sync``. The next batch's copy after a
+    logged scalar belongs to another step.
+
+    What to do
+    ----------
+    Move the module, buffer or constant to the device, replace the operator, or do its work for
+    the whole batch before the step.
+
+    References
+    ----------
+    TensorFlow, "Optimize TensorFlow GPU performance with the TensorFlow Profiler" (op placement);
+    Nerogar/OneTrainer#1608.
+    """
+    spans = facts.waits.fallbacks
+    if not spans:
+        return None
+    host = facts.timeline.host
+    rows = np.concatenate(spans)
+    work = union(
+        np.array([host.end[span[0]] for span in spans]),
+        np.array([host.start[span[-1]] for span in spans]),
+    )
+    replay = facts.replay
+    copies = np.where(np.isin(facts.launches.call, rows), 0.0, 1.0)
+    runs = [
+        replay.run(replay.less(work, ratio), without=rows, factor=copies if ratio == 1.0 else None)
+        for ratio in REMOVED
+    ]
+    gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
+    if gains[2] < LEAST_GAIN:
+        return None
+    exposed = facts.share_of(facts.part("sync", "host", "transfer") & _windows(facts, spans))
+    names = _operators(facts, work)
+    who = f"The operator {names[0]}" if names else "An operator"
+    low, middle, high = sorted(gains)
+    lost = max(exposed, middle)
+    return Proof(
+        headline=f"{who} runs on the CPU in the midst of the step, "
+        f"{len(spans) / facts.step_count:.3g} times per step",
+        low=min(low, lost),
+        high=lost,
+        predicted=from_gains((low, middle, high), "P3: recorded steps replayed without it"),
+        evidence=(
+            Evidence(
+                quantity="copies back and forth around work on the CPU, per step",
+                value=len(spans) / facts.step_count,
+                unit=None,
+                window="steps in scope",
+                samples=len(spans),
+                source="runtime",
+            ),
+            Evidence(
+                quantity="work on the CPU between them, share of step",
+                value=facts.share_of(work),
+                unit="ratio",
+                window="steps in scope",
+                samples=len(spans),
+                source="operators",
+            ),
+        ),
+        confidence=0.8,
+        where=tuple(place for place in [_place(facts, int(spans[0][0]))] if place),
+        facts={"operators": names},
+    )
+
+
+def _windows(facts: Facts, spans: list[NDArray[np.int64]]) -> Intervals:
+    host = facts.timeline.host
+    return union(
+        np.array([host.start[span[0]] for span in spans]),
+        np.array([host.end[span[-1]] for span in spans]),
+    )
+
+
+def _place(facts: Facts, row: int) -> Place | None:
+    return facts.places.of(facts.waits.operator_row(row))
+
+
+def _operators(facts: Facts, work: Intervals) -> list[str]:
+    """The operators that took longest on the CPU."""
+    host, names = facts.timeline.host, facts.timeline.names
+    rows = np.flatnonzero((host.kind == HostKind.OP) & work.covers(host.start))
+    spent: Counter[str] = Counter()
+    for row in rows:
+        spent[names[host.name[row]]] += int(host.end[row] - host.start[row])
+    return [name for name, _ in spent.most_common(3)]

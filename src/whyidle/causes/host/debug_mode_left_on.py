@@ -1,0 +1,126 @@
+"""A debugging mode slows every step down."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.launching import replay_of
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.timeline import HostKind
+
+BLOCKING = 0.9
+"""share of kernels that end before their launch call returns; 0 to 1 % in ordinary recordings"""
+LEAST_KERNELS = 20
+CHECKED = 0.5
+"""share of backward nodes followed by a search for NaN, from which on anomaly mode is proven"""
+
+
+@cause(
+    "A debugging mode is on",
+    bucket="host",
+    needs=("device_events", "host_ops", "runtime_calls", "launch_links"),
+)
+def debug_mode_left_on(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    ``CUDA_LAUNCH_BLOCKING=1`` makes every launch wait for its kernel; autograd's anomaly mode
+    searches the result of every backward node for NaN and reads the answer back.
+
+    Why it costs
+    ------------
+    CPU and GPU take turns, kernel by kernel, instead of working at the same time.
+
+    How it is detected
+    ------------------
+    Blocking launches: at least 90 % of the kernels end before the call that launched them
+    returns. Anomaly mode: at least half of the backward nodes hold an ``aten::isnan`` whose
+    result is read back. The gain is the replay of the recorded steps without these waits (P3).
+
+    What looks alike
+    ----------------
+    Ordinary ``.item()`` calls are ``per-step-host-sync``. A device that always keeps up is
+    ``launch-bound-small-kernels``: there launch calls return before the kernel starts. Other debug
+    modes leave no trace in a recording and are not judged.
+
+    What to do
+    ----------
+    Turn the mode off; look for NaN in the loss every k-th step instead.
+
+    References
+    ----------
+    PyTorch, "CUDA semantics, asynchronous execution"; Lightning-AI/pytorch-lightning#17359 (2.5x)
+    and #12344 (3x) for anomaly mode.
+    """
+    if len(facts.launching.kernels) < LEAST_KERNELS:
+        return None
+    if facts.launching.blocking >= BLOCKING:
+        mode, waits = "CUDA_LAUNCH_BLOCKING", facts.launching.calls
+        checks = np.empty(0, np.int64)
+        headline = "Every launch waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
+    elif len(checks := _nan_checks(facts)):
+        mode, waits = "anomaly_mode", _waits_in(facts, checks)
+        headline = "Autograd's anomaly mode searches every gradient for NaN"
+    else:
+        return None
+    predicted, gains = _forecast(facts, waits, checks)
+    return Proof(
+        headline=headline,
+        low=min(gains[0], gains[1]),
+        high=max(gains[1], gains[0]),
+        predicted=predicted,
+        evidence=(
+            Evidence(
+                quantity="kernels that end before their launch call returns",
+                value=facts.launching.blocking,
+                unit="ratio",
+                window="steps in scope",
+                samples=len(facts.launching.kernels),
+                source="runtime",
+            ),
+            Evidence(
+                quantity="searches for NaN in the backward pass, per step",
+                value=len(checks) / facts.step_count,
+                unit=None,
+                window="steps in scope",
+                samples=len(checks),
+                source="operators",
+            ),
+        ),
+        confidence=0.9,
+        facts={"mode": mode},
+    )
+
+
+def _nan_checks(facts: Facts) -> NDArray[np.int64]:
+    """Searches for NaN in backward nodes; empty where too few nodes are searched."""
+    host = facts.timeline.host
+    nodes = facts.named(r"^autograd::engine::evaluate_function", HostKind.OP)
+    checks = facts.named(r"^aten::isnan$", HostKind.OP)
+    if not len(nodes) or not len(checks):
+        return checks[:0]
+    index = np.searchsorted(host.start[nodes], host.start[checks], side="right") - 1
+    inside = (index >= 0) & (host.end[checks] <= host.end[nodes[np.maximum(index, 0)]])
+    return checks[inside] if len(np.unique(index[inside])) >= CHECKED * len(nodes) else checks[:0]
+
+
+def _waits_in(facts: Facts, checks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The waits of the backward nodes that hold a search for NaN."""
+    host, rows = facts.timeline.host, facts.waits.rows
+    nodes = facts.named(r"^autograd::engine::evaluate_function", HostKind.OP)
+    index = np.searchsorted(host.start[nodes], host.start[rows], side="right") - 1
+    inside = (index >= 0) & (host.start[rows] < host.end[nodes[np.maximum(index, 0)]])
+    return rows[inside] if len(checks) else rows[:0]
+
+
+def _forecast(
+    facts: Facts, waits: NDArray[np.int64], checks: NDArray[np.int64]
+) -> tuple[Predicted, tuple[float, float, float]]:
+    replay = facts.replay if len(checks) else replay_of(facts, waits)
+    then = replay.run(without=waits)
+    gain = max(0.0, 1.0 - then / replay.base_ns)
+    gains = (0.7 * gain, gain, min(0.99, gain + 0.1 * (1.0 - gain)))
+    return from_gains(gains, "P3: recorded steps replayed without the waits"), gains

@@ -1,0 +1,117 @@
+"""The compiled model falls back to Python again and again."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_SHARE = 0.01
+"""share of the step below which the breaks are not worth a word"""
+REMOVED = (0.3, 0.7, 1.0)
+"""careful, expected, hopeful: some breaks are there for a reason"""
+_REGION = re.compile(r"^Torch-Compiled Region: (\d+)/\d+")
+
+
+@cause(
+    "Graph breaks cut the compiled model into pieces",
+    bucket="host",
+    needs=("device_events", "host_ops", "launch_links", "steps"),
+)
+def graph_breaks(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    ``torch.compile`` could not follow some code (a print, ``.item()``, an ``if`` on data, an
+    unknown library), so each step runs several compiled regions with eager Python between them.
+
+    Why it costs
+    ------------
+    Between regions nothing is fused, every operator is dispatched one by one, and every region
+    checks its guards anew.
+
+    How it is detected
+    ------------------
+    Two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step.
+    Lost time is device-idle time of the host between the first and the last of them, outside any
+    region. The gain is the replay of the recorded steps with a part of that host time gone (P4 on
+    the broken part).
+
+    What looks alike
+    ----------------
+    One frame called many times is a repeated block compiled on purpose. Variants of one frame are
+    recompilations. Recordings of PyTorch before 2.4 do not name frames, and are not judged.
+
+    What to do
+    ----------
+    ``TORCH_LOGS=graph_breaks`` names the lines. Move prints and ``.item()`` out of the model,
+    set ``torch._dynamo.config.capture_scalar_outputs``, use ``torch.cond``, or compile the
+    repeated block alone.
+
+    References
+    ----------
+    PyTorch, "torch.compile troubleshooting"; pytorch/torchtitan#2823.
+    """
+    rows, frames = _regions(facts)
+    if len(np.unique(frames)) < 2:
+        return None
+    between = _between(facts, rows)
+    exposed = facts.launching.exposed(between)
+    if exposed < LEAST_SHARE:
+        return None
+    replay = facts.replay
+    runs = [replay.run(replay.less(between, ratio)) for ratio in REMOVED]
+    gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
+    count = len(np.unique(frames))
+    return Proof(
+        headline=f"{count} compiled pieces per step, with eager code between them that keeps the "
+        f"GPU waiting {exposed * facts.step_s * 1e3:.3g} ms",
+        low=min(gains[0], exposed),
+        high=exposed,
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P4 between compiled regions"),
+        evidence=(
+            Evidence(
+                quantity="compiled frames per step",
+                value=float(count),
+                unit=None,
+                window="steps in scope",
+                samples=len(rows),
+                source="operators",
+            ),
+            Evidence(
+                quantity="device idle between them, share of step",
+                value=exposed,
+                unit="ratio",
+                window="steps in scope",
+                samples=facts.step_count,
+                source="attribution",
+            ),
+        ),
+        confidence=0.7,
+    )
+
+
+def _regions(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rows = facts.named(_REGION.pattern)
+    names = [facts.timeline.names[facts.timeline.host.name[row]] for row in rows]
+    matches = [_REGION.match(name) for name in names]
+    return rows, np.array([int(match[1]) for match in matches if match], dtype=np.int64)
+
+
+def _between(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
+    """From the first to the last region of each step, outside the regions."""
+    host, steps = facts.timeline.host, facts.steps
+    step = np.searchsorted(steps.start, host.start[rows], side="right")
+    starts, ends = [], []
+    for number in np.unique(step):
+        mine = rows[step == number]
+        starts.append(host.start[mine].min())
+        ends.append(host.start[mine].max())
+    spans = union(np.array(starts), np.array(ends))
+    return spans - union(host.start[rows], host.end[rows])

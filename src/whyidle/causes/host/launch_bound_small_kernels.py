@@ -1,0 +1,143 @@
+"""The host cannot launch kernels as fast as the device runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.launching import RECORDING
+from whyidle.analysis.replay import added
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_SHARE = 0.01
+"""share of the step below which exposed launching is not worth a word"""
+BLOCKING = 0.9
+"""with this share of launches that wait for their kernel, waiting is the cause, not launching"""
+MOST_REMOVED = 0.5
+"""the careful prediction leaves half of the time between launches: a compiler cannot remove code
+that depends on data, and every graph break leaves Python behind"""
+LATE = 2.0
+"""the careful prediction takes launches twice as long as the recorded ones"""
+
+
+@cause(
+    "The CPU launches kernels more slowly than the GPU runs them",
+    bucket="host",
+    needs=("device_events", "host_ops", "launch_links"),
+)
+def launch_bound_small_kernels(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The GPU runs each kernel faster than the CPU needs to get the next one out: Python, the
+    dispatcher and the launch itself take longer than the work that they start.
+
+    Why it costs
+    ------------
+    The queue of launched work is empty, so the GPU idles between kernels, and the step takes as
+    long as the CPU needs to launch it. A faster GPU or a smaller model changes nothing; a larger
+    batch is nearly free.
+
+    How it is detected
+    ------------------
+    Device-idle time in which the host was on its way from one launch to the next, less what the
+    recording itself cost there. The recorded steps are then replayed with the time between
+    launches cut down to launching alone (P4: ``T^ = max(G', launches x time per launch)``):
+    carefully to half, hopefully to one launch per step. The median kernel, the launches per step,
+    the delay from launch to start and the share of launches that find the queue empty stand as
+    evidence.
+
+    What looks alike
+    ----------------
+    Short kernels behind a full queue cost nothing here. A loop over parameters in the optimizer
+    is ``unfused-optimizer``; long stretches of Python are ``python-overhead-in-step``; refills
+    after a wait are ``per-step-host-sync``; launches that wait for their kernels are
+    ``debug-mode-left-on``.
+
+    What to do
+    ----------
+    Launch fewer, larger kernels: a larger batch, ``torch.compile``, CUDA graphs where shapes
+    never change, fused or foreach operators.
+
+    References
+    ----------
+    PyTorch, Performance Tuning Guide; "Accelerating PyTorch with CUDA Graphs" (2021); Holistic
+    Trace Analysis, CUDA kernel launch statistics (launches usually take 5 to 20 us).
+    """
+    launching = facts.launching
+    if not len(launching.calls) or launching.blocking >= BLOCKING:
+        return None
+    dispatch = launching.dispatch - facts.optimizer_loop
+    exposed = launching.exposed(dispatch)
+    if exposed < LEAST_SHARE:
+        return None
+    gains = _gains(facts, dispatch, exposed)
+    lost = max(exposed - _recording(facts), gains[1])
+    if gains[1] <= 0.0:
+        return None
+    kernel_s = float(np.median(facts.seconds(facts.kernels)))
+    return Proof(
+        headline=f"The CPU needs {exposed * facts.step_s * 1e3:.3g} ms per step to launch "
+        f"{launching.per_step:.0f} kernels that the GPU was waiting for",
+        low=min(gains[0], lost),
+        high=lost,
+        predicted=from_gains(gains, "P4: recorded steps replayed with fewer, shorter launches"),
+        evidence=_evidence(facts, kernel_s, exposed),
+        confidence=0.9 if launching.starved > 0.5 else 0.7,
+        facts={"launches": launching.per_step, "kernel_s": kernel_s},
+    )
+
+
+def _gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[float, float, float]:
+    """What removing time between launches gains, as share of the step: careful, expected, hopeful;
+    each against the step without the recording's own cost. Only the hopeful one may exceed its
+    part of the exposed time: what else the host then waits less for belongs to other causes."""
+    launching, replay = facts.launching, facts.replay
+    spent = max(dispatch.total / 1e9, 1e-9)
+    launched = len(launching.calls) * launching.call_s / spent
+    removed = (
+        min(MOST_REMOVED, 1.0 - LATE * launched),
+        1.0 - launched,
+        1.0 - launched / max(launching.per_step, 1.0),
+    )
+    gains = []
+    for raw, scale in zip(removed, RECORDING[::-1], strict=True):
+        ratio = min(max(raw, 0.0), 1.0)
+        now = replay.run(launching.recording(scale))
+        rest = launching.recording(scale * (1.0 - ratio))
+        then = replay.run(added(replay.less(dispatch, ratio), rest))
+        gains.append((max(0.0, 1.0 - then / now), exposed * ratio))
+    (low, most), (middle, share), (high, _) = gains
+    middle = min(middle, share)
+    return min(low, most, middle), middle, max(high, middle)
+
+
+def _recording(facts: Facts) -> float:
+    """The share of the step that is the recording's own cost."""
+    replay = facts.replay
+    alone = replay.run(facts.launching.recording(RECORDING[1]))
+    return 1.0 - alone / max(replay.base_ns, 1.0)
+
+
+def _evidence(facts: Facts, kernel_s: float, exposed: float) -> tuple[Evidence, ...]:
+    launching = facts.launching
+    listed = (
+        ("median kernel", kernel_s, "s", len(facts.kernels), "device"),
+        ("launches per step", launching.per_step, None, facts.step_count, "runtime"),
+        ("median delay from launch to start", launching.delay_s, "s", len(launching.kernels),
+         "device"),
+        ("launches that found the queue empty", launching.starved, "ratio",
+         len(launching.calls), "device"),
+        ("device idle for want of launches, share of step", exposed, "ratio", facts.step_count,
+         "attribution"),
+        ("cost of recording, share of step", facts.profiler_share, "ratio", None, "estimate"),
+    )  # fmt: skip
+    return tuple(
+        Evidence(
+            quantity=quantity, value=value, unit=unit, window="steps in scope", samples=samples,
+            source=source,
+        )
+        for quantity, value, unit, samples, source in listed
+    )  # fmt: skip

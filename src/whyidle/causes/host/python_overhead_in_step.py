@@ -1,0 +1,113 @@
+"""Python code between launches keeps the device waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import Intervals
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence, Place
+
+LEAST_SHARE = 0.01
+"""share of the step below which pauses are not worth a word"""
+REMOVED = (0.5, 0.9, 1.0)
+"""careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
+MOST_PLACES = 3
+LOOKED_UP = 400
+"""at most this many pauses, the longest, are located"""
+
+
+@cause(
+    "Python between launches keeps the GPU waiting",
+    bucket="host",
+    needs=("device_events", "host_ops", "launch_links", "steps"),
+)
+def python_overhead_in_step(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Inside the step, the thread that feeds the GPU runs Python that launches nothing: metrics,
+    NumPy, string building, progress bars, hooks, a debugger.
+
+    Why it costs
+    ------------
+    The queue of launched work runs dry meanwhile, so the GPU idles until Python is back.
+
+    How it is detected
+    ------------------
+    Device-idle stretches in which the launching thread shows no operator and no call of the
+    runtime for at least 0.2 ms, ten times the usual way from one operator to the next. Python
+    frames name the place where stacks were recorded. The gain is the replay of the recorded steps
+    with these pauses halved, in every tenth step only, or gone.
+
+    What looks alike
+    ----------------
+    Many short pauses are ``launch-bound-small-kernels``. Time in the DataLoader, in preprocessing,
+    logging, checkpoints and the garbage collector has causes of its own. A pause while the GPU
+    still has work queued costs nothing.
+
+    What to do
+    ----------
+    Do it every k-th step, vectorise it, move it to another process, or do it after the next step
+    has been launched.
+
+    References
+    ----------
+    TensorFlow, "Optimize TensorFlow GPU performance with the TensorFlow Profiler" (host work
+    between steps); pytorch/pytorch#134191 (a forgotten debugger).
+    """
+    pauses = facts.launching.pauses
+    exposed = facts.launching.exposed(pauses)
+    if exposed < LEAST_SHARE:
+        return None
+    replay = facts.replay
+    runs = [replay.run(replay.less(pauses, ratio)) for ratio in REMOVED]
+    gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
+    where = _places(facts, pauses)
+    lost_s = exposed * facts.step_s
+    at = f" in {where[0].function}" if where and where[0].function else ""
+    return Proof(
+        headline=f"Python{at} keeps the GPU waiting for {lost_s * 1e3:.3g} ms per step",
+        low=min(gains[0], exposed),
+        high=exposed,
+        predicted=from_gains((gains[0], gains[1], gains[2]), "recorded steps replayed without it"),
+        evidence=(
+            Evidence(
+                quantity="device idle in pauses of the launching thread, share of step",
+                value=exposed,
+                unit="ratio",
+                window="steps in scope",
+                samples=len(pauses),
+                source="attribution",
+            ),
+            Evidence(
+                quantity="longest pause",
+                value=float(pauses.length.max() / 1e9),
+                unit="s",
+                window="steps in scope",
+                samples=len(pauses),
+                source="host events",
+            ),
+        ),
+        confidence=0.85 if where else 0.5,
+        where=where,
+        facts={"every": 10},
+    )
+
+
+def _places(facts: Facts, pauses: Intervals) -> tuple[Place, ...]:
+    """Where most of the paused time was spent."""
+    spent: Counter[tuple[str | None, int | None, str | None]] = Counter()
+    for row in np.argsort(-pauses.length)[:LOOKED_UP]:
+        middle = int(pauses.start[row] + pauses.end[row]) // 2
+        found = (facts.places.at(int(thread), middle) for thread in facts.host.drivers)
+        place = next((place for place in found if place), None)
+        if place is not None:
+            spent[place.file, place.line, place.function] += int(pauses.length[row])
+    return tuple(
+        Place(file=file, line=line, function=function, rank=facts.rank)
+        for (file, line, function), _ in spent.most_common(MOST_PLACES)
+    )

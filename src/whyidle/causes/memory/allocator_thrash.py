@@ -1,0 +1,116 @@
+"""Device memory is allocated and freed in every step."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import union
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_GAIN = 0.005
+"""share of the step below which the allocator is not worth a word"""
+PER_STEP = 0.5
+"""device allocations per steady step; once the cache is warm there are none"""
+KEPT = (0.3, 0.0, 0.0)
+"""what stays of the time in the allocator (careful, expected, hopeful)"""
+DEVICE = r"^(cudaMalloc|cudaFree|hipMalloc|hipFree|cuMem(Create|Map|Unmap|Release|SetAccess))$"
+EMPTY_CACHE = r": empty_cache$|_cuda_emptyCache"
+
+
+@cause(
+    "Device memory is allocated and freed in every step",
+    bucket="interruption",
+    needs=("device_events", "runtime_calls", "steady_steps"),
+)
+def allocator_thrash(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    PyTorch keeps device memory in a cache, so that a warm step asks the driver for none. Here
+    steady steps call ``cudaMalloc`` and ``cudaFree``: somebody empties the cache each step
+    (``empty_cache()``), or memory is so full or fragmented that the cache must be flushed.
+
+    Why it costs
+    ------------
+    Every ``cudaFree`` waits for the whole device and every ``cudaMalloc`` takes up to
+    milliseconds. The GPU idles during them and while the queue refills.
+
+    How it is detected
+    ------------------
+    Allocation calls in steady steps, at least one in two steps, and the device idle during them.
+    The gain is the replay of the recorded steps without these calls and the synchronisations
+    beside them.
+
+    What looks alike
+    ----------------
+    Allocations of the first steps are warm-up. ``cudaMallocAsync`` and pools of CUDA graphs do not
+    wait for the device. Allocating pinned host memory shows as ``cudaHostAlloc`` and is not
+    counted here.
+
+    What to do
+    ----------
+    Drop ``empty_cache()`` and ``gc.collect()`` from the loop, or call them every few hundred
+    steps; ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``; bucket the lengths of batches.
+
+    References
+    ----------
+    PyTorch, "CUDA semantics, memory management"; huggingface/peft#2894 (108 to 45 s without the
+    calls, peak memory 19.3 to 23.5 GB).
+    """
+    calls = facts.named(DEVICE)
+    if facts.cold_start or len(calls) < PER_STEP * facts.step_count:
+        return None
+    host = facts.timeline.host
+    spent = union(host.start[calls], host.end[calls])
+    rows = np.union1d(calls, facts.waits.allocator)
+    gains = _gains(facts, rows)
+    if gains[2] < LEAST_GAIN:
+        return None
+    lost = max(facts.share_of(facts.part("allocator") & spent), gains[0])
+    emptied = facts.named(EMPTY_CACHE)
+    per_step = len(calls) / facts.step_count
+    return Proof(
+        headline=f"{per_step:.3g} calls per step allocate or free device memory"
+        + (", because the cache is emptied" if len(emptied) else ""),
+        low=gains[0],
+        high=max(lost, gains[1]),
+        predicted=from_gains(gains, "recorded steps replayed without the calls"),
+        evidence=_evidence(facts, calls, emptied, lost),
+        confidence=0.9,
+        where=tuple(
+            place for place in [facts.places.of(int(np.append(emptied, calls)[0]))] if place
+        ),
+        facts={"emptied": bool(len(emptied))},
+    )
+
+
+def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
+    host, replay = facts.timeline.host, facts.replay
+    spent = union(host.start[rows], host.end[rows])
+    gains = []
+    for kept in KEPT:
+        then = replay.run(replay.less(spent, 1.0 - kept), without=rows)
+        gains.append(max(0.0, 1.0 - then / replay.base_ns))
+    low, middle, high = sorted(gains)
+    return low * 0.9, middle, min(0.99, high + 0.05 * (1.0 - high))
+
+
+def _evidence(
+    facts: Facts, calls: NDArray[np.int64], emptied: NDArray[np.int64], lost: float
+) -> tuple[Evidence, ...]:
+    listed = (
+        ("device allocation calls per step", len(calls) / facts.step_count, None, len(calls)),
+        ("calls that empty the cache, per step", len(emptied) / facts.step_count, None,
+         len(emptied)),
+        ("device idle in the allocator, share of step", lost, "ratio", len(calls)),
+    )  # fmt: skip
+    return tuple(
+        Evidence(
+            quantity=quantity, value=value, unit=unit, window="steady steps", samples=samples,
+            source="runtime",
+        )
+        for quantity, value, unit, samples in listed
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Device memory is full, so the batch cannot grow, although it should."""
+
+from __future__ import annotations
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+FULL = 0.90
+"""peak use of device memory that counts as full (peers warn between 80 and 92 %)"""
+LEAST_EXPOSED = 0.05
+"""share of the step lost to launching, below which a larger batch would gain little"""
+DOUBLED = 0.5
+"""with twice the batch the same launches serve twice the samples"""
+
+
+@cause(
+    "Device memory is full, and a larger batch would pay",
+    bucket="host",
+    needs=("device_events", "launch_links", "host_ops", "memory_events", "memory_capacity"),
+)
+def memory_capacity_bound(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The GPU waits for launches, which a larger batch would spread over more samples; but device
+    memory is already full.
+
+    Why it costs
+    ------------
+    Per sample the fixed cost of a step stays as high as it is.
+
+    How it is detected
+    ------------------
+    Peak *allocated* memory over 90 % of the device's, and exposed launching time of more than 5 %
+    of the step. What saving memory gains depends on what it costs (recomputing takes about a
+    fifth more), so the careful prediction is nothing, the hopeful one half of the exposed time
+    (P6: twice the batch for the same launches).
+
+    What looks alike
+    ----------------
+    Reserved memory near the limit with little of it allocated is a full cache, not full memory. A
+    busy GPU with full memory is well used.
+
+    What to do
+    ----------
+    Reduced precision, fused losses, flash attention, selective checkpointing, sharded states;
+    else the fixes of ``launch-bound-small-kernels``, which need no memory.
+
+    References
+    ----------
+    "An Empirical Study on Low GPU Utilization of Deep Learning Jobs" (ICSE 2024), category
+    "insufficient GPU memory".
+    """
+    capacity = facts.timeline.info.memory_bytes
+    peak = int(facts.timeline.memory.allocated.max(initial=0))
+    exposed = facts.launching.exposed(facts.launching.feeding)
+    if not capacity or peak < FULL * capacity or exposed < LEAST_EXPOSED:
+        return None
+    return Proof(
+        headline=f"Device memory is {peak / capacity:.0%} full, so the batch cannot grow, while "
+        "the GPU waits for launches",
+        low=0.0,
+        high=exposed * DOUBLED,
+        predicted=from_gains(
+            (0.0, 0.0, exposed * DOUBLED), "P6: the same launches, twice the batch"
+        ),
+        evidence=(
+            Evidence(
+                quantity="peak allocated memory, share of the device's",
+                value=peak / capacity,
+                unit="ratio",
+                window="recording",
+                samples=len(facts.timeline.memory.time),
+                source="allocator events",
+            ),
+            Evidence(
+                quantity="device idle for want of launches, share of step",
+                value=exposed,
+                unit="ratio",
+                window="steps in scope",
+                samples=facts.step_count,
+                source="attribution",
+            ),
+        ),
+        confidence=0.5,
+    )

@@ -1,0 +1,31 @@
+"""Turn debugging modes off."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
+    "CUDA_LAUNCH_BLOCKING": ("env.CUDA_LAUNCH_BLOCKING", "unset CUDA_LAUNCH_BLOCKING", "1", "0"),
+    "anomaly_mode": (
+        "autograd.anomaly_mode",
+        "torch.autograd.set_detect_anomaly(False)",
+        True,
+        False,
+    ),
+}
+
+
+@treatment("debug-mode-left-on", consent="none")
+def debug_mode_off(proof: Proof) -> Plan | None:
+    """Turn the mode off. The numbers stay the same. Declines for a mode it does not know."""
+    found = SWITCHES.get(str(proof.facts.get("mode")))
+    if found is None:
+        return None
+    knob, summary, was, value = found
+    return Plan(
+        summary=summary,
+        edits=(Edit(knob=knob, value=value, was=was),),
+        risk="somebody may be looking for an error with it: then leave it on",
+    )

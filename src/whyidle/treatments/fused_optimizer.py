@@ -1,0 +1,23 @@
+"""Update all parameters in one kernel."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+"""optimizers of PyTorch that take ``fused=True``"""
+
+
+@treatment("unfused-optimizer", consent="rounding")
+def fused_optimizer(proof: Proof) -> Plan:
+    """Use the optimizer's fused implementation, or ``foreach`` where there is none. The same
+    mathematics in another order of rounding."""
+    name = str(proof.facts.get("optimizer", "Adam"))
+    switch = "fused" if name in FUSED else "foreach"
+    return Plan(
+        summary=f"torch.optim.{name}(..., {switch}=True)",
+        edits=(Edit(knob=f"optimizer.{switch}", value=True, was=False),),
+        risk="all parameters must be floating-point and on the GPU",
+    )

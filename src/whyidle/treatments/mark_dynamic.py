@@ -1,0 +1,19 @@
+"""Compile once for all lengths."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("recompilation-storm", consent="rounding")
+def mark_dynamic(_: Proof) -> Plan:
+    """Mark the changing dimension dynamic, so that one compiled model serves every length."""
+    return Plan(
+        summary="torch.compile(model, dynamic=True), or torch._dynamo.mark_dynamic on the changing "
+        "dimension",
+        edits=(Edit(knob="model.compile_dynamic", value=True, was=None),),
+        risk="code for any length can be slower than code for one",
+        automatic=False,
+    )

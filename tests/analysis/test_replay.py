@@ -1,0 +1,69 @@
+"""A replay without a change is the recording; with one, it is the recording of the changed job."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.replay import nothing
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import SICK, healthy
+
+
+@pytest.mark.parametrize("job", [*SICK.values(), healthy], ids=[*SICK, "healthy"])
+def test_without_a_change_it_gives_the_recorded_time(job):
+    facts = Facts(job().timeline())
+    low, high = facts.scope.start[0], facts.scope.end[-1]
+    assert facts.replay.base_ns == pytest.approx(high - low, rel=1e-3)
+    assert facts.replay.run(nothing) == facts.replay.base_ns
+
+
+def train(*, items: int, host: float, kernel: float, steps: int = 6) -> Facts:
+    job = Builder()
+    for _ in range(steps):
+        with job.step():
+            for layer in range(60):
+                job.op("aten::mm", kernels=[("gemm", us(kernel))], host=us(host))
+                if items and layer % (60 // items) == 0:
+                    job.item()
+    return Facts(job.timeline())
+
+
+@pytest.mark.parametrize(
+    ("host", "kernel"), [(20, 100), (20, 30), (60, 30), (100, 20)], ids=lambda value: f"{value}us"
+)
+@pytest.mark.parametrize("items", [1, 4])
+def test_removed_waits_give_the_time_of_the_job_without_them(host, kernel, items):
+    sick, cured = (train(items=n, host=host, kernel=kernel) for n in (items, 0))
+    predicted = sick.replay.run(without=sick.replay.waits) / sick.step_count
+    assert predicted / 1e9 == pytest.approx(cured.step_s, rel=0.05)
+
+
+@pytest.mark.parametrize("kernel", [5, 40, 200])
+def test_less_host_time_gives_the_time_of_the_faster_host(kernel):
+    slow, fast = (train(items=2, host=host, kernel=kernel) for host in (95, 45))
+    saved = slow.replay.less(slow.launching.dispatch, 0.5)
+    predicted = slow.replay.run(saved) / slow.step_count
+    assert predicted / 1e9 == pytest.approx(fast.step_s, rel=0.08)
+
+
+def test_faster_kernels_give_the_time_of_the_faster_device():
+    slow, fast = (train(items=1, host=20, kernel=kernel) for kernel in (200, 100))
+    predicted = slow.replay.run(factor=np.full(len(slow.device), 0.5)) / slow.step_count
+    assert predicted / 1e9 == pytest.approx(fast.step_s, rel=0.05)
+
+
+def test_saving_time_never_lengthens_the_step():
+    facts = train(items=3, host=30, kernel=40)
+    runs = [
+        facts.replay.run(facts.replay.less(facts.scope, ratio)) for ratio in np.linspace(0, 1, 11)
+    ]
+    assert all(a >= b for a, b in pairwise(runs))
+
+
+def test_nothing_recorded_is_no_error():
+    job = Builder()
+    with job.step():
+        job.python("train.py(3): main", us(100))
+    assert Facts(job.timeline()).replay.run() >= 0.0

@@ -1,0 +1,68 @@
+import pytest
+
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import healthy
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "python-overhead-in-step"
+
+
+def train(pause: float, *, every: int = 1, frame: str = "train.py(44): accuracy") -> Builder:
+    job = Builder()
+    for step in range(11):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(50))], host=us(40))
+            if pause and step % every == 0:
+                job.python(frame, us(pause))
+    return job
+
+
+@pytest.mark.parametrize("every", [0, 10])
+def test_the_prediction_covers_the_twin(every):
+    sick = train(800)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert covers(proof, measured(sick, train(800 if every else 0, every=every or 1)))
+
+
+def test_the_function_is_named():
+    proof = judge(CAUSE, train(800))
+    assert proof
+    assert proof.where[0].function == "accuracy"
+    assert "accuracy" in proof.headline
+
+
+def test_without_frames_it_is_less_sure():
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(50))], host=us(40))
+            job.quiet(us(800))
+    proof = judge(CAUSE, job)
+    assert proof
+    assert not proof.where
+    assert proof.confidence <= 0.5
+
+
+def test_python_while_work_is_queued_costs_nothing():
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(500))], host=us(10))
+            job.python("train.py(44): accuracy", us(800))
+    assert judge(CAUSE, job) is None
+
+
+def test_short_python_is_the_way_to_the_next_operator():
+    assert judge(CAUSE, train(100)) is None
+
+
+def test_a_loader_is_another_cause():
+    assert judge(CAUSE, train(900, frame="torch/utils/data/dataloader.py(700): __next__")) is None
+
+
+def test_a_healthy_job_is_left_alone():
+    assert judge(CAUSE, healthy()) is None

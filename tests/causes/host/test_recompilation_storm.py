@@ -1,0 +1,37 @@
+import pytest
+
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import healthy
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "recompilation-storm"
+COMPILE = "torch/_dynamo/convert_frame.py(1000): _compile"
+
+
+def train(compiles: set[int], *, name: str = COMPILE) -> Builder:
+    job = Builder()
+    for step in range(8):
+        with job.step():
+            if step in compiles:
+                job.python(name, us(4000))
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(500))], host=us(10))
+            job.sync()
+    return job
+
+
+@pytest.mark.parametrize("name", [COMPILE, "_compile.compile_inner (dynamo_timed)"])
+def test_the_prediction_covers_the_twin_without_compiling(name):
+    sick = train({2, 4, 6}, name=name)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert "3 of" in proof.headline
+    assert covers(proof, measured(sick, train(set())))
+
+
+def test_compiling_in_one_step_may_be_warm_up():
+    assert judge(CAUSE, train({3})) is None
+
+
+def test_a_healthy_job_is_left_alone():
+    assert judge(CAUSE, healthy()) is None

@@ -1,0 +1,68 @@
+import pytest
+
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import healthy
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "unfused-optimizer"
+OPERATORS = ("lerp_", "mul_", "addcmul_", "sqrt", "div_", "add_", "addcdiv_")
+
+
+def train(
+    how: str, *, optimizer: str = "Adam", parameters: int = 60, fused_us: float = 200
+) -> Builder:
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            for _ in range(10):
+                job.op("aten::mm", kernels=[("gemm", us(200))], host=us(30))
+            with job.span(f"Optimizer.step#{optimizer}.step"):
+                update(job, how, parameters, fused_us)
+    return job
+
+
+def update(job: Builder, how: str, parameters: int, fused_us: float) -> None:
+    if how == "loop":
+        for _ in range(parameters):
+            for name in OPERATORS:
+                job.op(f"aten::{name}", kernels=[("elementwise_kernel", us(3))], host=us(8))
+    elif how == "foreach":
+        for name in OPERATORS:
+            job.op(
+                f"aten::_foreach_{name}",
+                kernels=[("multi_tensor_apply_kernel", us(60))] * 2,
+                host=us(90),
+            )
+    elif how == "fused":
+        kernel = "multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>"
+        job.op("aten::_fused_adam_", kernels=[(kernel, us(fused_us))] * 2, host=us(200))
+    elif how == "apex":
+        for _ in range(25):
+            job.op("FusedAdam", kernels=[("multi_tensor_apply_kernel<AdamFunctor>", us(4))])
+
+
+@pytest.mark.parametrize(("how", "fused_us"), [("loop", 245), ("foreach", 164)])
+def test_the_prediction_covers_the_fused_twin(how, fused_us):
+    """Two fused kernels that move 7/18 of the bytes."""
+    sick = train(how)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert proof.facts["implementation"] == how
+    assert covers(proof, measured(sick, train("fused", fused_us=fused_us)), slack=0.04)
+
+
+@pytest.mark.parametrize("how", ["fused", "apex"])
+def test_fused_code_is_left_alone(how):
+    assert judge(CAUSE, train(how)) is None
+
+
+def test_an_optimizer_of_ones_own_has_no_switch():
+    assert judge(CAUSE, train("loop", optimizer="Shampoo")) is None
+
+
+def test_a_handful_of_parameters_is_no_loop():
+    assert judge(CAUSE, train("loop", parameters=2)) is None
+
+
+def test_a_healthy_job_is_left_alone():
+    assert judge(CAUSE, healthy()) is None

@@ -1,0 +1,62 @@
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import allocating, healthy
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "allocator-thrash"
+
+
+def train(*, every: int, emptied: bool = False) -> Builder:
+    job = Builder()
+    for step in range(6):
+        with job.step():
+            for _ in range(4):
+                for _ in range(8):
+                    job.op("aten::mm", kernels=[("gemm", us(60))], host=us(30))
+                if every and step % every == 0:
+                    thrash(job, emptied)
+    return job
+
+
+def thrash(job: Builder, emptied: bool) -> None:
+    if emptied:
+        mine = job.span("train.py(70): clear", "python_function")
+        with mine, job.span("torch/cuda/memory.py(160): empty_cache", "python_function"):
+            job.sync("cudaDeviceSynchronize")
+            job.runtime("cudaFree", us(300))
+    else:
+        job.sync("cudaDeviceSynchronize")
+        job.runtime("cudaFree", us(300))
+    job.runtime("cudaMalloc", us(400))
+
+
+def test_a_job_that_allocates_in_every_step():
+    proof = judge(CAUSE, allocating())
+    assert proof
+    assert proof.high > 0.2
+    assert proof.facts["emptied"] is False
+
+
+def test_the_prediction_covers_the_twin():
+    sick = train(every=1)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert covers(proof, measured(sick, train(every=0)))
+
+
+def test_an_emptied_cache_is_named_with_its_place():
+    proof = judge(CAUSE, train(every=1, emptied=True))
+    assert proof
+    assert proof.facts["emptied"] is True
+    assert "cache is emptied" in proof.headline
+    assert proof.where[0].function == "clear"
+
+
+def test_now_and_then_is_no_thrash():
+    job = train(every=0)
+    with job.step():
+        job.runtime("cudaMalloc", us(400))
+    assert judge(CAUSE, job) is None
+
+
+def test_a_healthy_job_is_left_alone():
+    assert judge(CAUSE, healthy()) is None
