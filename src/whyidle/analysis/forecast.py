@@ -40,7 +40,7 @@ STALL_ERROR = 0.04
 
 
 def hidden_loading(
-    blocked: float, work: float, handoff: tuple[float, float]
+    blocked: float, work: float, handoff: tuple[float, float], busy: float
 ) -> tuple[float, float, float]:
     """P1 without a storage model: share won when workers load while the device computes.
 
@@ -48,13 +48,14 @@ def hidden_loading(
         blocked: share of the step the device idles for the loader, ``W``.
         work: share of the step the training process spends loading, ``s`` >= ``W``.
         handoff: what taking each batch from a worker will cost (likely, careful), as share.
+        busy: share of the step the device is busy; no loader makes the step shorter than that.
 
     Returns:
         (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
         best the host wins all of ``s``, at worst only ``W`` less the hand-off.
     """
     few, many = WORKERS
-    hopeful = 1.0 - max(1.0 - work, work / many)
+    hopeful = 1.0 - max(1.0 - work, work / many, busy)
     likely = 1.0 - max(1.0 - blocked + handoff[0], work / many)
     slow = max(1.0 - blocked + handoff[1], work / few)
     careful = max(0.0, 1.0 - slow * (1.0 + STALL_ERROR))

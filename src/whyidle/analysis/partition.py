@@ -169,8 +169,8 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
         ("collective_wait", host.during("collective_wait")),
         ("collective_call", _towards_collective(timeline, host, gaps)),
         ("copy_call", _crossing_calls(timeline, host)),
-        *refills,
         ("preprocess", host.during("preprocess")),
+        *refills,
         ("launch", busy),
         ("python", frames | _short(gaps, busy | frames)),
     ]

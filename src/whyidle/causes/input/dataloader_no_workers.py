@@ -64,7 +64,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         return None
     work = min(1.0, float(calls.seconds.sum()) / facts.scope_s)
     cost = [seconds * len(calls) / facts.scope_s for seconds in handoff_s(facts, len(calls))]
-    low, expected, high = hidden_loading(blocked, work, (cost[0], cost[1]))
+    low, expected, high = hidden_loading(blocked, work, (cost[0], cost[1]), facts.busy_ratio or 0.0)
     hot = hot_frame(facts, union(calls.start, calls.end))
     per_step = work * facts.step_s
     return Proof(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WORKERS, remove
+from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
 from whyidle.analysis.loader import MULTI, Nexts, handoff_s, nexts
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
@@ -41,7 +41,8 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     Calls of ``_MultiProcessingDataLoaderIter.__next__`` last much longer than taking over a ready
     batch would, in several steps, while the device is idle. Where the waits recur every n-th
     step, n is the number of workers: each delivers one batch per round. The careful prediction is
-    one more worker (``1/(n+1)`` of the step, n = 8 where it is not seen); the hopeful one is no
+    one more worker (``1/(n+1)`` of the step, n = 8 where it is not seen), less the error of such
+    predictions; the hopeful one is no
     wait at all.
 
     What looks alike
@@ -68,7 +69,8 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     if blocked < LEAST_SHARE or waits.max() > ONE_OFF * waits.sum():
         return None
     workers = round_length(waits)
-    low = min(blocked, 1.0 / ((workers or WORKERS[1]) + 1))
+    now = workers or WORKERS[1]
+    low = max(0.0, 1.0 - max(1.0 - blocked, now / (now + 1)) * (1.0 + STALL_ERROR))
     return Proof(
         headline=f"The DataLoader's workers do not keep up: {blocked * facts.step_s * 1e3:.3g} ms "
         "of waiting per step",

@@ -62,7 +62,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         return None
     hot = hot_frame(facts, _windows(facts, spent, left))
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
-    low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]))
+    low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]), facts.busy_ratio or 0.0)
     share = min(spent + left, 1.0)
     expected = min(expected + left / 2, share)
     predicted = remove(low, max(high + left, expected), "P1: prepared ahead by workers", expected)

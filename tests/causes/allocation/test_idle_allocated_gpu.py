@@ -1,0 +1,56 @@
+"""Only the number of processes proves that visible GPUs are not used."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.engine.diagnose import diagnose
+from whyidle.testing import contracts
+from whyidle.testing.builder import Builder, us
+
+
+def job(listed: int, world: int | None, rank: int = 0) -> Builder:
+    made = Builder(rank=None if world is None else rank, world_size=world)
+    first = made.document()["deviceProperties"][0]
+    made._header["deviceProperties"] = [{**first, "id": i} for i in range(listed)]
+    for _ in range(4):
+        with made.step():
+            for _ in range(20):
+                made.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x128_tn", us(500))])
+    return made
+
+
+def judge(*jobs: Builder):
+    cause = catalog.causes()["idle-allocated-gpu"]
+    proof = contracts.run_cause(cause, [made.timeline() for made in jobs])
+    if proof is not None:
+        contracts.check_proof(cause, proof)
+    return proof
+
+
+def test_one_process_and_eight_gpus():
+    proof = judge(job(8, 1))
+    assert proof is not None
+    assert proof.facts == {"used": 1, "listed": 8}
+    assert proof.predicted.low == 1.0
+
+
+def test_two_recorded_ranks_of_two():
+    assert judge(job(4, 2, 0), job(4, 2, 1)).facts == {"used": 2, "listed": 4}
+
+
+@pytest.mark.parametrize(("listed", "world"), [(8, 8), (8, 64), (1, 1), (8, None)])
+def test_ranks_that_cover_the_host_or_are_not_counted(listed, world):
+    assert judge(job(listed, world)) is None
+
+
+def test_without_the_number_of_processes_it_abstains():
+    diagnosis = diagnose([job(8, None).timeline()])
+    assert "idle-allocated-gpu" in {abstention.cause for abstention in diagnosis.abstentions}
+
+
+def test_it_is_a_remark_that_costs_the_used_gpu_nothing():
+    diagnosis = diagnose([job(8, 1).timeline()])
+    finding = next(f for f in diagnosis.findings if f.cause == "idle-allocated-gpu")
+    assert finding.severity == "info"
+    assert finding.lost.high == 0.0
+    contracts.check_bounds(diagnosis)

@@ -1,0 +1,29 @@
+"""Operators that exist only on the CPU prove where the work runs."""
+
+from judging import judge
+
+from whyidle.testing.builder import Builder, ms, us
+
+
+def job(op: str, *, kernels: bool = False) -> Builder:
+    made = Builder()
+    for _ in range(4):
+        with made.step():
+            launched = [("ampere_sgemm_128x64_tn", us(900))] if kernels else []
+            for _ in range(5):
+                made.op(op, host=ms(4), kernels=launched)
+    return made
+
+
+def test_cpu_convolutions_beside_an_idle_gpu():
+    proof = judge("training-on-cpu", job("aten::mkldnn_convolution"))
+    assert proof is not None
+    assert "A100" in proof.headline
+
+
+def test_a_recording_of_the_host_alone_proves_nothing():
+    assert judge("training-on-cpu", job("aten::convolution")) is None
+
+
+def test_a_gpu_that_works_is_used():
+    assert judge("training-on-cpu", job("aten::mkldnn_convolution", kernels=True)) is None

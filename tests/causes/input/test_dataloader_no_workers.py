@@ -1,0 +1,84 @@
+"""Loading in the training process is found, and what workers win is what the twin shows."""
+
+import pytest
+from judging import covers, judge, measured
+
+from whyidle.testing.builder import Builder, us
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+
+
+def job(loading: float, *, workers: int = 0, compute: int = 20, layer: float = 500) -> Builder:
+    """``compute`` layers of ``layer`` us each; one batch of 5 MB takes ``loading`` us."""
+    made = Builder()
+    for _ in range(6):
+        with made.step():
+            made.loader(us(loading), workers=workers)
+            made.copy("h2d", 5_000_000)
+            for _ in range(compute):
+                made.op("aten::mm", kernels=[(GEMM, us(layer))])
+            if not workers:
+                made.sync()  # else the host runs ahead and hides the loading
+    return made
+
+
+@pytest.mark.parametrize("loading", [3_000, 10_000, 15_000])
+def test_the_twin_with_workers_lies_in_the_predicted_interval(loading):
+    proof = judge("dataloader-no-workers", job(loading))
+    assert proof is not None
+    twin = job(max(1_000, loading / 4 - 10_000), workers=4)  # hand-off, or what four cannot hide
+    assert covers(proof, measured(job(loading), twin))
+
+
+def test_loading_far_beyond_compute_leaves_what_eight_workers_cannot_hide():
+    sick = job(200_000)
+    proof = judge("dataloader-no-workers", sick)
+    assert proof is not None
+    assert proof.facts["workers"] == 8
+    eight = job(200_000 / 8, workers=8)
+    assert proof.predicted.high == pytest.approx(measured(sick, eight), rel=0.05)
+
+
+def test_loading_behind_a_full_queue_costs_nothing():
+    sick = Builder()
+    for _ in range(8):
+        for _ in range(5):
+            sick.op("aten::mm", kernels=[(GEMM, us(1_000))])
+        with sick.step():
+            sick.loader(us(3_000))
+    assert judge("dataloader-no-workers", sick) is None
+
+
+def test_workers_that_wait_are_not_blamed_on_missing_workers():
+    assert judge("dataloader-no-workers", job(10_000, workers=2)) is None
+
+
+def test_stacks_name_the_function_that_loads():
+    sick = Builder()
+    for _ in range(4):
+        with sick.step():
+            with sick.span("train.py(40): main", "python_function"):  # noqa: SIM117
+                with sick.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+                    sick.python("/home/u/data.py(12): __getitem__", us(9_000))
+                    sick.python("torch/utils/data/_utils/collate.py(9): collate", us(1_000))
+            sick.op("aten::mm", kernels=[(GEMM, us(5_000))])
+            sick.sync()
+    proof = judge("dataloader-no-workers", sick)
+    assert proof is not None
+    assert proof.where[0].function == "__getitem__"
+    assert proof.where[0].line == 12
+    assert not proof.facts["device_work"]
+
+
+def test_a_dataset_that_launches_kernels_is_told_apart():
+    sick = Builder()
+    for _ in range(4):
+        with sick.step():
+            with sick.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+                sick.quiet(us(9_000))
+                sick.op("aten::mul", kernels=[("vectorized_elementwise_kernel", us(5))])
+            sick.op("aten::mm", kernels=[(GEMM, us(5_000))])
+            sick.sync()
+    proof = judge("dataloader-no-workers", sick)
+    assert proof is not None
+    assert proof.facts["device_work"]

@@ -1,0 +1,80 @@
+"""Preparation between the GPU's work is found; what workers can hide in the loader is not."""
+
+import pytest
+from judging import covers, judge, measured
+
+from whyidle.testing.builder import Builder, us
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+
+
+def job(frame: str, duration: float, *, kernels: int = 0) -> Builder:
+    made = Builder()
+    for _ in range(5):
+        with made.step(), made.span("/home/u/train.py(20): main", "python_function"):
+            with made.span(frame, "python_function"):
+                made.quiet(us(duration))
+                for _ in range(kernels):
+                    made.launch("vectorized_elementwise_kernel", us(3))
+            for _ in range(20):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+    return made
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "/usr/lib/python3/site-packages/PIL/Image.py(800): resize",
+        "/home/u/prepare.py(8): preprocess_batch",
+        "/home/u/clips.py(8): read_video_pyav",
+        "transformers/models/vit/image_processing_vit.py(100): preprocess",
+    ],
+)
+def test_preparation_in_the_loop_and_its_twin_in_workers(frame):
+    proof = judge("heavy-cpu-transform", job(frame, 8_000))
+    assert proof is not None
+    assert covers(proof, measured(job(frame, 8_000), job(frame, 100)))
+    assert proof.where[0].file is not None
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "/home/u/collate_net.py(8): forward",
+        "/home/u/datasets/train.py(3): train_one",
+        "/home/u/model_processing_unit.py(3): step",
+    ],
+)
+def test_names_that_only_sound_like_preparation(frame):
+    assert judge("heavy-cpu-transform", job(frame, 8_000)) is None
+
+
+def test_augmentation_that_launches_kernels_is_work_of_the_device():
+    frame = "/home/u/prepare.py(8): preprocess_batch"
+    assert judge("heavy-cpu-transform", job(frame, 8_000, kernels=3)) is None
+
+
+def in_loader(duration: float) -> Builder:
+    made = Builder()
+    for _ in range(4):
+        with made.step():
+            with made.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+                made.python("/home/u/data.py(5): __getitem__", us(duration))
+            for _ in range(20):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+    return made
+
+
+def test_what_workers_can_hide_is_left_to_them():
+    assert judge("heavy-cpu-transform", in_loader(40_000)) is None
+
+
+def test_what_eight_workers_cannot_hide_is_heavy():
+    proof = judge("heavy-cpu-transform", in_loader(400_000))
+    assert proof is not None
+    assert proof.high == pytest.approx((400_000 / 8 - 10_000) / 410_000, abs=0.02)
+    other = judge("dataloader-no-workers", in_loader(400_000))
+    assert other is not None
+    assert other.high + proof.high <= 1.0

@@ -1,0 +1,75 @@
+"""A cold start is told from compiling that recurs."""
+
+import os
+from pathlib import Path
+
+import pytest
+from judging import covers, judge
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.importers import kineto
+from whyidle.testing import contracts
+from whyidle.testing.builder import Builder, ms, us
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"
+FOLDER = Path(
+    os.environ.get("WHYIDLE_TRACES") or Path(__file__).parents[3].parent / "shared" / "traces"
+)
+
+
+def job(compiling: list[int]) -> Builder:
+    made = Builder()
+    for pause in compiling:
+        with made.step():
+            if pause:
+                made.python(COMPILER, pause)
+            for _ in range(20):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+    return made
+
+
+def test_a_cold_start_and_its_steady_steps():
+    sick = job([ms(400), 0, 0, 0, 0, 0])
+    proof = judge("compile-autotune-warmup", sick)
+    assert proof is not None
+    facts = Facts(sick.timeline())
+    assert facts.cold_start
+    assert covers(proof, facts.step_s / float(facts.steps.seconds.mean()), slack=0.01)
+    assert proof.facts["compiler"]
+
+
+def test_a_single_recorded_step_that_compiles():
+    assert judge("compile-autotune-warmup", job([ms(400)])) is not None
+
+
+def test_compiling_that_recurs_is_no_start():
+    assert judge("compile-autotune-warmup", job([ms(20)] * 6)) is None
+
+
+def test_steady_steps_have_no_start():
+    assert judge("compile-autotune-warmup", job([0] * 6)) is None
+
+
+def test_a_warm_up_step_outside_the_steady_ones_is_not_their_cost():
+    assert judge("compile-autotune-warmup", job([ms(30), *[0] * 9])) is None
+
+
+@pytest.mark.skipif(
+    not (FOLDER / "kineto").is_dir(), reason="the shared real traces are not on this machine"
+)
+@pytest.mark.parametrize(
+    "name", ["resnet50_v100_cold_start", "particle_transformer_a100_bs512_first_iter"]
+)
+def test_real_cold_starts(name):
+    timeline = kineto.load(FOLDER / "kineto" / f"{name}.pt.trace.json.gz")
+    cause = catalog.causes()["compile-autotune-warmup"]
+    proof = contracts.run_cause(cause, [timeline])
+    assert proof is not None
+    contracts.check_proof(cause, proof)
+    assert proof.low > 0.5
+    facts = Facts(timeline)
+    if facts.cold_start:
+        assert covers(proof, facts.step_s / float(facts.steps.seconds.mean()), slack=0.01)

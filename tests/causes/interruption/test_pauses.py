@@ -1,0 +1,106 @@
+"""Saving, evaluating, logging and collecting: found when they recur, and what remains measured."""
+
+import pytest
+from judging import covers, judge, measured
+
+from whyidle.testing.builder import Builder, ms, us
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+FRAMES = {
+    "sync-checkpoint": "torch/serialization.py(900): save",
+    "heavy-evaluation": "/home/u/train.py(50): evaluate",
+    "blocking-logging-upload": "wandb/sdk/wandb_run.py(1700): log",
+    "python-gc-pauses": "Python GC",
+}
+
+
+def job(frame: str | None, pause: int, *, every: int = 1, copied: int = 0, steps: int = 6):
+    made = Builder()
+    for step in range(steps):
+        with made.step(), made.span("/home/u/train.py(20): main", "python_function"):
+            for _ in range(20):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+            if frame and step % every == every - 1:
+                with made.span(frame, "python_function"):
+                    made.quiet(us(10))
+                    if copied:
+                        made.copy("d2h", copied, pinned=True, wait=True)
+                    made.quiet(pause)
+    return made
+
+
+@pytest.mark.parametrize("cause", FRAMES)
+def test_recurring_pauses_and_their_twin_without(cause):
+    sick = job(FRAMES[cause], ms(12))
+    proof = judge(cause, sick)
+    assert proof is not None
+    assert covers(proof, measured(sick, job(None, 0)), slack=0.03)
+    assert proof.where
+    assert proof.predicted.speedup > 1.1
+
+
+@pytest.mark.parametrize("cause", FRAMES)
+def test_a_single_pause_may_be_rare(cause):
+    proof = judge(cause, job(FRAMES[cause], ms(30), every=4))
+    assert proof is not None
+    assert proof.predicted.low == 1.0
+
+
+@pytest.mark.parametrize("cause", FRAMES)
+def test_short_pauses_are_not_worth_a_word(cause):
+    assert judge(cause, job(FRAMES[cause], us(20))) is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "frame"),
+    [
+        ("sync-checkpoint", "/home/u/train.py(9): load_checkpoint"),
+        ("heavy-evaluation", "transformers/generation/configuration_utils.py(9): validate"),
+        ("blocking-logging-upload", "/home/u/mylogger_net.py(9): forward"),
+        ("python-gc-pauses", "/home/u/collect_data.py(9): collect_samples"),
+    ],
+)
+def test_names_that_only_sound_alike(cause, frame):
+    assert judge(cause, job(frame, ms(12))) is None
+
+
+def test_the_copy_from_the_device_remains_of_a_checkpoint():
+    sick = job(FRAMES["sync-checkpoint"], ms(12), copied=100_000_000)
+    proof = judge("sync-checkpoint", sick)
+    assert proof is not None
+    residual = next(e.value for e in proof.evidence if "copy from the device" in e.quantity)
+    assert residual == pytest.approx(4 / 16, abs=0.03)
+    assert proof.high < 12.2 / 26
+
+
+def test_a_script_that_only_evaluates_is_not_interrupted_by_it():
+    made = Builder()
+    with made.span("/home/u/infer.py(50): evaluate", "python_function"):
+        for _ in range(5):
+            with made.step():
+                made.quiet(ms(5))
+                made.op("aten::mm", kernels=[(GEMM, ms(5))])
+                made.sync()
+    assert judge("heavy-evaluation", made) is None
+
+
+def test_a_request_inside_the_loader_fetches_data():
+    made = Builder()
+    for _ in range(5):
+        with made.step():
+            with made.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+                made.python("requests/api.py(60): get", ms(8))
+            made.op("aten::mm", kernels=[(GEMM, ms(5))])
+            made.sync()
+    assert judge("blocking-logging-upload", made) is None
+    assert judge("dataloader-no-workers", made) is not None
+
+
+def test_asked_for_collections_are_told_from_automatic_ones():
+    automatic = judge("python-gc-pauses", job("Python GC", ms(12)))
+    asked = judge("python-gc-pauses", job("<built-in function collect>", ms(12)))
+    assert automatic is not None
+    assert asked is not None
+    assert not automatic.facts["explicit"]
+    assert asked.facts["explicit"]

@@ -1,0 +1,28 @@
+"""What the tests of causes share: judge one job, and compare a prediction with a twin."""
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.model.cause import Proof
+from whyidle.testing import contracts
+from whyidle.testing.builder import Builder
+
+
+def judge(cause: str, job: Builder) -> Proof | None:
+    """The cause's answer; None also where it abstains."""
+    declared = catalog.causes()[cause]
+    timeline = job.timeline()
+    proof = contracts.run_cause(declared, [timeline])
+    if proof is not None:
+        contracts.check_proof(declared, proof)
+    return proof
+
+
+def measured(sick: Builder, cured: Builder) -> float:
+    """Speed-up of the cured twin's steady step."""
+    return Facts(sick.timeline()).step_s / Facts(cured.timeline()).step_s
+
+
+def covers(proof: Proof, speedup: float, slack: float = 0.02) -> bool:
+    """Whether the predicted interval holds what was measured."""
+    predicted = proof.predicted
+    return predicted.low * (1 - slack) <= speedup <= predicted.high * (1 + slack)

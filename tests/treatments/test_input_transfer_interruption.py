@@ -1,0 +1,99 @@
+"""What the fixes edit, when they decline, and what they never prescribe."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Predicted
+
+
+def proof(**facts: object) -> Proof:
+    predicted = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
+    return Proof("Something costs", 0.1, 0.3, predicted, (), facts=facts)
+
+
+def plan(treatment: str, **facts: object):
+    return catalog.treatments()[treatment].decide(proof(**facts))
+
+
+def knobs(treatment: str, **facts: object) -> dict[str, object]:
+    return {edit.knob: edit.value for edit in plan(treatment, **facts).edits}
+
+
+def test_workers_are_set_as_many_as_needed():
+    assert knobs("loader-workers", workers=5)["loader.workers"] == 5
+    assert plan("loader-workers", workers=5).automatic
+    assert knobs("loader-workers", workers=1)["loader.workers"] == 2
+
+
+def test_workers_are_left_to_people_where_their_number_or_safety_is_unknown():
+    assert not plan("loader-workers", workers=None).automatic
+    assert not plan("loader-workers", workers=4, device_work=True).automatic
+
+
+def test_pinning_happens_in_the_loader_only():
+    edits = knobs("pinned-copies", without_overlap=0.2)
+    assert edits == {"loader.pin_memory": True, "copy.non_blocking": True}
+    assert plan("pinned-copies", without_overlap=0.2).predicted.speedup == pytest.approx(1.25)
+
+
+def test_prefetching_needs_copies_to_hide():
+    assert plan("device-prefetch", exposed=0.0) is None
+    assert knobs("device-prefetch", exposed=0.2)["loader.device_prefetch"] == 1
+
+
+def test_asked_for_and_automatic_collections_have_their_own_fix():
+    assert plan("gc-freeze", explicit=True) is None
+    assert plan("gc-thinned", explicit=False) is None
+    assert knobs("gc-freeze", explicit=False)["gc.freeze"] is True
+    assert knobs("gc-thinned", explicit=True)["gc.collect_interval_steps"] > 1
+
+
+def test_work_is_not_moved_to_a_busy_gpu():
+    assert "GPU" in plan("cheaper-transforms", compute=0.3).summary
+    assert "GPU" not in plan("cheaper-transforms", compute=0.9).summary
+
+
+def test_a_compiler_cache_needs_a_compiler():
+    assert plan("compile-cache", compiler=False) is None
+    assert plan("compile-cache", compiler=True).automatic
+
+
+@pytest.mark.parametrize(
+    ("treatment", "facts"),
+    [
+        ("packed-copies", {"fragmented": False}),
+        ("narrow-batches", {"type": ""}),
+    ],
+)
+def test_the_other_half_of_a_cause_is_declined(treatment, facts):
+    assert plan(treatment, **facts) is None
+
+
+@pytest.mark.parametrize(
+    "treatment",
+    [
+        "packed-copies",
+        "narrow-batches",
+        "transforms-in-workers",
+        "cheaper-transforms",
+        "steady-recording",
+        "released-gpus",
+        "one-process-per-gpu",
+        "move-to-device",
+        "link-check",
+    ],
+)
+def test_advice_edits_nothing(treatment):
+    told = plan(treatment, fragmented=True, type="double", used=1, listed=8, function="f")
+    assert not told.automatic
+    assert told.edits == ()
+    assert told.summary
+
+
+def test_what_may_change_learning_asks_for_it():
+    consents = {name: t.consent for name, t in catalog.treatments().items()}
+    assert consents["one-process-per-gpu"] == "convergence"
+    assert consents["narrow-batches"] == "numerics"
+    assert consents["pinned-copies"] == "none"
+    assert consents["loader-workers"] == "rounding"
