@@ -45,8 +45,9 @@ def _path(root: Path, controller: str) -> str | None:
     except OSError:
         return None
     for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
+        _, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if colon and controller in controllers.split(","):
             return path
     return None
 

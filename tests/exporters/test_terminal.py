@@ -1,0 +1,111 @@
+"""The report for a terminal: at every width, with and without colours, whatever the recording."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.exporters._bar import LETTERS, split
+from whyidle.exporters._page import Page
+from whyidle.exporters.terminal import render
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.testing.demo import job
+from whyidle.testing.jobs import SICK, healthy
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+NEXT = [("whyidle causes x", "what it is"), ("whyidle report last", "again")]
+
+
+@pytest.fixture(scope="module")
+def diagnosis() -> Diagnosis:
+    return diagnose([job().timeline()])
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("full", [False, True])
+def test_fits_and_is_plain(diagnosis: Diagnosis, width: int, full: bool):
+    text = render(diagnosis, width=width, full=full, next_steps=NEXT)
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert not [line for line in text.split("\n") if cell_len(line) > width]
+    assert not [line for line in text.split("\n") if line != line.rstrip()]
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("colours", ["truecolor", "256", "standard"])
+def test_colours_do_not_change_the_words(diagnosis: Diagnosis, colours):
+    text = render(diagnosis, colours=colours)
+    assert "\x1b[" in text
+    words = ESCAPE.sub("", text)
+    assert "STARVED" in words
+    assert not [line for line in words.split("\n") if cell_len(line) > 80]
+    assert "█" in words
+
+
+def test_the_verdict_comes_first_then_the_bar_then_the_findings(diagnosis: Diagnosis):
+    text = render(diagnosis, next_steps=NEXT)
+    order = ["STARVED", "# compute", "found by", "1. CRITICAL", "\n  next\n", "whyidle causes x"]
+    places = [text.index(word) for word in order]
+    assert places == sorted(places)
+
+
+def test_same_document_same_text(diagnosis: Diagnosis):
+    assert render(diagnosis) == render(diagnosis)
+
+
+@pytest.mark.parametrize("name", [*SICK, "healthy"])
+def test_every_imagined_job(name: str):
+    found = diagnose([SICK.get(name, healthy)().timeline()])
+    text = render(found, full=True)
+    assert found.verdict.state.upper() in text
+    assert all(finding.cause in text for finding in found.findings)
+
+
+def test_a_recording_cannot_speak_to_the_terminal(diagnosis: Diagnosis):
+    replace = msgspec.structs.replace
+    evil = "a\x1b[2J\x1b]0;owned\x07b\u202e\r\nc"
+    verdict = replace(diagnosis.verdict, headline=evil)
+    device = replace(diagnosis.device, name=evil * 200)
+    text = render(replace(diagnosis, verdict=verdict, device=device))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+
+
+def test_names_stay_as_they_are(diagnosis: Diagnosis):
+    """Only our own typography becomes ASCII; a path in another script is shown as it is."""
+    device = msgspec.structs.replace(diagnosis.device, name="données/モデル")
+    assert "données/モデル" in render(msgspec.structs.replace(diagnosis, device=device))
+
+
+def test_what_could_not_be_judged_says_how_to_get_it():
+    found = diagnose([healthy().timeline()])
+    if found.abstentions:
+        assert "could not judge" in render(found)
+        assert "to get it, " in render(found, full=True)
+
+
+@pytest.mark.parametrize("width", [10, 40, 76, 196])
+def test_cells_add_up(width: int):
+    shares = dict.fromkeys(BUCKETS, 0.001) | {"compute": 0.5, "host": 0.3}
+    cells = split(shares, width)
+    assert sum(cells.values()) == width
+    assert min(cells.values()) >= 1
+    assert cells["compute"] >= cells["host"]
+    assert split({}, 10) == {}
+
+
+def test_letters_tell_buckets_apart():
+    assert set(LETTERS) == set(BUCKETS)
+    assert len(set(LETTERS.values())) == len(BUCKETS)
+
+
+def test_wide_characters_are_wrapped_by_their_width():
+    page = Page(20, None)
+    page.line(page.text("モデル " * 10), head=page.text("x "))
+    assert all(cell_len(line) <= 20 for line in page.done().split("\n"))
