@@ -20,7 +20,8 @@ _ANY = tuple(HostKind)
 _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     "loader": (
         _FRAME,
-        r"^enumerate\(DataLoader\)#|^\[pl\].*dataloader_next|dataloader\.py\(\d+\): __next__|"
+        r"^enumerate\(DataLoader\)#|^\[pl\].*dataloader_next|"
+        r"dataloader\.py\(\d+\): __(next|iter)__|"
         r"^## (data_load|load_batch|wait_for_batch|wait_for_training_batch|next_batch) ##|"
         r"^(data ?loading|get_batch|next_batch|fetch_batch)$",
     ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Job
 from whyidle.model.cause import Proof, cause
@@ -51,7 +49,7 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
     """
     listed = min(facts.timeline.info.count for facts in job.ranks)
     world = max(facts.timeline.world_size or 0 for facts in job.ranks)
-    each = max(len(np.unique(facts.device.device)) for facts in job.ranks)
+    each = max(len(facts.devices) for facts in job.ranks)
     used = world * max(each, 1)
     if not 0 < used < listed:
         return None

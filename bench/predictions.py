@@ -1,0 +1,74 @@
+"""Natural experiments: what we predict from one recording, beside its recorded twin.
+
+Pairs of public traces differ in one setting; the first is diagnosed, the second shows what that
+setting really brought. Run::
+
+    python bench/predictions.py FOLDER
+
+Speed-ups are of the median step: one or two steps at the ends of such short recordings (six or
+three steps) are a third longer than the rest. Exit status 1 where an interval misses its outcome.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
+from whyidle.importers import kineto
+
+PAIRS = (
+    ("resnet50_v100_workers0_a", "resnet50_v100_workers4_a", "loader-workers"),
+    ("resnet50_v100_workers0_b", "resnet50_v100_workers4_b", "loader-workers"),
+    ("resnet50_v100_workers0_c", "resnet50_v100_workers4_c", "loader-workers"),
+    ("mlp_rtx3080_workers0_bs16", "mlp_rtx3080_workers8_bs16", "loader-workers"),
+)
+"""(before, after, the fix between them)"""
+ROW = "{:28} {:16} {:>8} {:>8}   {:24} {:>8}  {}"
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder of *.pt.trace.json.gz")
+    folder = parser.parse_args().folder
+    header = "recording", "fix", "before", "after", "predicted speed-up", "measured", "covered"
+    print(ROW.format(*header))
+    return max(experiment(folder, *pair) for pair in PAIRS)
+
+
+def experiment(folder: Path, before: str, after: str, fix: str) -> int:
+    """One row; 1 where the interval misses."""
+    told = [
+        prescription.predicted
+        for finding in diagnose([_load(folder, before)]).findings
+        for prescription in finding.prescriptions
+        if prescription.treatment == fix and prescription.predicted
+    ]
+    old, new = _median_ms(folder, before), _median_ms(folder, after)
+    if not told:
+        print(ROW.format(before, fix, f"{old:.2f}", f"{new:.2f}", "none", f"{old / new:.3f}", "no"))
+        return 1
+    best = told[0]
+    covered = best.low <= old / new <= best.high
+    interval = f"{best.speedup:.3f} [{best.low:.3f}, {best.high:.3f}]"
+    cells = f"{old:.2f} ms", f"{new:.2f} ms", interval, f"{old / new:.3f}"
+    print(ROW.format(before, fix, *cells, "yes" if covered else "NO"))
+    return int(not covered)
+
+
+def _load(folder: Path, name: str):  # type: ignore[no-untyped-def]
+    return kineto.load(folder / f"{name}.pt.trace.json.gz")
+
+
+def _median_ms(folder: Path, name: str) -> float:
+    steps = Facts(_load(folder, name)).steps
+    return float(np.median(steps.end - steps.start)) / 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(main())

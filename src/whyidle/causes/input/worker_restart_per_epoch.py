@@ -1,0 +1,82 @@
+"""Loader workers are started anew for every epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.intervals import union
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.01
+"""share of the step below which starting workers is not worth a word"""
+STARTS = r"dataloader\.py\(\d+\): __iter__$"
+WORKERS = r"multiprocessing/(process|context|popen_\w+)\.py\(\d+\): (start|_Popen|__init__)$"
+LEFT = 0.1
+"""residual: kept workers still get the new epoch's indices and fill their queues"""
+
+
+@cause(
+    "Loader workers are started anew for every epoch",
+    bucket="input",
+    needs=("device_time", "python_stacks", "steps"),
+)
+def worker_restart_per_epoch(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Each epoch makes a new iterator of the DataLoader, which starts worker processes that import
+    the program and copy the dataset again.
+
+    Why it costs
+    ------------
+    The GPU waits until they deliver. With short epochs or slow starts (spawn) that comes often.
+
+    How it is detected
+    ------------------
+    The device is idle while the training thread is inside ``DataLoader.__iter__``, and that starts
+    processes. Seen in one step only, it does not tell the length of an epoch, and the careful
+    prediction is nothing. The first batch's own delay is not counted: it cannot be told from slow
+    loading.
+
+    What looks alike
+    ----------------
+    Making an iterator without workers costs nothing. The very first start has to be paid anyway;
+    it lies in the warm-up, which is left out.
+
+    What to do
+    ----------
+    ``persistent_workers=True``. On Linux, where workers are forked, it often changes nothing:
+    only a start that was seen to cost is reported.
+
+    References
+    ----------
+    PyTorch, ``torch.utils.data.DataLoader``; boreshkinai/delta-interpolator issue 3.
+    """
+    host = facts.timeline.host
+    starts = facts.named(STARTS)
+    starts = starts[np.isin(host.thread[starts], facts.host.drivers)]
+    processes = host.start[facts.named(WORKERS)]
+    windows = union(host.start[starts], host.end[starts])
+    if not len(windows) or not windows.covers(processes).any():
+        return None
+    share = facts.share_of(facts.part("loader") & windows)
+    if share < LEAST_SHARE:
+        return None
+    low = interruptions(share, 0.5) if len(windows) > 1 else 0.0
+    expected = interruptions(share, LEFT)
+    return Proof(
+        headline=f"Starting loader workers holds up training for {windows.total / 1e6:.3g} ms",
+        low=low,
+        high=share,
+        predicted=remove(
+            low, share, "P9: workers kept between epochs", expected if low else expected / 2
+        ),
+        evidence=(
+            measured("device idle while workers start, share of step", share, "ratio"),
+            measured("starts of workers", len(windows), None, source="stacks"),
+        ),
+        confidence=0.8,
+        where=tuple(place for place in [facts.places.of(int(starts[0]))] if place),
+    )

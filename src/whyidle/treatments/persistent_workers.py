@@ -1,0 +1,18 @@
+"""Keep loader workers between epochs."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("worker-restart-per-epoch", consent="rounding")
+def persistent_workers(_proof: Proof) -> Plan | None:
+    """Keep workers between epochs. They are seeded once instead of per epoch, so random
+    augmentation comes in another order."""
+    return Plan(
+        summary="DataLoader(..., persistent_workers=True)",
+        edits=(Edit(knob="loader.persistent_workers", value=True, was=False),),
+        risk="memory of workers stays; a dataset that is changed per epoch must not be in them",
+    )
