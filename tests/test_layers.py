@@ -52,7 +52,7 @@ THIRD_PARTY = {
     "catalog": set(),
     "engine": {"numpy", "msgspec", "psutil", "pynvml"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest"},
-    "cli": {"msgspec"},
+    "cli": {"msgspec", "rich"},
     "errors": set(),
     "__main__": set(),
 }

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _output
+from whyidle.cli import _next, _output
 from whyidle.cli._options import STDOUT, quiet, store
 from whyidle.cli._progress import Progress
 from whyidle.cli._store import store_of
@@ -90,7 +90,8 @@ def _text(args: argparse.Namespace, comparison: Comparison) -> str:
 
     steps = [(f"whyidle causes {cause}", "new in B") for cause in comparison.appeared[:1]]
     if not args.all:
-        steps.append(("whyidle compare A B --all", "every change"))
+        both = _next.shell([Path(args.before), Path(args.after)])
+        steps.append((f"whyidle compare {both} --all", "every change"))
     return render(
         comparison,
         width=_output.width(),

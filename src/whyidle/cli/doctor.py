@@ -64,8 +64,10 @@ def _text(machine: Machine) -> str:
 
 
 def _row(page: Page, check: Check) -> None:
+    from rich.text import Text
+
     word, style = _MARKS[check.state]
-    head = page.text(f"{word:<5}", style)
+    head = Text().append_text(page.text(f"{word:<5}", style))
     head.append_text(page.text(f"{check.name}: "))
     page.line(page.text(check.found), head=head, indent=2)
     if check.means:

@@ -65,8 +65,8 @@ def check(comparison: Comparison, max_regression_percent: float) -> None:
     slower = (step.ratio - 1.0) * 100.0
     if step.real and slower > max_regression_percent:
         raise GateError(
-            f"--max-regression {max_regression_percent:g}: the step became {slower:.1f} % slower.",
-            why=f"95 % interval {(step.low - 1) * 100:+.1f} to {(step.high - 1) * 100:+.1f} %.",
+            f"--max-regression {max_regression_percent:g}: the step became {slower:.1f}% slower.",
+            why=f"95% interval {(step.low - 1) * 100:+.1f} to {(step.high - 1) * 100:+.1f}%.",
         )
 
 
@@ -90,7 +90,7 @@ def _step(before: Diagnosis, after: Diagnosis) -> StepChange | None:
         low=ratio.low,
         high=ratio.high,
         real=not ratio.low <= 1.0 <= ratio.high,
-        method="bootstrap of mean step times within each recording, 95 %",
+        method="bootstrap of mean step times within each recording, 95%",
     )
 
 

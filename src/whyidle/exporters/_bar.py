@@ -59,7 +59,7 @@ def _legend(page: Page, shares: Mapping[Bucket, float], indent: int) -> None:
     row = Text(" " * indent)
     for bucket, share in shares.items():
         mark = LETTERS[bucket] if page.plain else "█"
-        entry = page.text(mark, LOOKS[bucket].colour)
+        entry = Text().append_text(page.text(mark, LOOKS[bucket].colour))
         entry.append_text(page.text(f" {LOOKS[bucket].title.lower()} {percent(share)}"))
         if row.cell_len > indent and row.cell_len + entry.cell_len + 3 > page.width:
             page.raw(row)

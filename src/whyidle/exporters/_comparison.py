@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rich.text import Text
+
 from whyidle.exporters import _words as words
 from whyidle.exporters._page import Colours, Page
 from whyidle.exporters.terminal import NextStep, next_commands
@@ -49,7 +51,7 @@ def _headline(comparison: Comparison) -> str:
     change = (
         f"{words.seconds(comparison.before.step_s)} to {words.seconds(comparison.after.step_s)}"
     )
-    spread = f"95 % interval {step.low:.2f} to {step.high:.2f}"
+    spread = f"95% interval {step.low:.2f} to {step.high:.2f}"
     if not step.real:
         return f"No real change of the step time ({change}): ratio {step.ratio:.2f}, {spread}."
     if step.ratio < 1.0:
@@ -75,7 +77,7 @@ def _table(page: Page, title: str, changes: Sequence[Change], timed: bool) -> No
         style = "green" if change.delta_s < 0 else "red"
         delta = page.text(f"{_signed(change.delta_s, timed):>10}", style)
         was, now = _value(change.before_s, timed), _value(change.after_s, timed)
-        head = delta + page.text(f"  {was:>8} → {now:<8}  ")
+        head = Text().append_text(delta) + page.text(f"  {was:>8} → {now:<8}  ")
         meaning = f" ({change.meaning})" if change.meaning else ""
         name = change.name.replace("_", " ") if change.bucket else kernel(change.name)
         page.line(page.text(name), page.text(meaning, "dim"), head=head, indent=2)

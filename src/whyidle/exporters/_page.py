@@ -17,6 +17,8 @@ _ASCII: Final = str.maketrans(
     {"×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "·": "|", "→": "->", "≥": ">=", "≤": "<="}
     | {"█": "#", "±": "+-", "“": '"', "”": '"', "’": "'"}
 )
+MARGIN: Final = 1
+"""columns that stay free on the right"""
 LONGEST: Final = 400
 """characters of one text; C++ kernel names go into the thousands"""
 
@@ -61,7 +63,7 @@ class Page:
     def line(self, *parts: Text, head: Text | None = None, indent: int = 0) -> None:
         """Write parts as one paragraph behind ``head``, wrapped under itself."""
         first = Text(" " * indent) + (head or Text())
-        room = max(self.width - first.cell_len, 16)
+        room = max(self.width - first.cell_len - MARGIN, 16)
         rest = Text(" " * first.cell_len)
         body = Text().join(parts)
         for number, row in enumerate(body.wrap(self._console, room) or [Text()]):

@@ -32,16 +32,14 @@ def percent(share: float | None) -> str:
     if share is None:
         return NONE
     if 0 < share < 0.001:
-        return "<0.1 %"
-    return (
-        f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
-    )
+        return "<0.1%"
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
 
 
 def interval(lost: Interval) -> str:
     """A share's interval in percent."""
     low, high = percent(lost.low), percent(lost.high)
-    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+    return high if low == high else f"{low.removesuffix('%')} to {high}"
 
 
 def speedup(predicted: Predicted | None) -> str:

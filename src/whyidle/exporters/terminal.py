@@ -11,7 +11,14 @@ from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Colours, Page
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Severity, State
+from whyidle.model.diagnosis import (
+    Diagnosis,
+    Finding,
+    Predicted,
+    Prescription,
+    Severity,
+    State,
+)
 from whyidle.model.signals import SIGNALS
 
 SUFFIXES: tuple[str, ...] = ()
@@ -30,8 +37,8 @@ _SEVERITIES: Final[dict[Severity, str]] = {
 }
 _CONSENTS: Final = {
     "none": "same numbers",
-    "rounding": "same mathematics, other rounding or random order",
-    "numerics": "changes the precision of numbers",
+    "rounding": "other rounding or random order",
+    "numerics": "other precision of numbers",
     "convergence": "may change learning",
 }
 _ROOMY = 70
@@ -82,10 +89,20 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
     word = verdict.state.upper()
     badge = page.text(f"{word}:" if page.plain else f" {word} ", _STATES[verdict.state])
     if page.width >= _ROOMY:
-        page.line(page.text(verdict.headline, "bold"), head=badge + Text(" "), indent=2)
+        page.line(
+            page.text(verdict.headline, "bold"), head=Text().join([badge, Text(" ")]), indent=2
+        )
     else:
         page.line(badge, indent=2)
         page.line(page.text(verdict.headline, "bold"), indent=2)
+    best = _best(diagnosis)
+    if best is not None and best[1].predicted is not None:
+        page.line(
+            page.text(best[1].summary, "green"),
+            page.text(f"; {_gain(best[1].predicted)}"),
+            head=page.text("first fix: ", "dim"),
+            indent=2,
+        )
 
 
 def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
@@ -144,7 +161,7 @@ def _findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     if small:
         page.gap()
         page.line(
-            page.text("also, under 3 %: " + ", ".join(finding.cause for finding in small), "dim"),
+            page.text("also, under 3%: " + ", ".join(finding.cause for finding in small), "dim"),
             indent=2,
         )
 
@@ -178,8 +195,21 @@ def _proofs(finding: Finding) -> list[str]:
 
 
 def _worth(fix: Prescription) -> str:
-    parts = [f"predicted {words.speedup(fix.predicted)} as fast"] if fix.predicted else []
+    parts = [_gain(fix.predicted)] if fix.predicted else []
     return "; ".join([*parts, _CONSENTS[fix.consent]])
+
+
+def _gain(predicted: Predicted) -> str:
+    low, high = predicted.low, predicted.high
+    return f"predicted {predicted.speedup:.2f}× as fast ({low:.2f} to {high:.2f})"
+
+
+def _best(diagnosis: Diagnosis) -> tuple[Finding, Prescription] | None:
+    """The first fix of the finding that the verdict is about."""
+    for finding in diagnosis.findings:
+        if finding.severity != "info" and finding.prescriptions:
+            return finding, finding.prescriptions[0]
+    return None
 
 
 def _limited(label: str, texts: list[str], most: int | None) -> list[tuple[str, str]]:
@@ -241,11 +271,20 @@ def next_commands(page: Page, steps: Sequence[NextStep]) -> None:
         return
     page.gap()
     page.line(page.text("next", "dim"), indent=2)
-    longest = max(len(command) for command, _ in steps)
+    fits = [len(command) for command, purpose in steps if _beside(page, command, purpose)]
+    column = max(fits, default=0)
     for command, purpose in steps:
-        if longest + len(purpose) + 8 <= page.width:
-            head = page.text(f"{command:<{longest}}  ", "cyan")
-            page.line(page.text(purpose, "dim"), head=head, indent=4)
-        else:
-            page.raw(Text("    ") + page.text(command, "cyan"))
+        beside = len(command) <= column and column + len(purpose) + 8 <= page.width
+        gap = " " * (column - len(command) + 2) if beside else ""
+        page.raw(
+            Text("    ")
+            + page.text(command, "cyan")
+            + Text(gap)
+            + page.text(purpose if beside else "", "dim")
+        )
+        if not beside:
             page.line(page.text(purpose, "dim"), indent=6)
+
+
+def _beside(page: Page, command: str, purpose: str) -> bool:
+    return len(command) + len(purpose) + 8 <= page.width
