@@ -15,7 +15,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.collectives import Collectives, collectives
+from whyidle.analysis.exposure import Exposure, exposure, held_up
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
+from whyidle.analysis.imbalance import Imbalance
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import KernelClass, classify
 from whyidle.analysis.launching import Launching, replay_of
@@ -23,6 +26,7 @@ from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
 from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.places import Places
+from whyidle.analysis.ranks import Meetings, meet
 from whyidle.analysis.replay import Replay
 from whyidle.analysis.steps import Steps, find_steps
 from whyidle.analysis.waits import Waits
@@ -250,6 +254,18 @@ class Facts:
         """Copy direction of every device event: h2d, d2h, d2d, p2p or ""."""
         return self.host.direction
 
+    @cached_property
+    def collectives(self) -> Collectives:
+        """The collectives of the whole recording."""
+        return collectives(self.timeline, self.steps, self.host)
+
+    @cached_property
+    def held_up(self) -> Intervals:
+        """Exposed communication in scope behind which the next work was queued already."""
+        return held_up(self.timeline, self.host, self.part("collective")) | self.part(
+            "collective_wait"
+        )
+
     @property
     def device(self) -> DeviceEvents:
         """The device's events."""
@@ -378,3 +394,18 @@ class Job:
             bucket: float(np.mean([facts.attribution[bucket] for facts in self.ranks]))
             for bucket in BUCKETS
         }
+
+    @cached_property
+    def meetings(self) -> Meetings:
+        """The collectives at which ranks meet, in one clock."""
+        return meet(self.ranks)
+
+    @cached_property
+    def imbalance(self) -> Imbalance:
+        """Who waits for whom."""
+        return Imbalance(self.ranks, self.meetings)
+
+    @cached_property
+    def exposure(self) -> Exposure | None:
+        """Exposed communication; None without collectives."""
+        return exposure(self)

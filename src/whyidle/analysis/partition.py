@@ -314,8 +314,10 @@ def _short(gaps: Gaps, seen: Intervals) -> Intervals:
 
 
 def _on_cpu(timeline: Timeline, host: Host, window: Intervals) -> Claims:
-    """A job whose device is the CPU: operators are the work itself."""
+    """A job whose device is the CPU: operators are the work itself, and a collective in flight
+    with no operator running is exposed."""
     events = timeline.host
+    flying = host.roles.rows("collective_flight")
     ops = np.flatnonzero((events.kind == HostKind.OP) & ~_named(timeline, "c10d::", "record_param"))
     work = union(events.start[ops], events.end[ops])
     frames = host.leaves((HostKind.PYTHON,))
@@ -335,6 +337,7 @@ def _on_cpu(timeline: Timeline, host: Host, window: Intervals) -> Claims:
             )
         ],
         ("compute", work),
+        ("collective", union(events.start[flying], events.end[flying])),
         ("python", frames | between),
     ]
 

@@ -78,6 +78,7 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
         r"distributed_c10d\.py\(\d+\): (barrier|monitored_barrier)|<built-in method wait of "
         r".*(Work|_distributed_c10d)",
     ),
+    "collective_flight": ((HostKind.ANNOTATION, HostKind.OP), r"^(gloo|mpi|ucc):"),
     "sync": (
         (HostKind.RUNTIME,),
         r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|.*Synchronize)$",

@@ -6,8 +6,9 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts, Job
 from whyidle.engine._picture import picture
+from whyidle.engine._ranks import rank_rows
 from whyidle.model.buckets import REASONS
-from whyidle.model.diagnosis import Attribution, Detailed, KernelRow, RankRow, Reason
+from whyidle.model.diagnosis import Detailed, KernelRow, Reason
 
 KERNEL_ROWS = 60
 
@@ -27,7 +28,7 @@ def detail(job: Job) -> Detailed:
         kernels=_kernels(lead),
         groups=_groups(lead),
         picture=picture(lead),
-        ranks=[_rank(facts) for facts in job.ranks],
+        ranks=rank_rows(job),
         step_times_s=[round(float(s), 9) for s in (lead.steps.end - lead.steps.start) / 1e9],
         steady=[bool(steady) for steady in lead.steps.steady],
     )
@@ -66,14 +67,3 @@ def _groups(facts: Facts) -> dict[str, float]:
     whole = float(np.sum(totals)) or 1.0
     shares = {str(n): float(t / whole) for n, t in zip(names, totals, strict=True)}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-def _rank(facts: Facts) -> RankRow:
-    return RankRow(
-        rank=facts.rank,
-        source=facts.timeline.source.path,
-        step_s=facts.step_s if facts.steps.found_by else None,
-        attribution=Attribution(**facts.attribution),
-        lateness_s=None,
-        steps=[Attribution(**step) for step in facts.per_step()],
-    )

@@ -11,6 +11,7 @@ from whyidle import __version__, catalog
 from whyidle.analysis.facts import Facts, Job
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
+from whyidle.engine._ranks import enrol, notes_on
 from whyidle.engine._verdict import emulated, verdict
 from whyidle.model.cause import Cause
 from whyidle.model.diagnosis import (
@@ -31,7 +32,8 @@ Progress = Callable[[str], None]
 
 def diagnose(timelines: list[Timeline], *, progress: Progress | None = None) -> Diagnosis:
     """Diagnose one job from the recordings of its ranks."""
-    job = Job(tuple(Facts(timeline) for timeline in timelines))
+    enrolled, assumed = enrol(timelines)
+    job = Job(tuple(Facts(timeline) for timeline in enrolled))
     judged, abstentions = _judge(job, progress or (lambda _: None))
     findings = findings_of(job, judged)
     return Diagnosis(
@@ -44,7 +46,7 @@ def diagnose(timelines: list[Timeline], *, progress: Progress | None = None) -> 
         findings=findings,
         abstentions=abstentions,
         trials=[],
-        coverage=_coverage(job),
+        coverage=_coverage(job, assumed),
         detail=detail(job),
     )
 
@@ -153,8 +155,8 @@ def _utilization(job: Job) -> Utilization:
     )
 
 
-def _coverage(job: Job) -> Coverage:
-    notes = []
+def _coverage(job: Job, assumed: list[str]) -> Coverage:
+    notes = [*assumed, *notes_on(job)]
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.path}: {note}" for note in source.notes]
@@ -171,6 +173,6 @@ def _coverage(job: Job) -> Coverage:
         signals=sorted(job.signals),
         windows=len(job.ranks),
         overhead_ratio=None,
-        clock_error_s=None,
+        clock_error_s=job.meetings.clock_error_s,
         notes=notes,
     )

@@ -250,13 +250,20 @@ class Picture(Document, frozen=True, kw_only=True):
 
 
 class RankRow(Document, frozen=True, kw_only=True):
-    """One rank: its step time, attribution, and when it arrives at collectives."""
+    """One rank: its step time, attribution, and when it arrives at collectives.
+
+    ``lateness_s`` is how long the others wait, exposed, for this rank per step; ``waiting`` the
+    share of the step that it waits for them; ``last_ratio`` the share of collectives to which it
+    comes last. None where the recordings or their clocks do not tell.
+    """
 
     rank: int | None
     source: str
     step_s: float | None
     attribution: Attribution
     lateness_s: float | None
+    waiting: float | None = None
+    last_ratio: float | None = None
     steps: list[Attribution]
 
 

@@ -1,0 +1,151 @@
+"""Exposed communication of a job: how much, in how many calls, and what hiding it could win."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.partition import Host
+from whyidle.model.timeline import Timeline
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts, Job
+
+BACKWARD = 2 / 3
+"""share of a training step's compute that is the backward pass, beside which gradients can travel:
+twice the FLOPs of the forward pass"""
+SLOWER_BESIDE = 1.34
+"""collectives took this much longer than theory in Daydream's measurements (ATC 2020, NCCL)"""
+MATCHED = 0.5
+"""with less than this share of a rank's collectives matched, waiting is not told from transfer"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Shares are of the step, means over ranks.
+
+    ``exposed`` is all exposed communication; ``held`` the part that holds up work: collectives
+    behind which the next kernel was queued already, and idle time on the way to one. Of that,
+    ``waiting`` is for late ranks as far as matched collectives tell (``told``: they tell all of
+    it), ``unsteady`` what a single rank shows to be waiting, as it is not there in every step.
+    ``in_flight`` is all time with a collective on its way, ``hidden_ratio`` the part of that beside
+    useful work, ``calls`` collectives per step, ``kinds`` their seconds per step by kind,
+    ``mean_bytes`` and ``median_s`` of a call.
+    """
+
+    exposed: float
+    held: float
+    waiting: float
+    unsteady: float
+    told: bool
+    in_flight: float
+    hidden_ratio: float
+    compute: float
+    calls: float
+    kinds: dict[str, float]
+    mean_bytes: float | None
+    median_s: float
+
+    @property
+    def transfer(self) -> float:
+        """What holds up work and is not known to be waiting."""
+        return max(0.0, self.held - self.waiting)
+
+    @property
+    def room(self) -> float:
+        """Compute beside which nothing travels yet, but gradients could."""
+        return max(0.0, BACKWARD * self.compute - self.hidden_ratio * self.in_flight)
+
+    @property
+    def hideable(self) -> tuple[float, float]:
+        """P7, ``T^ = T - X' + max(0, comm - overlappable)``: the share that overlapping wins, from
+        half of what is surely transfer, on collectives that slow down beside compute, to all that
+        has room."""
+        sure = min(self.transfer, self.held - self.unsteady, self.room)
+        return max(0.0, sure) / (2 * SLOWER_BESIDE), min(self.transfer, self.room)
+
+    def compressed(self, factor: float) -> float:
+        """P7 with ``comm / factor``: the share won by sending fewer bytes."""
+        return self.transfer * (1.0 - 1.0 / factor)
+
+
+def exposure(job: Job) -> Exposure | None:
+    """Of all ranks; None where no collective was recorded in scope."""
+    ranks = [facts for facts in job.ranks if _in_scope(facts).any()]
+    if not ranks:
+        return None
+    in_flight = _mean([facts.share_of(facts.collectives.spans) for facts in ranks])
+    alone = _mean([facts.share("collective") + facts.share("collective_wait") for facts in ranks])
+    held = [facts.share_of(facts.held_up) + facts.share("collective_call") for facts in ranks]
+    first = ranks[0].collectives.take(_in_scope(ranks[0]))
+    sized = first.bytes[first.bytes >= 0]
+    return Exposure(
+        exposed=_mean([facts.share("communication") for facts in ranks]),
+        held=_mean(held),
+        waiting=_mean(job.imbalance.waiting),
+        unsteady=_mean([h * unsteady(f) for h, f in zip(held, ranks, strict=True)]),
+        told=_told(job),
+        in_flight=in_flight,
+        hidden_ratio=max(0.0, 1.0 - alone / in_flight) if in_flight else 0.0,
+        compute=_mean([facts.share("compute") for facts in ranks]),
+        calls=len(first) / ranks[0].step_count,
+        kinds={
+            str(kind): float(first.duration[first.kind == kind].sum()) / 1e9 / ranks[0].step_count
+            for kind in np.unique(first.kind)
+        },
+        mean_bytes=float(sized.mean()) if len(sized) > 0.5 * len(first) else None,
+        median_s=float(np.median(first.duration)) / 1e9,
+    )
+
+
+def held_up(timeline: Timeline, host: Host, exposed: Intervals) -> Intervals:
+    """The part of exposed collectives during which the next kernel had been launched already: only
+    there does the device wait for the collective. Before, it would have waited for the host."""
+    device = timeline.device
+    useful = np.flatnonzero(~host.collective)
+    if not len(useful) or not len(exposed):
+        return exposed
+    index = np.searchsorted(device.start[useful], exposed.end)
+    following = useful[np.minimum(index, len(useful) - 1)]
+    call = host.linked.call[following]
+    known = (index < len(useful)) & (call >= 0)
+    launched = np.where(known, timeline.host.start[np.maximum(call, 0)], exposed.start)
+    return union(np.maximum(exposed.start, launched), exposed.end)
+
+
+def unsteady(facts: Facts) -> float:
+    """Share of the time in collectives that one rank's own steps show to be waiting: what each
+    takes beyond the fastest of its order and kind in other steps. A rank that waits equally in
+    every step shows none; 0 where steps are not alike."""
+    calls = facts.collectives.take(_in_scope(facts))
+    steps, counts = np.unique(calls.step, return_counts=True)
+    if len(steps) < 2 or np.ptp(counts):
+        return 0.0
+    order = np.argsort(calls.step, kind="stable")
+    took = calls.duration[order].reshape(len(steps), -1)
+    kinds = calls.kind[order].reshape(len(steps), -1)
+    if (kinds != kinds[0]).any() or not took.sum():
+        return 0.0
+    return float(1.0 - took.min(axis=0).sum() * len(steps) / took.sum())
+
+
+def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
+    return float(np.mean(values))
+
+
+def _in_scope(facts: Facts) -> NDArray[np.bool_]:
+    return facts.scope.covers(facts.collectives.start)
+
+
+def _told(job: Job) -> bool:
+    """Whether all ranks are there, enough of their collectives are matched, and the clocks are
+    trusted: then what is not waiting is transfer."""
+    worlds = {facts.timeline.world_size for facts in job.ranks} - {None, len(job.ranks)}
+    most = max(len(facts.collectives) for facts in job.ranks)
+    matched = len(job.meetings) >= MATCHED * most and job.meetings.clock_error_s is not None
+    return len(job.ranks) > 1 and not worlds and matched

@@ -1,0 +1,213 @@
+"""What ranks cost each other: waiting that holds up their work, who causes it, and why.
+
+Only waiting counts behind which the next work was queued already: while the host is still busy
+launching, nothing is lost by a collective that takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.intervals import union
+from whyidle.analysis.ranks import Meetings
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+F64 = NDArray[np.float64]
+
+CONSTANT = 0.8
+"""a rank that is the late one in this share of the steps is always the late one (TraceML asks for
+80 % coverage before it names a straggler)"""
+SAME_WORK = 0.9
+"""so much of the kernel time must be in launches of equal name, number and grid to compare"""
+SLOWER = 1.05
+"""the same kernels taking this much longer on one device is more than the scatter of good ones:
+fail-slow studies call 10 % a straggler, half of it is our margin"""
+
+
+@dataclass(frozen=True, slots=True)
+class Laggard:
+    """The rank that the others wait for most.
+
+    ``lateness_s`` is how long they wait for it per step, ``steps_ratio`` the share of steps in
+    which it is the one, ``last_ratio`` the share of collectives to which it comes last,
+    ``excess_s`` what it spends per step in every bucket beyond the mean of the others, ``slower``
+    how much longer its kernels take where the work is the same (None: not comparable).
+    """
+
+    index: int
+    rank: int | None
+    lateness_s: float
+    steps_ratio: float
+    last_ratio: float
+    excess_s: dict[str, float]
+    slower: float | None
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is always the same rank."""
+        return self.steps_ratio >= CONSTANT
+
+    @property
+    def reason(self) -> str:
+        """The bucket in which it spends most beyond the others."""
+        return max(self.excess_s, key=lambda bucket: self.excess_s[bucket])
+
+
+class Imbalance:
+    """Who waits for whom, over the steps in scope. Arrays are of shape (ranks,)."""
+
+    def __init__(self, ranks: Sequence[Facts], meetings: Meetings) -> None:
+        self.ranks = ranks
+        self.meetings = meetings
+
+    @cached_property
+    def _exposed(self) -> F64:
+        """Exposed waiting of each rank at each meeting, s; (meetings, ranks)."""
+        met = self.meetings
+        exposed = np.zeros(met.present.shape)
+        for index, facts in enumerate(self.ranks):
+            mine = np.flatnonzero(met.waiting[:, index] > 0)
+            if not len(mine) or not np.isfinite(met.offset[index]):
+                continue
+            start = np.rint(met.start[mine, index] - met.offset[index]).astype(np.int64)
+            stop = start + met.waiting[mine, index]
+            exposed[mine, index] = facts.held_up.inside(start, stop) / 1e9
+        return exposed
+
+    @cached_property
+    def waiting(self) -> F64:
+        """Share of the step that each rank is held up by waiting for others."""
+        shares = np.zeros(len(self.ranks))
+        for index, facts in enumerate(self.ranks):
+            met = self.meetings
+            mine = met.waiting[:, index] > 0
+            start = np.rint(met.start[mine, index] - met.offset[index]).astype(np.int64)
+            spans = union(start, start + met.waiting[mine, index])
+            shares[index] = facts.share_of(facts.held_up & spans)
+        return shares
+
+    @property
+    def transfer(self) -> F64:
+        """Share of the step that each rank spends in exposed communication without waiting."""
+        return np.array([f.share("communication") for f in self.ranks]) - self.waiting
+
+    @cached_property
+    def _blame(self) -> F64:
+        """How long the others wait for each rank at each meeting, mean over them, s."""
+        late = self.meetings.late
+        others = np.maximum(self.meetings.present.sum(axis=1) - late.sum(axis=1), 1)
+        waited = (self._exposed * ~late).sum(axis=1) / others
+        return late * (waited / np.maximum(late.sum(axis=1), 1))[:, None]
+
+    @cached_property
+    def lateness_s(self) -> F64 | None:
+        """How long the others wait, exposed, for each rank per step; None where the clocks do not
+        tell who is late."""
+        if not self.meetings.decided.any():
+            return None
+        steps = np.mean([facts.step_count for facts in self.ranks])
+        return self._blame.sum(axis=0) / max(float(steps), 1.0)
+
+    @property
+    def last_ratio(self) -> F64:
+        """Share of the meetings with a known order to which each rank comes last."""
+        return self.meetings.late.sum(axis=0) / max(int(self.meetings.decided.sum()), 1)
+
+    @cached_property
+    def lost(self) -> tuple[float, float]:
+        """P8: share of the step that is won when every rank does the mean of the work. (The part
+        that is the same in every step, all of it.)"""
+        length = np.array([facts.step_s for facts in self.ranks])
+        own = length * (1.0 - self.waiting)
+        constant = float((own.max() - own.mean()) / max(length.mean(), 1e-12))
+        whole = float(self.waiting.mean())
+        return max(0.0, min(constant, whole)), whole
+
+    @cached_property
+    def laggard(self) -> Laggard | None:
+        """The rank that the others wait for most; None where nobody waits or nobody can tell."""
+        lateness = self.lateness_s
+        if lateness is None or lateness.max() <= 0.0:
+            return None
+        index = int(lateness.argmax())
+        return Laggard(
+            index=index,
+            rank=self.ranks[index].rank,
+            lateness_s=float(lateness[index]),
+            steps_ratio=self._steps_ratio(index),
+            last_ratio=float(self.last_ratio[index]),
+            excess_s=self._excess(index),
+            slower=slower(
+                [facts for i, facts in enumerate(self.ranks) if i != index], self.ranks[index]
+            ),
+        )
+
+    def _steps_ratio(self, index: int) -> float:
+        step = self.meetings.step.max(axis=1)
+        numbers, inverse = np.unique(step, return_inverse=True)
+        blame = np.zeros((len(numbers), len(self.ranks)))
+        np.add.at(blame, inverse.ravel(), self._blame)
+        blame = blame[blame.sum(axis=1) > 0]
+        return float((blame.argmax(axis=1) == index).mean()) if len(blame) else 0.0
+
+    def _excess(self, index: int) -> dict[str, float]:
+        spent = [
+            {b: s * facts.step_s for b, s in facts.attribution.items() if b != "communication"}
+            for facts in self.ranks
+        ]
+        others = [each for i, each in enumerate(spent) if i != index]
+        return {
+            bucket: own - float(np.mean([each[bucket] for each in others]))
+            for bucket, own in spent[index].items()
+        }
+
+
+def slower(others: Sequence[Facts], mine: Facts) -> float | None:
+    """How many times longer the same kernels take on one rank than on the middle of the others;
+    None unless nearly all its kernel time is in kernels that all ranks launch alike: as often per
+    step, and with grids of the same size (so with tensors of the same size)."""
+    own, theirs = _kernel_times(mine), [_kernel_times(facts) for facts in others]
+    total = sum(time for time, _, _ in own.values())
+    if not own or not total:
+        return None
+    same = {
+        name: float(np.median([each[name][0] for each in theirs]))
+        for name, (_, count, blocks) in own.items()
+        if all(name in each and _alike((count, blocks), each[name][1:]) for each in theirs)
+    }
+    matched = sum(own[name][0] for name in same)
+    if matched < SAME_WORK * total or not sum(same.values()):
+        return None
+    return matched / sum(same.values())
+
+
+def _alike(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return bool(np.allclose(one, other, rtol=0.01))
+
+
+def _kernel_times(facts: Facts) -> dict[str, tuple[float, float, float]]:
+    """By kernel name, without collectives: (seconds, launches, summed grid) per step. Kernels whose
+    grid is not recorded are left out."""
+    rows = facts.kernels
+    grid = facts.device.blocks_per_sm[rows].astype(np.float64)
+    rows, grid = (
+        part[(facts.group[rows] != "communication") & (grid > 0)] for part in (rows, grid)
+    )
+    names, index, counts = np.unique(
+        facts.device.name[rows], return_inverse=True, return_counts=True
+    )
+    seconds = np.bincount(index, weights=facts.seconds(rows), minlength=len(names))
+    blocks = np.bincount(index, weights=grid, minlength=len(names))
+    steps = max(facts.step_count, 1)
+    return {
+        facts.timeline.names[name]: (float(s) / steps, float(n) / steps, float(b) / steps)
+        for name, s, n, b in zip(names, seconds, counts, blocks, strict=True)
+    }

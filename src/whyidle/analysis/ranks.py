@@ -1,0 +1,181 @@
+"""Several ranks seen together: one clock for all, who arrives last, who waits for whom.
+
+Every rank has a clock of its own. All ranks leave an all-reduce (or any collective in which each
+needs something of each) within microseconds of each other, so the differences between the ends of
+one collective on two ranks are the offset of their clocks, and the spread of these differences
+tells how far it can be trusted. A systematic difference of a few microseconds in leaving cannot be
+told from an offset.
+
+A rank that comes late to a collective spends little time in its kernel, the others wait in theirs.
+So the shortest kernel of one collective is the transfer, what the others have beyond it is waiting,
+and the rank with the *least* collective time is the late one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.collectives import JOINT
+from whyidle.analysis.matching import match
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+RESOLUTION_NS = 1_000.0
+"""profilers before 2024 wrote whole microseconds"""
+LEAST_ENDS = 3
+"""with fewer common ends a clock's error cannot be judged"""
+TRUST = 0.95
+"""the error of a clock is this quantile of how far ranks seem to leave apart"""
+
+
+@dataclass(frozen=True, eq=False)
+class Meetings:
+    """Collectives matched across ranks, in arrays of shape (meetings, ranks).
+
+    ``start`` is in the clock of the first rank (ns after its base) and ``duration`` in ns, both
+    valid where ``present``. ``step`` is the step's index on each rank (-1: outside). ``kind`` and
+    ``bytes`` (-1: unknown) are of shape (meetings,), ``offset`` (ns to add to a rank's own times),
+    ``ahead`` (how far its clock is ahead of the first one's, ns; nan: it meets nobody) and
+    ``error`` (how far a rank's clock may be from the others' middle, ns; nan: cannot be
+    judged) of shape (ranks,).
+    """
+
+    start: F64
+    duration: I64
+    present: Mask
+    step: I64
+    kind: NDArray[np.str_]
+    bytes: I64
+    offset: F64
+    ahead: F64
+    error: F64
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @cached_property
+    def joint(self) -> Mask:
+        """Meetings whose ranks leave together."""
+        return np.isin(self.kind, JOINT)
+
+    @cached_property
+    def transfer(self) -> I64:
+        """What each took once everyone was there: the shortest over ranks, ns."""
+        huge = np.iinfo(np.int64).max
+        shortest = np.where(self.present, self.duration, huge).min(axis=1, initial=huge)
+        return np.where(shortest == huge, 0, shortest).astype(np.int64)
+
+    @cached_property
+    def waiting(self) -> I64:
+        """What each rank waited in each for the others, ns. Less than the clocks can tell counts
+        as nothing, and so do meetings of which nobody can tell who came last."""
+        beyond = self.duration - self.transfer[:, None]
+        blur = np.nan_to_num(self.error)
+        valid = self.present & self.decided[:, None] & ~self.late
+        valid &= beyond > blur + blur.max(initial=0.0)
+        return np.where(valid, beyond, 0).astype(np.int64)
+
+    @cached_property
+    def late(self) -> Mask:
+        """Which ranks arrive last in each, as far as the clocks can tell: none where every rank
+        might be the last, several where some cannot be told apart."""
+        known = self.present & np.isfinite(self.error)
+        arrival = np.where(known, self.start, -np.inf)
+        last = arrival.argmax(axis=1) if len(self) else np.empty(0, np.int64)
+        rows = np.arange(len(self))
+        blur = self.error[last, None] + self.error[None, :]
+        late = known & (arrival >= arrival[rows, last][:, None] - blur)
+        told = known.any(axis=1) & (late.sum(axis=1) < self.present.sum(axis=1)) & self.joint
+        told &= (known == self.present).all(axis=1)
+        return late & told[:, None]
+
+    @property
+    def decided(self) -> Mask:
+        """Meetings of which it can be told who came last."""
+        return self.late.sum(axis=1) > 0
+
+    @property
+    def clock_error_s(self) -> float | None:
+        """How far the clocks of two ranks may still be apart, s; None where it cannot be told."""
+        known = self.error[np.isfinite(self.error)]
+        return float(np.sort(known)[-2:].sum()) / 1e9 if len(known) > 1 else None
+
+
+def meet(ranks: Sequence[Facts]) -> Meetings:
+    """Match the collectives of all ranks by process group, step, order and size, and align the
+    clocks by their ends."""
+    found = match(
+        [facts.collectives for facts in ranks],
+        [facts.steps.labels for facts in ranks],
+        np.array([facts.timeline.base_ns - ranks[0].timeline.base_ns for facts in ranks]),
+    )
+    ends = np.where(found.present, found.start + found.duration, np.nan)
+    ends[~np.isin(found.kind, JOINT)] = np.nan
+    offset, error = _align(ends)
+    return Meetings(
+        start=found.start + np.nan_to_num(offset)[None, :],
+        duration=found.duration,
+        present=found.present,
+        step=found.step,
+        kind=found.kind,
+        bytes=found.bytes,
+        offset=offset + found.base,
+        ahead=-offset,
+        error=np.maximum(error, found.blur_ns),
+        notes=found.notes,
+    )
+
+
+# -- clocks -------------------------------------------------------------------------------------
+
+
+def _align(ends: F64) -> tuple[F64, F64]:
+    """Offsets to add to each rank's times, and their errors, ns. Ranks that never meet the first
+    one directly are aligned through others; of ranks that never meet it at all, each separate group
+    has its own first. Those that meet nobody have neither."""
+    count = ends.shape[1]
+    offset, error = np.full(count, np.nan), np.full(count, np.nan)
+    for first in range(count):
+        if np.isnan(offset[first]) and np.isfinite(ends[:, first]).any():
+            offset[first] = 0.0
+            while _join_others(ends, offset):
+                pass
+    aligned = ends + offset[None, :]
+    aligned = aligned[np.isfinite(aligned).sum(axis=1) > 1]
+    for rank in range(count):
+        apart = aligned[np.isfinite(aligned[:, rank])]
+        if len(apart) >= LEAST_ENDS:
+            away = np.abs(apart[:, rank] - _middle(apart))
+            error[rank] = max(float(np.quantile(away, TRUST)), RESOLUTION_NS)
+    return offset, error
+
+
+def _join_others(ends: F64, offset: F64) -> bool:
+    """Give an offset to every rank that meets one which has it; whether there was any."""
+    found = False
+    for rank in np.flatnonzero(np.isnan(offset)).tolist():
+        known = np.isfinite(offset)
+        both = np.isfinite(ends[:, rank]) & np.isfinite(ends[:, known]).any(axis=1)
+        if both.any():
+            theirs = _middle(ends[both][:, known] + offset[known])
+            offset[rank] = np.median(theirs - ends[both, rank])
+            found = True
+    return found
+
+
+def _middle(values: F64) -> F64:
+    """Median of each row, of what is there; every row holds something."""
+    middle: F64 = np.nanmedian(values, axis=1)
+    return middle

@@ -1,0 +1,110 @@
+"""What causes of waiting between ranks tell in common."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Job
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.imbalance import Imbalance, Laggard
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Evidence, Place
+
+LEAST_SHARE = 0.01
+"""share of the step that ranks wait for each other below which it is not worth a word"""
+DOING = {
+    "input": "loading data",
+    "transfer": "copying to and from its device",
+    "host": "launching work",
+    "sync": "synchronising",
+    "interruption": "interruptions of its loop",
+    "compute": "computing",
+    "unknown": "something the recording does not show",
+}
+
+
+def laggard(job: Job) -> Laggard | None:
+    """The rank that others wait for, where they wait long enough to speak of it."""
+    return job.imbalance.laggard if job.imbalance.lost[1] >= LEAST_SHARE else None
+
+
+def proof(job: Job, late: Laggard, headline: str, confidence: float) -> Proof:
+    """P8: every rank does the mean of the work; only what is late in every step is the careful
+    end."""
+    low, high = job.imbalance.lost
+    low *= 0.9
+    return Proof(
+        headline=headline,
+        low=low,
+        high=high,
+        predicted=remove(low, high, "P8: every rank's work at the mean", high * 0.9),
+        evidence=evidence(job, late),
+        confidence=confidence,
+        where=(Place(file=None, line=None, function=None, rank=late.rank),),
+        facts={
+            "rank": late.rank,
+            "reason": late.reason,
+            "constant": late.constant,
+            "source": job.ranks[late.index].timeline.source.path,
+        },
+    )
+
+
+def evidence(job: Job, late: Laggard) -> tuple[Evidence, ...]:
+    """Who waits how long for whom, and how well the clocks agree."""
+    matched = len(job.meetings)
+    source = "matched collectives"
+    return (
+        measured(
+            f"the others wait for rank {late.rank}, per step",
+            late.lateness_s,
+            "s",
+            samples=matched,
+            source=source,
+        ),
+        measured(
+            f"collectives to which rank {late.rank} comes last",
+            late.last_ratio,
+            "ratio",
+            samples=int(job.meetings.decided.sum()),
+            source=source,
+        ),
+        measured(
+            f"steps in which rank {late.rank} is waited for most",
+            late.steps_ratio,
+            "ratio",
+            source=source,
+        ),
+        measured(
+            "exposed waiting, mean share of step", job.imbalance.lost[1], "ratio", source=source
+        ),
+        measured(
+            "exposed waiting of each rank, share of step",
+            _listed(job.imbalance),
+            None,
+            source=source,
+        ),
+        measured(
+            f"what rank {late.rank} spends beyond the others per step, mostly {DOING[late.reason]}",
+            late.excess_s[late.reason],
+            "s",
+        ),
+        measured(
+            "clock error between ranks",
+            job.meetings.clock_error_s or 0.0,
+            "s",
+            samples=matched,
+            source="ends of collectives",
+        ),
+    )
+
+
+def _listed(imbalance: Imbalance) -> str:
+    """Shares of all ranks, or of the extreme ones where there are many."""
+    pairs = [
+        (f"rank {facts.rank}: {share:.1%}", share)
+        for facts, share in zip(imbalance.ranks, imbalance.waiting, strict=True)
+    ]
+    if len(pairs) > 16:
+        pairs = sorted(pairs, key=lambda pair: pair[1])
+        pairs = [*pairs[:4], *pairs[-4:]]
+    return ", ".join(text for text, _ in pairs)

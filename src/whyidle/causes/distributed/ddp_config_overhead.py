@@ -1,0 +1,105 @@
+"""DistributedDataParallel walks graphs and copies gradients that it need not."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.model.cause import Proof, cause
+from whyidle.model.timeline import HostKind
+
+LEAST_SHARE = 0.005
+"""share of the step below which the settings are not worth a word"""
+WALK = r"reducer::search_unused_parameters"
+COPY = r"reducer::copy_bucket_to_grad"
+SCALE = r"distributed::reducer::(mul_out|copy_)"
+
+
+@cause(
+    "DistributedDataParallel does needless work on the host",
+    bucket="host",
+    needs=("device_events", "host_ops", "steps"),
+)
+def ddp_config_overhead(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    With its default settings DistributedDataParallel copies every gradient out of its bucket after
+    the exchange, one small operator per parameter; with ``find_unused_parameters=True`` it also
+    walks the autograd graph in every step.
+
+    Why it costs
+    ------------
+    Both are work of the host between the backward pass and the optimizer. Where the device waits
+    for the host, it waits for that too.
+
+    How it is detected
+    ------------------
+    The recording names them: ``copy_bucket_to_grad`` once per parameter, and
+    ``search_unused_parameters`` once per step. Lost time is the device's idle time during them; the
+    careful end is half of it, as recording itself lengthens small operators.
+
+    What looks alike
+    ----------------
+    ``mul_out`` (scaling a gradient into its bucket) stays with any settings and is not counted.
+    Parameters that differ in use from step to step need the walk: ``static_graph`` would raise.
+
+    What to do
+    ----------
+    ``gradient_as_bucket_view=True``; ``find_unused_parameters=False``, or ``static_graph=True``
+    where the same parameters are unused in every step.
+
+    References
+    ----------
+    PyTorch documentation of ``torch.nn.parallel.DistributedDataParallel``.
+    huggingface/transformers#45519 (one detection instead of a walk per step).
+    """
+    walk, copy = _during(facts, WALK), _during(facts, COPY)
+    idle = facts.part("host")
+    walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
+    lost = facts.share_of((walk | copy) & idle)
+    if lost < LEAST_SHARE:
+        return None
+    steps = facts.step_count
+    return Proof(
+        headline=f"DistributedDataParallel's {_what(walked, copied)} keeps the GPU waiting "
+        f"{lost:.1%} of the step",
+        low=lost * 0.5,
+        high=lost,
+        predicted=remove(lost * 0.5, lost, "P4: host time of what is left out", lost * 0.75),
+        evidence=(
+            measured(
+                "gradients copied out of their bucket per step",
+                len(facts.named(COPY)) / steps,
+                "1",
+                source="host spans",
+            ),
+            measured("device idle meanwhile, share of step", copied, "ratio"),
+            measured(
+                "walks of the graph for unused parameters per step",
+                len(facts.named(WALK)) / steps,
+                "1",
+                source="host spans",
+            ),
+            measured("device idle during the walks, share of step", walked, "ratio"),
+            measured(
+                "gradients scaled into their bucket per step",
+                len(facts.named(SCALE)) / steps,
+                "1",
+                source="host spans",
+            ),
+        ),
+        confidence=0.85,
+        facts={"walks": bool(len(facts.named(WALK))), "copies": bool(len(facts.named(COPY)))},
+    )
+
+
+def _what(walked: float, copied: float) -> str:
+    if walked and copied:
+        return "copying of gradients and search for unused parameters"
+    return "search for unused parameters" if walked else "copying of gradients out of buckets"
+
+
+def _during(facts: Facts, pattern: str) -> Intervals:
+    rows = facts.named(pattern, HostKind.OP, HostKind.ANNOTATION)
+    return union(facts.timeline.host.start[rows], facts.timeline.host.end[rows])

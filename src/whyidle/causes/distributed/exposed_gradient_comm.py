@@ -1,0 +1,112 @@
+"""Collectives run while no useful work does."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.exposure import Exposure
+from whyidle.analysis.facts import Job
+from whyidle.analysis.forecast import remove
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_SHARE = 0.01
+"""exposed share of the step below which communication is not worth a word"""
+LITTLE_HIDDEN = 0.05
+"""overlap below which none is attempted: DDP hides most of its buckets, this is chance"""
+
+
+@cause(
+    "Communication is not hidden behind compute",
+    bucket="communication",
+    needs=("steps",),
+    scope="job",
+)
+def exposed_gradient_comm(job: Job) -> Proof | None:
+    """What it means
+    ----------------
+    Collectives (all-reduce of gradients, all-to-all of embeddings, gathering of sharded weights)
+    run while the device has nothing useful beside them.
+
+    Why it costs
+    ------------
+    A kernel that moves data or spins until the others come keeps the device "busy", but no step
+    comes nearer to its end. Data can travel while the backward pass still computes.
+
+    How it is detected
+    ------------------
+    Exposed communication is time with a collective in flight and no useful kernel, and short gaps
+    that end with a collective. With several ranks, the shortest of each matched collective is its
+    transfer; what others have beyond it is waiting for a late rank, which is another cause and not
+    counted here. With one rank, transfer and waiting cannot be told apart: the careful end takes
+    only what is as long in every step. Exposed time counts as lost only where the next kernel had
+    been launched already: where the host is late as well, nothing is won. The gain is P7: what has
+    room beside the backward pass (two thirds of the compute) can be hidden; half of it on
+    collectives slowed down by a third is the careful end, all transfer the hopeful one.
+
+    What looks alike
+    ----------------
+    The rank with the longest collectives is not the one at fault: it waits for a late one (see
+    ``rank-workload-imbalance``, ``late-rank``). One all-reduce per micro-batch is
+    ``allreduce-every-microstep``; a slow path between devices ``nccl-transport-fallback``.
+
+    What to do
+    ----------
+    Many small collectives: let DistributedDataParallel send them in buckets. Few large ones that
+    are not hidden: send fewer bytes (bf16 compression), or compute more per exchange (larger
+    batch, accumulation). FSDP: prefetch. All-to-all: pipeline the exchange with the dense part.
+
+    References
+    ----------
+    Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+    Zhu et al., "Daydream", USENIX ATC 2020 (collectives 34 % slower than theory).
+    """
+    seen = job.exposure
+    if seen is None or seen.transfer < LEAST_SHARE:
+        return None
+    low, hidden = seen.hideable
+    half = seen.compressed(2.0)
+    return Proof(
+        headline=_headline(seen),
+        low=low,
+        high=seen.transfer,
+        predicted=remove(low, seen.transfer, "P7: T - X' + max(0, comm - overlappable)", hidden),
+        evidence=_evidence(seen),
+        confidence=0.9 if seen.told else 0.75,
+        facts={
+            "calls": seen.calls,
+            "mean_bytes": seen.mean_bytes,
+            "median_s": seen.median_s,
+            "kinds": seen.kinds,
+            "compressed": remove(0.0, half, "P7 with half of the bytes", half * 0.6),
+        },
+    )
+
+
+def _headline(seen: Exposure) -> str:
+    kind = max(seen.kinds, key=lambda name: seen.kinds[name]).replace("_", "-")
+    count = f"{seen.calls:.3g} collective{'' if round(seen.calls) == 1 else 's'} per step"
+    mostly = "mostly " if len(seen.kinds) > 1 else ""
+    hidden = "nothing" if seen.hidden_ratio < LITTLE_HIDDEN else f"{seen.hidden_ratio:.0%}"
+    what = "" if seen.told else ", waiting for other ranks included"
+    return (
+        f"{count} ({mostly}{kind}), {hidden} of their time hidden, hold up {seen.transfer:.0%} of "
+        f"the step{what}"
+    )
+
+
+def _evidence(seen: Exposure) -> tuple[Evidence, ...]:
+    source = "collectives"
+    told = [
+        measured("exposed communication, share of step", seen.exposed, "ratio"),
+        measured("of it, with the next work already queued", seen.held, "ratio", source=source),
+        measured("collective time beside useful work", seen.hidden_ratio, "ratio", source=source),
+        measured("collectives per step", seen.calls, "1", source=source),
+        measured("median time in a collective", seen.median_s, "s", source=source),
+    ]
+    if seen.waiting > 0.0:
+        told.append(
+            measured("of it, waiting for late ranks", seen.waiting, "ratio", source="matched ranks")
+        )
+    if seen.mean_bytes is not None:
+        told.append(measured("mean size of a collective", seen.mean_bytes, "bytes", source=source))
+    return tuple(told)

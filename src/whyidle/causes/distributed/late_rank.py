@@ -1,0 +1,60 @@
+"""A rank comes late to the collectives, but not because it computes longer."""
+
+from __future__ import annotations
+
+from whyidle.analysis.facts import Job
+from whyidle.causes.distributed import _waiting
+from whyidle.model.cause import Proof, cause
+
+
+@cause(
+    "A rank is held up and the others wait for it",
+    bucket="communication",
+    needs=("several_ranks", "steps"),
+    scope="job",
+)
+def late_rank(job: Job) -> Proof | None:
+    """What it means
+    ----------------
+    One rank comes late to the collectives because its loader, its host thread, a copy or an
+    interruption holds it up. The others wait for it.
+
+    Why it costs
+    ------------
+    One rank's stall is everyone's: each rank's random delays add up over the job, as the slowest of
+    them counts in every step.
+
+    How it is detected
+    ------------------
+    As for ``rank-workload-imbalance``: the rank with the shortest collectives is late, the others'
+    exposed waiting is what it costs. The late rank does not compute longer; what it spends more
+    time in than the others is named.
+
+    What looks alike
+    ----------------
+    Longer computing is ``rank-workload-imbalance`` or ``fail-slow-device``. Communication that is
+    slow for everyone is ``exposed-gradient-comm``.
+
+    What to do
+    ----------
+    Explain that rank's recording by itself and treat what holds it up. Where ranks take turns:
+    collect Python's garbage at the same step everywhere, keep logging and checkpoints off single
+    ranks, and let loaders prefetch more.
+
+    References
+    ----------
+    Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI
+    2025 (Python's garbage collector among the main causes).
+    """
+    late = _waiting.laggard(job)
+    if late is None or late.reason == "compute":
+        return None
+    doing = _waiting.DOING[late.reason]
+    if late.constant:
+        headline = (
+            f"Rank {late.rank} makes the others wait {late.lateness_s * 1e3:.3g} ms per step, held "
+            f"up by {doing}"
+        )
+    else:
+        headline = f"Ranks take turns being late (rank {late.rank} most often), held up by {doing}"
+    return _waiting.proof(job, late, headline, 0.8)

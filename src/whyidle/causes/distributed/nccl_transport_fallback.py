@@ -1,0 +1,134 @@
+"""Collectives take a slow path between devices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Job
+from whyidle.analysis.forecast import remove
+from whyidle.model.cause import Proof, cause
+
+LARGE_BYTES = 16 << 20
+"""from this size on a collective is bound by bandwidth, not latency"""
+SLOW_BYTES_PER_S = 5e9
+"""bus bandwidth inside one machine below which something is wrong: half of PCIe 3.0 x16, and what
+was seen over sockets (areal-project/AReaL#639: 5 GB/s against 25 GB/s)"""
+EXPECTED_BYTES_PER_S = 10e9
+"""what peers on PCIe 3.0 x16 reach, the slowest proper path"""
+LEAST_SAMPLES = 5
+LEAST_SHARE = 0.01
+"""share of the step below which it is not worth a word"""
+_FACTOR = {"all_reduce": 2.0, "reduce_scatter": 1.0}
+"""bytes over each link for one byte of message, times (n - 1) / n (nccl-tests, PERFORMANCE.md)"""
+
+
+@cause(
+    "Collectives take a slow path between devices",
+    bucket="communication",
+    needs=("device_events", "steps"),
+    scope="job",
+)
+def nccl_transport_fallback(job: Job) -> Proof | None:
+    """What it means
+    ----------------
+    Data between GPUs goes through sockets or host memory although a faster path exists, or GPU
+    tensors are exchanged by gloo, which copies them to the host and back.
+
+    Why it costs
+    ------------
+    Sockets carry a few gigabytes per second, PCIe 10 to 50, NVLink hundreds.
+
+    How it is detected
+    ------------------
+    Gloo: the recording holds both device work and ``gloo:`` collectives of at least a megabyte.
+    NCCL: all ranks were recorded on one machine, sizes are known, and the median bus bandwidth of
+    collectives of at least 16 MB, by the *shortest* of each over all ranks (so without waiting), is
+    under 5 GB/s. Lost is the exposed transfer beyond what 10 GB/s would take.
+
+    What looks alike
+    ----------------
+    Small messages never reach the bandwidth of a link. Waiting for a late rank makes a collective
+    long on all ranks but one, and is left out. Between machines the class of the network is not in
+    a recording: nothing is said.
+
+    What to do
+    ----------
+    Read NCCL's log (``NCCL_DEBUG=INFO``) for "NET/Socket" and "P2P disabled"; unset
+    ``NCCL_P2P_DISABLE``, ``NCCL_SHM_DISABLE``, ``NCCL_IB_DISABLE``; give containers
+    ``--ipc=host``; choose the right ``NCCL_SOCKET_IFNAME``; use the nccl backend for GPU tensors.
+
+    References
+    ----------
+    NVIDIA nccl-tests, PERFORMANCE.md (bus bandwidth). NCCL user guide, environment variables.
+    """
+    return _gloo(job) or _slow_bus(job)
+
+
+def _gloo(job: Job) -> Proof | None:
+    facts = job.lead
+    host = facts.timeline.host
+    rows = facts.named(r"^gloo:(all_?reduce|all_?gather|reduce_?scatter|broadcast)")
+    if facts.timeline.backend not in (None, "gloo") or not len(rows):
+        return None
+    blocked = facts.share("collective_wait")
+    if blocked < LEAST_SHARE:
+        return None
+    took = float((host.end[rows] - host.start[rows]).sum()) / 1e9 / facts.step_count
+    return Proof(
+        headline="GPU tensors are exchanged by gloo, over the host, not by NCCL",
+        low=blocked * 0.5,
+        high=blocked,
+        predicted=remove(blocked * 0.5, blocked, "P7 with NCCL's bandwidth", blocked * 0.8),
+        evidence=(
+            measured(
+                "time in gloo collectives per step",
+                took,
+                "s",
+                samples=len(rows),
+                source="host spans",
+            ),
+            measured("device idle meanwhile, share of step", blocked, "ratio"),
+        ),
+        confidence=0.85,
+        facts={"backend": "gloo"},
+    )
+
+
+def _slow_bus(job: Job) -> Proof | None:
+    seen, meetings, ranks = job.exposure, job.meetings, len(job.ranks)
+    hosts = {facts.timeline.hostname for facts in job.ranks}
+    worlds = {facts.timeline.world_size for facts in job.ranks}
+    if seen is None or not seen.told or worlds != {ranks} or len(hosts) != 1 or None in hosts:
+        return None
+    factor = np.array([_FACTOR.get(str(kind), 0.0) for kind in meetings.kind])
+    large = (meetings.bytes >= LARGE_BYTES) & (factor > 0) & meetings.present.all(axis=1)
+    if large.sum() < LEAST_SAMPLES:
+        return None
+    moved = meetings.bytes[large] * factor[large] * (ranks - 1) / ranks
+    rate = moved / np.maximum(meetings.transfer[large] / 1e9, 1e-9)
+    reached = float(np.median(rate))
+    if reached >= SLOW_BYTES_PER_S:
+        return None
+    share = float(meetings.transfer[large].sum() / max(meetings.transfer.sum(), 1))
+    lost = seen.transfer * share * (1.0 - reached / EXPECTED_BYTES_PER_S)
+    if lost < LEAST_SHARE:
+        return None
+    return Proof(
+        headline=f"Large collectives inside one machine reach only {reached / 1e9:.2g} GB/s",
+        low=lost * 0.7,
+        high=lost,
+        predicted=remove(lost * 0.7, lost, "P7 at the bandwidth of PCIe 3.0", lost * 0.9),
+        evidence=(
+            measured(
+                "median bus bandwidth of large collectives",
+                reached,
+                "bytes/s",
+                samples=int(large.sum()),
+                source="matched collectives",
+            ),
+            measured("exposed transfer, share of step", seen.transfer, "ratio"),
+        ),
+        confidence=0.8,
+        facts={"backend": "nccl"},
+    )

@@ -1,0 +1,64 @@
+"""Some ranks compute more than others."""
+
+from __future__ import annotations
+
+from whyidle.analysis.facts import Job
+from whyidle.analysis.imbalance import SLOWER
+from whyidle.causes.distributed import _waiting
+from whyidle.model.cause import Proof, cause
+
+
+@cause(
+    "Ranks have unequal work",
+    bucket="communication",
+    needs=("several_ranks", "steps"),
+    scope="job",
+)
+def rank_workload_imbalance(job: Job) -> Proof | None:
+    """What it means
+    ----------------
+    Some ranks compute longer than others before they come to a collective, and the others wait.
+
+    Why it costs
+    ------------
+    Every step is as long as the slowest rank's. The time that the others spend spinning in the
+    collective shows as communication, on the ranks that are *not* at fault.
+
+    How it is detected
+    ------------------
+    Collectives are matched across ranks and the clocks aligned by their ends. The late rank is the
+    one with the shortest collectives; what others have beyond it, and nothing useful beside, is
+    waiting. It is laid to unequal work where the late rank computes longer than the others, unless
+    its kernels are provably the same ones. The gain is P8, every rank at the mean: all waiting is
+    the hopeful end, the part that falls on the same ranks in every step the careful one.
+
+    What looks alike
+    ----------------
+    The same kernels on the same shapes, only slower: ``fail-slow-device``. A rank held up by its
+    loader, its host or an interruption: ``late-rank``.
+
+    What to do
+    ----------
+    Late rank changes with the data: deal samples by length (sum of squared lengths for attention).
+    Always the same: move layers between pipeline stages, split embedding tables evenly, give every
+    rank equally many batches.
+
+    References
+    ----------
+    Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI
+    2025 (the ideal with every rank at the mean; sequence lengths and last stages lead).
+    """
+    late = _waiting.laggard(job)
+    if late is None or late.reason != "compute" or (late.slower or 0.0) >= SLOWER:
+        return None
+    excess = late.excess_s["compute"]
+    if late.constant:
+        headline = (
+            f"Rank {late.rank} computes {excess * 1e3:.3g} ms longer per step than the others, "
+            "which wait for it"
+        )
+    else:
+        headline = (
+            f"Ranks take turns computing longest (rank {late.rank} most often), and the others wait"
+        )
+    return _waiting.proof(job, late, headline, 0.85 if late.slower is not None else 0.75)

@@ -1,0 +1,172 @@
+"""Which recordings are which ranks of one job, and what must be said about them together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts, Job
+from whyidle.model.diagnosis import Attribution, RankRow
+from whyidle.model.timeline import Timeline
+
+SHARED = 0.5
+"""a rank that shares less than this part of its kernel time by name with any other runs another
+program, or another stage of it"""
+WORTH = 0.01
+"""communication under this share of the step needs no words about who waits for whom"""
+NAMED = 8
+"""so many missing ranks are named one by one"""
+
+
+def enrol(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
+    """Give every recording of one job a rank of its own, in order.
+
+    Recordings that claim the same rank, or none, are numbered in the order of their file names.
+
+    Returns:
+        The recordings sorted by rank, and what was assumed.
+    """
+    if len(timelines) < 2:
+        return list(timelines), []
+    claims = Counter(timeline.rank for timeline in timelines)
+    if None not in claims and max(claims.values()) == 1:
+        return sorted(timelines, key=lambda timeline: timeline.rank or 0), []
+    named = sorted(timelines, key=lambda timeline: _natural(timeline.source.path))
+    twice = [f"{n} recordings claim rank {r}" for r, n in claims.items() if n > 1 and r is not None]
+    why = twice or ["not every recording tells its rank"]
+    notes = [f"{'; '.join(why)}: they are numbered in the order of their file names"]
+    return [replace(timeline, rank=i) for i, timeline in enumerate(named)], notes
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Sorts rank 10 after rank 2."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+
+
+def notes_on(job: Job) -> list[str]:
+    """What the recordings together leave open: missing ranks, other jobs, clocks."""
+    if len(job.ranks) < 2:
+        return _alone(job.ranks[0])
+    return [*_worlds(job), *_strangers(job), *_steps(job), *job.meetings.notes, *_clocks(job)]
+
+
+def _alone(facts: Facts) -> list[str]:
+    """One rank of several does not tell transfer from waiting."""
+    world, share = facts.timeline.world_size or 1, facts.share("communication")
+    if world < 2 or share < WORTH:
+        return []
+    which = f"rank {facts.rank}" if facts.rank is not None else "one rank"
+    return [
+        f"only {which} of {world} was recorded: its {share:.0%} in collectives is transfer and "
+        "waiting for later ranks together, and one rank alone cannot tell them apart; record every "
+        "rank and pass the whole folder"
+    ]
+
+
+def _worlds(job: Job) -> list[str]:
+    worlds = {f.timeline.world_size for f in job.ranks if f.timeline.world_size is not None}
+    if len(worlds) > 1:
+        sizes = ", ".join(str(size) for size in sorted(worlds))
+        return [f"the recordings are of jobs of different world sizes ({sizes}): do not mix jobs"]
+    if not worlds:
+        return []
+    world = worlds.pop()
+    if len(job.ranks) > world:
+        return [
+            f"{len(job.ranks)} recordings of a job of {world}: several windows or jobs are mixed"
+        ]
+    missing = sorted(set(range(world)) - {f.rank for f in job.ranks if f.rank is not None})
+    if not missing:
+        return []
+    return [
+        f"{len(missing)} of {world} ranks are missing ({_listed(missing)}); waiting for them "
+        "counts as transfer"
+    ]
+
+
+def _listed(ranks: list[int]) -> str:
+    """``3-6, 9``."""
+    edges = [i for i, rank in enumerate(ranks) if i == 0 or rank != ranks[i - 1] + 1]
+    runs = [ranks[a:b] for a, b in zip(edges, [*edges[1:], len(ranks)], strict=True)]
+    words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return ", ".join(words[:NAMED]) + (", ..." if len(words) > NAMED else "")
+
+
+def _strangers(job: Job) -> list[str]:
+    """Ranks whose kernels are not those of any other."""
+    used = [_kernel_share(facts) for facts in job.ranks]
+    notes = []
+    for index, own in enumerate(used):
+        others = [each for i, each in enumerate(used) if i != index and each]
+        if not own or not others:
+            continue
+        shared = max(sum(min(own[n], each.get(n, 0.0)) for n in own) for each in others)
+        if shared < SHARED:
+            notes.append(
+                f"rank {job.ranks[index].rank} runs other kernels than the rest ({shared:.0%} of "
+                "its time in common): another job, or another pipeline stage"
+            )
+    return notes
+
+
+def _kernel_share(facts: Facts) -> dict[str, float]:
+    """Share of the kernel time by name, without collectives."""
+    rows = facts.kernels[facts.group[facts.kernels] != "communication"]
+    names, index = np.unique(facts.device.name[rows], return_inverse=True)
+    totals = np.bincount(index, weights=facts.seconds(rows), minlength=len(names))
+    whole = float(totals.sum()) or 1.0
+    return {facts.timeline.names[i]: float(t) / whole for i, t in zip(names, totals, strict=True)}
+
+
+def _steps(job: Job) -> list[str]:
+    counts = [len(facts.steps) if facts.steps.found_by else 0 for facts in job.ranks]
+    if len(set(counts)) == 1:
+        return []
+    return [
+        f"ranks recorded different numbers of steps ({min(counts)} to {max(counts)}); collectives "
+        "of the common ones are compared"
+    ]
+
+
+def _clocks(job: Job) -> list[str]:
+    """Whether it can be told who arrives when."""
+    share = job.attribution["communication"]
+    if share < WORTH:
+        return []
+    met = job.meetings
+    if not len(met):
+        return ["no collective of one rank was found on another, so nobody can tell who waits"]
+    error = met.clock_error_s
+    if error is None:
+        return ["too few collectives were recorded to align the clocks of the ranks"]
+    if not met.decided.any():
+        return [
+            f"the clocks of the ranks agree to {error * 1e6:.3g} us, and ranks arrive at "
+            "collectives closer together than that: nobody can tell who is late"
+        ]
+    return []
+
+
+def rank_rows(job: Job) -> list[RankRow]:
+    """A row for every rank."""
+    several = len(job.ranks) > 1 and len(job.meetings) > 0
+    late = job.imbalance.lateness_s if several else None
+    rows = []
+    for index, facts in enumerate(job.ranks):
+        rows.append(
+            RankRow(
+                rank=facts.rank,
+                source=facts.timeline.source.path,
+                step_s=facts.step_s if facts.steps.found_by else None,
+                attribution=Attribution(**facts.attribution),
+                lateness_s=None if late is None else float(late[index]),
+                waiting=float(job.imbalance.waiting[index]) if several else None,
+                last_ratio=None if late is None else float(job.imbalance.last_ratio[index]),
+                steps=[Attribution(**step) for step in facts.per_step()],
+            )
+        )
+    return rows

@@ -1,0 +1,19 @@
+"""Treat what holds up the late rank."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("late-rank", consent="none")
+def explain_late_rank(proof: Proof) -> Plan | None:
+    """Look at the late rank by itself, or at what all ranks do at different times."""
+    if proof.facts.get("constant"):
+        summary = f"whyidle explain {proof.facts.get('source')}"
+    else:
+        summary = (
+            "make rare work happen on all ranks in the same step: gc.disable() with a gc.collect() "
+            "every few hundred steps, logging and checkpoints at common steps"
+        )
+    return Plan(summary=summary, risk="", automatic=False)

@@ -1,0 +1,29 @@
+"""Exchange data beside the compute that does not need it."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("exposed-gradient-comm", consent="none")
+def overlap_exchange(proof: Proof) -> Plan | None:
+    """Start exchanges before their results are needed. For exchanges other than the all-reduce of
+    gradients, which DistributedDataParallel overlaps by itself."""
+    kinds = proof.facts.get("kinds", {})
+    kind = max(kinds, key=lambda name: kinds[name], default="")
+    summary = {
+        "all_to_all": "exchange the next batch's embeddings while this one computes (TorchRec: "
+        "TrainPipelineSparseDist), and let the dense part run beside the exchange",
+        "all_gather": "gather the next layer's weights while this one computes (FSDP: "
+        "forward_prefetch=True, backward_prefetch=BACKWARD_PRE, limit_all_gathers=False)",
+        "reduce_scatter": "let gradients be scattered beside the backward pass (FSDP: "
+        "backward_prefetch=BACKWARD_PRE)",
+    }.get(kind)
+    if summary is None:
+        return None
+    return Plan(
+        summary=summary,
+        risk="what is prefetched takes memory; a batch is in flight while the last one trains",
+        automatic=False,
+    )

@@ -1,0 +1,17 @@
+"""Take a slow device out of the job."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("fail-slow-device", consent="none")
+def replace_slow_device(proof: Proof) -> Plan | None:
+    """Check the device's clocks, temperature and power, and run the job without it."""
+    return Plan(
+        summary=f"on the machine of rank {proof.facts.get('rank')}: `nvidia-smi -q -d "
+        "PERFORMANCE,TEMPERATURE,POWER,ECC`; drain it if it throttles or shows errors",
+        risk="restarting elsewhere costs the time since the last checkpoint",
+        automatic=False,
+    )
