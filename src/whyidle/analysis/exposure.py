@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.partition import Host
-from whyidle.model.timeline import Timeline
 
 if TYPE_CHECKING:
     from whyidle.analysis.facts import Facts, Job
@@ -103,19 +101,22 @@ def exposure(job: Job) -> Exposure | None:
     )
 
 
-def held_up(timeline: Timeline, host: Host, exposed: Intervals) -> Intervals:
-    """The part of exposed collectives during which the next kernel had been launched already: only
-    there does the device wait for the collective. Before, it would have waited for the host."""
-    device = timeline.device
+def held_up(facts: Facts) -> Intervals:
+    """The part of exposed collectives during which the next kernel had been launched already, and
+    the host blocked in one: only there does work wait for a collective. Before, it would have
+    waited for the host."""
+    device, host, exposed = facts.device, facts.host, facts.part("collective")
+    blocked = facts.part("collective_wait")
     useful = np.flatnonzero(~host.collective)
     if not len(useful) or not len(exposed):
-        return exposed
+        return exposed | blocked
     index = np.searchsorted(device.start[useful], exposed.end)
     following = useful[np.minimum(index, len(useful) - 1)]
     call = host.linked.call[following]
     known = (index < len(useful)) & (call >= 0)
-    launched = np.where(known, timeline.host.start[np.maximum(call, 0)], exposed.start)
-    return union(np.maximum(exposed.start, launched), exposed.end)
+    begin = facts.timeline.host.start[np.maximum(call, 0)]
+    launched = np.where(known, begin, exposed.start)
+    return union(np.maximum(exposed.start, launched), exposed.end) | blocked
 
 
 def unsteady(facts: Facts) -> float:

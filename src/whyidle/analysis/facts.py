@@ -27,6 +27,7 @@ from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
 from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.places import Places
 from whyidle.analysis.ranks import Meetings, meet
+from whyidle.analysis.recording import recording_cost_s
 from whyidle.analysis.replay import Replay
 from whyidle.analysis.steps import Steps, find_steps
 from whyidle.analysis.waits import Waits
@@ -43,11 +44,6 @@ COLD_SHARE = 0.5
 """when warm-up takes more than this share of the recording, the cold start is the story"""
 DEVICE_SHARE = 0.02
 """a device with a smaller share of the process's kernels is not one that it computes on"""
-OP_COST_S = 0.6e-6
-SHAPES_COST_S = 1.0e-6
-FRAME_COST_S = 0.2e-6
-"""what recording one operator (0.6 us, 1.6 us with shapes), one runtime call and one Python frame
-adds to the host's time; measured with PyTorch 2.13 on a CPU, see docs/results/performance.md"""
 
 
 class Facts:
@@ -262,9 +258,7 @@ class Facts:
     @cached_property
     def held_up(self) -> Intervals:
         """Exposed communication in scope behind which the next work was queued already."""
-        return held_up(self.timeline, self.host, self.part("collective")) | self.part(
-            "collective_wait"
-        )
+        return held_up(self)
 
     @property
     def device(self) -> DeviceEvents:
@@ -347,10 +341,7 @@ class Facts:
         """An estimate of how much of the step the recording itself cost on the host (0-1)."""
         host = self.timeline.host
         inside = self.scope.covers(host.start) & np.isin(host.thread, self.host.drivers)
-        counts = np.bincount(host.kind[inside], minlength=len(HostKind))
-        per_op = OP_COST_S + (SHAPES_COST_S if "shapes" in self.signals else 0.0)
-        cost = counts[HostKind.OP] * per_op + counts[HostKind.PYTHON] * FRAME_COST_S
-        cost += counts[HostKind.RUNTIME] * OP_COST_S
+        cost = recording_cost_s(host.kind[inside], shapes="shapes" in self.signals)
         return float(min(cost / max(self.scope_s, 1e-9), 0.9))
 
     @cached_property
@@ -384,16 +375,13 @@ class Job:
     @cached_property
     def signals(self) -> frozenset[str]:
         """The evidence that every rank has, and whether there are several."""
-        shared = frozenset.intersection(*(facts.signals for facts in self.ranks))
-        return shared | ({"several_ranks"} if len(self.ranks) > 1 else set())
+        several = {"several_ranks"} if len(self.ranks) > 1 else set()
+        return frozenset.intersection(*(facts.signals for facts in self.ranks)) | several
 
     @cached_property
     def attribution(self) -> dict[str, float]:
         """Mean attribution over ranks; sums to 1."""
-        return {
-            bucket: float(np.mean([facts.attribution[bucket] for facts in self.ranks]))
-            for bucket in BUCKETS
-        }
+        return {b: float(np.mean([f.attribution[b] for f in self.ranks])) for b in BUCKETS}
 
     @cached_property
     def meetings(self) -> Meetings:
