@@ -33,6 +33,10 @@ OTHER_WORK = (
     "collective_wait",
 )
 """roles of host time that is not spent on feeding the device"""
+COLLECTIVES = r"^(c10d::|nccl:|gloo:|mpi:)"
+MISSING = 0.1
+"""share of the step in which the host waits for device work that the recording does not hold, from
+which on the recording is a sample and its quiet stretches mean nothing"""
 RECORDING = (0.5, 1.0, 1.5)
 """how far the estimated cost of recording may be off: careful, expected, hopeful"""
 MOST_RECORDING = 0.6
@@ -98,6 +102,11 @@ class Launching:
         host, call = self._facts.timeline.host, self._facts.launches.call[self.kernels]
         return float((host.end[call] >= self._facts.device.end[self.kernels]).mean())
 
+    @property
+    def sampled(self) -> bool:
+        """Whether so many events are missing that quiet stretches mean nothing."""
+        return self._facts.share("contradiction") > MISSING
+
     # -- what the host's time is made of ------------------------------------------------------
 
     @cached_property
@@ -110,10 +119,14 @@ class Launching:
 
     @cached_property
     def feeding(self) -> Intervals:
-        """Time in scope in which the host was on its way from launch to launch."""
+        """Time in scope in which the host was on its way from launch to launch; collectives are
+        left out, since no compiler makes them fewer."""
         left = self._facts.scope
         for role in OTHER_WORK:
             left = left - self._facts.host.during(role)
+        host = self._facts.timeline.host
+        calls = self._facts.named(COLLECTIVES)
+        left = left - union(host.start[calls], host.end[calls])
         return left - self._facts.replay.waiting
 
     @cached_property

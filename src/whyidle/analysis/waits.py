@@ -17,6 +17,8 @@ I64 = NDArray[np.int64]
 
 FALLBACK_NS = 20_000
 """host work this long between a copy back and a copy forth is more than dispatching the copies"""
+NEAR = 8
+"""this many copies of all threads are looked at for the next one on a thread"""
 COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::item",
             "aten::_local_scalar_dense", "aten::detach", "detach", "aten::pin_memory",
             "aten::is_pinned", "aten::_pin_memory", "aten::resolve_conj", "aten::resolve_neg",
@@ -61,20 +63,29 @@ class Waits:
         back, forth = self._calls("d2h"), self._calls("h2d")
         launched = host.start[np.setdiff1d(self._facts.launching.calls, forth)]
         runtime = np.flatnonzero(host.kind == HostKind.RUNTIME)
+        loading = self._facts.host.during("loader")
         found = []
         for call in back[self._facts.scope.covers(host.start[back])]:
-            after = forth[(host.start[forth] >= host.end[call])]
-            after = after[host.thread[after] == host.thread[call]]
-            if not len(after):
+            forward = self._next_of(forth, int(call))
+            if forward is None:
                 continue
-            begin, end = int(host.end[call]), int(host.start[after[0]])
+            begin, end = host.end[[call]], host.start[[forward]]
             quick = np.searchsorted(launched, begin) == np.searchsorted(launched, end)
-            if quick and self._same_step(begin, end) and self._works(call, begin, end):
-                span = (host.start[runtime] >= host.start[call]) & (
-                    host.end[runtime] <= host.end[after[0]]
-                )
-                found.append(runtime[span])
+            quick &= loading.inside(begin, end) == 0
+            if quick.all() and self._works(int(call), int(begin[0]), int(end[0])):
+                edges = np.searchsorted(host.start[runtime], [host.start[call], end[0] + 1])
+                found.append(runtime[slice(*edges)])
         return found
+
+    def _next_of(self, rows: I64, call: int) -> int | None:
+        """The first of some sorted calls after a call, on its thread and in its step."""
+        host = self._facts.timeline.host
+        first = int(np.searchsorted(host.start[rows], host.end[call]))
+        following = rows[first : first + NEAR]
+        following = following[host.thread[following] == host.thread[call]]
+        if not len(following) or not self._same_step(host.end[call], host.start[following[0]]):
+            return None
+        return int(following[0])
 
     def operator(self, row: int) -> str | None:
         """The outermost operator around a wait (``aten::item``, ``aten::nonzero``, ...)."""

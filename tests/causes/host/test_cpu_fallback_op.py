@@ -51,5 +51,18 @@ def test_the_next_batch_after_a_logged_scalar_is_another_step():
     assert judge(CAUSE, job) is None
 
 
+def test_the_next_batch_after_results_were_read_is_no_fallback():
+    job = Builder()
+    for _ in range(5):
+        with job.step():
+            for _ in range(3):
+                job.loader(us(200))
+                job.copy("h2d", 400_000, pinned=False)
+                layers(job)
+                job.copy("d2h", 400_000, pinned=False)
+                job.op("aten::argmax", host=us(100))
+    assert judge(CAUSE, job) is None
+
+
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None

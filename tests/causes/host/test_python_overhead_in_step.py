@@ -60,6 +60,19 @@ def test_short_python_is_the_way_to_the_next_operator():
     assert judge(CAUSE, train(100)) is None
 
 
+def test_a_recording_that_misses_events_is_not_judged():
+    """The host waits for two milliseconds for work that the recording does not hold."""
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(50))], host=us(40))
+            job.python("train.py(44): accuracy", us(800))
+            job.sync()
+            job.runtime("cudaStreamSynchronize", us(2000))
+    assert judge(CAUSE, job) is None
+
+
 def test_a_loader_is_another_cause():
     assert judge(CAUSE, train(900, frame="torch/utils/data/dataloader.py(700): __next__")) is None
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.waits import COPY_OPS
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.timeline import HostKind
@@ -129,5 +130,7 @@ def _operators(facts: Facts, work: Intervals) -> list[str]:
     rows = np.flatnonzero((host.kind == HostKind.OP) & work.covers(host.start))
     spent: Counter[str] = Counter()
     for row in rows:
+        if names[host.name[row]] in COPY_OPS:
+            continue
         spent[names[host.name[row]]] += int(host.end[row] - host.start[row])
     return [name for name, _ in spent.most_common(3)]

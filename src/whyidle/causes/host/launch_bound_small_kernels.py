@@ -54,7 +54,7 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     Short kernels behind a full queue cost nothing here. A loop over parameters in the optimizer
     is ``unfused-optimizer``; long stretches of Python are ``python-overhead-in-step``; refills
     after a wait are ``per-step-host-sync``; launches that wait for their kernels are
-    ``debug-mode-left-on``.
+    ``debug-mode-left-on``. A recording that misses events is not judged: its gaps may be full.
 
     What to do
     ----------
@@ -67,7 +67,7 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     Trace Analysis, CUDA kernel launch statistics (launches usually take 5 to 20 us).
     """
     launching = facts.launching
-    if not len(launching.calls) or launching.blocking >= BLOCKING:
+    if not len(launching.calls) or launching.sampled or launching.blocking >= BLOCKING:
         return None
     dispatch = launching.dispatch - facts.optimizer_loop
     exposed = launching.exposed(dispatch)
