@@ -1,7 +1,7 @@
 """Nesting against a stack that is walked event by event."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whyidle.analysis.nesting import Nesting
@@ -27,6 +27,7 @@ def trees(draw):
     return events
 
 
+@settings(deadline=None)
 @given(trees())
 def test_innermost_and_enclosing(events):
     start = np.array([e[0] for e in events], dtype=np.int64)
@@ -40,6 +41,7 @@ def test_innermost_and_enclosing(events):
         assert found[t] == (covering[-1] if covering else -1)
 
 
+@settings(deadline=None)
 @given(trees())
 def test_leaves_enclose_nothing(events):
     start = np.array([e[0] for e in events], dtype=np.int64)
