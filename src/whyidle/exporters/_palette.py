@@ -79,7 +79,7 @@ def title_of(group: str) -> str:
 
 def ink(colour: str) -> str:
     """Black or white, whichever is read better on a colour (at least 4.5 to 1)."""
-    return "#101418" if luminance(colour) > 0.18 else "#ffffff"
+    return "#000000" if luminance(colour) > 0.179 else "#ffffff"
 
 
 def luminance(colour: str) -> float:

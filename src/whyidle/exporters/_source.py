@@ -14,7 +14,8 @@ from isal import igzip
 
 from whyidle.errors import InputError
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 16
+"""what is lost at most where a compressed file breaks off"""
 
 
 def pieces(source: str) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ def digits(value: float) -> str:
     """A number with three significant digits, without an exponent where it can be helped."""
     if value == 0 or abs(value) >= 1e6 or abs(value) < 1e-3:
         return f"{value:.3g}"
-    size = abs(value)
+    size = float(f"{abs(value):.3g}")
     places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{value:,.{places}f}"
 
@@ -33,7 +33,7 @@ def percent(share: float | None) -> str:
         return NONE
     if 0 < share < 0.001:
         return "<0.1%"
-    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
 
 
 def interval(lost: Interval) -> str:

@@ -21,6 +21,7 @@ WANTS = "either"
 
 _BAR = 24
 _BLOCKS = " ▏▎▍▌▋▊▉█"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
@@ -42,13 +43,17 @@ def render(diagnosis: Diagnosis) -> str:
 
 def _text(value: str) -> str:
     """Text of a recording that must stay text: no markup, no HTML, no mentions, one line."""
-    escaped = _SPECIAL.sub(r"\\\1", " ".join(value.split()))
+    escaped = _SPECIAL.sub(r"\\\1", _one_line(value))
     return escaped.replace("@", "@\u200b")
+
+
+def _one_line(value: str) -> str:
+    return _CONTROL.sub("\ufffd", " ".join(value.split()))
 
 
 def _code(value: str) -> str:
     """A code span that its content cannot leave, also in a table cell."""
-    text = " ".join(value.split()).replace("|", "\\|")
+    text = _one_line(value).replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
     return f"{fence}{pad}{text}{pad}{fence}"

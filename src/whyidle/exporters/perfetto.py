@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
@@ -13,6 +13,7 @@ import msgspec
 from isal import igzip
 
 from whyidle.errors import InputError
+from whyidle.exporters._cut import closed
 from whyidle.exporters._source import pieces
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.overlay import Mark, Overlay
@@ -23,9 +24,7 @@ WANTS = "file"
 PROCESS = 990_000_000
 """our process id: larger than any that Linux gives, smaller than what a viewer cuts off"""
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^[\xef\xbb\xbf\s]*\[')
-_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _BATCH = 4096
-_TAIL_BYTES = 1 << 20
 
 
 def write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> list[Path]:
@@ -94,39 +93,12 @@ def _annotated(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[
     yield b",\n".join(next(ours))
     for batch in ours:
         yield b",\n" + b",\n".join(batch)
-    yield b"" if rest.startswith(b"]") or not rest else b",\n"
-    listed = found[0].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-    yield from _closed(rest, text, b"]" if listed else b"]}") if overlay.cut else _whole(rest, text)
-
-
-def _whole(rest: bytes, text: Iterator[bytes]) -> Iterator[bytes]:
-    yield rest
-    yield from text
-
-
-def _closed(rest: bytes, text: Iterator[bytes], ending: bytes) -> Iterator[bytes]:
-    """Text that stops in the middle, up to its last whole event, and closed."""
-    tail = rest
-    for piece in text:
-        tail += piece
-        if len(tail) > 2 * _TAIL_BYTES:
-            yield tail[:-_TAIL_BYTES]
-            tail = tail[-_TAIL_BYTES:]
-    yield tail[: _last_whole(tail)] + ending
-
-
-def _last_whole(tail: bytes) -> int:
-    """Where the last event that decodes ends."""
-    bounds = [0, *(found.end() for found in _BETWEEN.finditer(tail))]
-    for begin, end in zip(reversed(bounds), [len(tail), *reversed(bounds[1:])], strict=True):
-        candidate = tail[begin:end].rstrip().rstrip(b",").rstrip()
-        try:
-            whole = isinstance(json.loads(candidate), dict)
-        except ValueError:
-            continue
-        if whole:
-            return begin + len(candidate)
-    return bounds[-1]
+    bare = found[0].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    ending = b"]" if bare else b"]}"
+    theirs = closed(chain([rest], text), ending) if overlay.cut else chain([rest], text)
+    first = next(filter(None, theirs), ending)
+    yield first if first.startswith(b"]") else b",\n" + first
+    yield from theirs
 
 
 def _events(diagnosis: Diagnosis, overlay: Overlay, pid: int) -> Iterator[list[bytes]]:

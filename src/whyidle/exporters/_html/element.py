@@ -5,10 +5,12 @@ Names in a diagnosis come from recordings that others made, so nothing of it may
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 
-Child = "str | Markup | Iterable[Child] | None"
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""characters that HTML does not allow"""
 _EMPTY = frozenset({"br", "hr", "img", "input", "meta", "link"})
 
 
@@ -41,7 +43,7 @@ def text(child: object) -> Markup:
     if isinstance(child, Markup):
         return child
     if isinstance(child, str):
-        return Markup(escape(child))
+        return Markup(escape(_CONTROL.sub("\ufffd", child)))
     if isinstance(child, Iterable):
         return Markup("".join(text(part) for part in child))
     return Markup(escape(str(child)))
@@ -53,7 +55,7 @@ def _attribute(key: str, value: str | float | bool | None) -> str:
     key = key.rstrip("_").replace("_", "-")
     if value is True:
         return f" {key}"
-    return f' {key}="{escape(str(value))}"'
+    return f' {key}="{text(str(value))}"'
 
 
 def script_text(text: str) -> Markup:

@@ -1,0 +1,143 @@
+"""The page says everything without a script, carries nothing foreign, and stays small."""
+
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from whyidle.exporters._html.element import Markup, e, script_text, text
+from whyidle.exporters.html import render
+
+VOID = {"meta", "input", "br", "hr", "img", "link"}
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text, and checks that every element is closed."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.words = [], [], [], []
+        self.scripts = []
+        self.feed(page)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        inside = self.open[-1] if self.open else ""
+        (self.scripts if inside in ("script", "style") else self.words).append(data)
+
+
+@pytest.fixture(scope="module")
+def page(full):
+    return Reader(render(full))
+
+
+def test_every_section_is_there(page):
+    ids = {value for _, key, value in page.attributes if key == "id"}
+    assert ids >= {
+        "attribution",
+        "findings",
+        "picture",
+        "steps",
+        "ranks",
+        "kernels",
+        "trials",
+        "abstentions",
+        "coverage",
+    }
+
+
+def test_all_findings_are_said_and_small_ones_folded(page):
+    said = " ".join(page.words)
+    assert "14 causes worth fixing" in said
+    assert "1 smaller thing (under 3 %)" in said
+    assert page.tags.count("article") == 15
+    assert "same numbers" in said
+    assert "changes precision" in said
+
+
+def test_nothing_comes_from_elsewhere(full):
+    page = render(full)
+    read = Reader(page)
+    assert not [a for a in read.attributes if a[1] in ("src", "href", "srcset", "action")]
+    assert not re.search(r"url\(|@import|//[a-z]+\.[a-z]", page)
+    policies = [value for _, key, value in read.attributes if key == "content"]
+    assert policies[0].startswith("default-src 'none'")
+
+
+def test_names_of_a_recording_never_become_markup(nasty, full, nasty_text):
+    plain, read = Reader(render(full)), Reader(render(nasty))
+    assert read.tags == plain.tags
+    assert [a[:2] for a in read.attributes] == [a[:2] for a in plain.attributes]
+    assert nasty_text.replace("\x00", "\ufffd") in read.words
+    assert len(read.scripts) == len(plain.scripts)
+
+
+def test_the_embedded_data_cannot_end_its_element(nasty, nasty_text):
+    page = render(nasty)
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    data = msgspec.json.decode(found[1])
+    assert nasty_text in data["timeline"]["labels"]
+    assert not re.search(r"[<>&\u2028]", found[1])
+
+
+def test_the_same_bytes_each_time(full, build):
+    assert render(full) == render(build())
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_few_findings(build, finding, count):
+    found = [finding()][:count]
+    state = "starved" if count else "saturated"
+    read = Reader(render(build(findings=found, state=state)))
+    said = " ".join(read.words)
+    assert ("1 cause worth fixing" in said) == bool(count)
+    assert ("Nothing worth fixing" in said) == (not count)
+
+
+def test_no_clean_bill_of_health_where_the_recording_does_not_tell(build):
+    said = " ".join(Reader(render(build(findings=[], state="inconclusive"))).words)
+    assert "No cause proven" in said
+    assert "not the same as there being none" in said
+
+
+def test_what_is_missing_leaves_no_empty_section(full):
+    detail = msgspec.structs.replace(
+        full.detail, picture=None, kernels=[], groups={}, reasons=[], step_times_s=[], steady=[]
+    )
+    steps = msgspec.structs.replace(full.steps, mean_s=None, p50_s=None)
+    bare = msgspec.structs.replace(
+        full, detail=detail, steps=steps, abstentions=[], trials=[], findings=[]
+    )
+    ids = {value for _, key, value in Reader(render(bare)).attributes if key == "id"}
+    assert not ids & {"picture", "steps", "kernels", "trials", "abstentions"}
+
+
+def test_one_rank_has_no_heat_map(build):
+    assert 'id="heat"' not in render(build(ranks=1))
+
+
+def test_many_ranks_stay_small(build, full):
+    many = build(ranks=128)
+    rows = [msgspec.structs.replace(row, steps=row.steps * 10) for row in many.detail.ranks]
+    detail = msgspec.structs.replace(many.detail, ranks=rows)
+    page = render(msgspec.structs.replace(many, detail=detail))
+    assert len(page.encode()) < 800_000
+
+
+def test_elements_escape_by_type():
+    assert e("p", "<b>", Markup("<i></i>"), None, 3, ["&"]) == "<p>&lt;b&gt;<i></i>3&amp;</p>"
+    assert e("a", class_='x"y', data_a=None, open=True, b=False) == '<a class="x&quot;y" open></a>'
+    assert e("meta", name="n") == '<meta name="n">'
+    assert text("a\x00b") == "a\ufffdb"
+    assert script_text('"</script>&\u2029"') == '"\\u003c/script\\u003e\\u0026\\u2029"'

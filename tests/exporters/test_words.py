@@ -1,0 +1,74 @@
+"""Numbers for people."""
+
+import pytest
+
+from whyidle.exporters import _words
+from whyidle.model.diagnosis import Evidence, Interval, Place
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (1.234, "1.23 s"),
+        (0.0693, "69.3 ms"),
+        (0.9999, "1.00 s"),
+        (12e-6, "12.0 µs"),
+        (5e-9, "5 ns"),
+        (3600.0, "3,600 s"),
+    ],
+)
+def test_seconds(value, told):
+    assert _words.seconds(value) == told
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        (None, "–"),
+        (0, "0 %"),
+        (0.0004, "<0.1 %"),
+        (0.034, "3.4 %"),
+        (0.0996, "10 %"),
+        (1, "100 %"),
+    ],
+)
+def test_percent(share, told):
+    assert _words.percent(share) == told
+
+
+def test_intervals_keep_both_ends():
+    assert _words.interval(Interval(low=0.02, high=0.331)) == "2.0 to 33 %"
+    assert _words.interval(Interval(low=0.2, high=0.2)) == "20 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "told"),
+    [
+        (0.5, "ratio", "50 %"),
+        (0.5, "s", "500 ms"),
+        (17_000_000, "bytes", "17.0 MB"),
+        (12, "workers", "12 workers"),
+        ("fp32", None, "fp32"),
+        (None, "s", "–"),
+        (1234567.0, "", "1.23e+06"),
+    ],
+)
+def test_measured(value, unit, told):
+    item = Evidence(quantity="", value=value, unit=unit, window=None, samples=None, source=None)
+    assert _words.measured(item) == told
+
+
+@pytest.mark.parametrize(
+    ("spot", "told"),
+    [
+        ((None, None, None, None), "place not recorded"),
+        (("a.py", 3, "f", None), "a.py:3 in f"),
+        (("a.py", None, None, 2), "a.py (rank 2)"),
+        ((None, None, "f", None), "f"),
+    ],
+)
+def test_place(spot, told):
+    file, line, function, rank = spot
+    assert _words.place(Place(file=file, line=line, function=function, rank=rank)) == told

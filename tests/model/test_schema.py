@@ -1,0 +1,39 @@
+"""The published schema is the one the types make, and diagnoses keep it."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.exporters.json import render
+from whyidle.model import schema
+from whyidle.testing.jobs import SICK, healthy
+
+PUBLISHED = Path(__file__).parents[2] / schema.PUBLISHED
+CHECK = jsonschema.Draft202012Validator(schema.schema())
+
+
+def test_the_published_schema_is_current():
+    again = "run: python -m whyidle.model.schema > " + schema.PUBLISHED
+    assert PUBLISHED.read_text(encoding="utf-8") == schema.text(), again
+
+
+def test_it_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(schema.schema())
+
+
+@pytest.mark.parametrize("name", ["healthy", *SICK])
+def test_diagnoses_keep_it(name):
+    timeline = SICK.get(name, healthy)().timeline()
+    CHECK.validate(json.loads(render(diagnose([timeline]))))
+
+
+def test_every_key_is_required_and_no_other_allowed():
+    document = json.loads(render(diagnose([healthy().timeline()])))
+    without = {key: value for key, value in document.items() if key != "findings"}
+    assert not CHECK.is_valid(without)
+    assert not CHECK.is_valid({**document, "more": 1})
+    part = {key: value for key, value in document["run"].items() if key != "exit_status"}
+    assert not CHECK.is_valid({**document, "run": part})
