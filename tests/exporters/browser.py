@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
@@ -32,7 +33,7 @@ class Page:
 
     def __init__(self, reader, writer):
         self._reader, self._writer = reader, writer
-        self._sent, self._session = 0, None
+        self._sent, self._session, self._loads = 0, None, 0
         self.requests, self.complaints = [], []
 
     def call(self, method, **params):
@@ -62,6 +63,8 @@ class Page:
             self.requests.append(params["request"]["url"])
         elif method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
             self.complaints.append(params)
+        elif method == "Page.loadEventFired":
+            self._loads += 1
         elif method == "Page.javascriptDialogOpening":
             self.complaints.append("a dialog opened: a name of the recording was run as a script")
 
@@ -71,11 +74,14 @@ class Page:
         self._session = attached["sessionId"]
         for domain in ("Network", "Runtime", "Log", "Page"):
             self.call(f"{domain}.enable")
-        self.call("Page.navigate", url=Path(path).as_uri())
-        self.run(
-            "new Promise(done => { const look = () => document.readyState === 'complete' "
-            "? done() : setTimeout(look, 20); look(); })"
-        )
+        self.load("Page.navigate", url=Path(path).as_uri())
+
+    def load(self, method, **params):
+        """Call what loads a page, and wait until it has."""
+        before = self._loads
+        self.call(method, **params)
+        while self._loads == before:
+            self._read()
 
     def run(self, script):
         """Evaluate; promises are awaited. Then let pending frames be drawn."""
@@ -125,6 +131,8 @@ def page(profile):
     )
     for fd in (commands, answers, *safe):
         os.close(fd)
+    watchdog = Timer(120, browser.kill)
+    watchdog.start()
     with os.fdopen(listen, "rb") as reader, os.fdopen(say, "wb") as writer:
         driven = Page(reader, writer)
         try:
@@ -133,3 +141,4 @@ def page(profile):
             driven._session = None
             driven.call("Browser.close")
             browser.wait(20)
+            watchdog.cancel()
