@@ -60,7 +60,7 @@ def test_every_section_is_there(page):
 def test_all_findings_are_said_and_small_ones_folded(page):
     said = " ".join(page.words)
     assert "14 causes worth fixing" in said
-    assert "1 smaller thing (under 3 %)" in said
+    assert "1 smaller thing (under 3%)" in said
     assert page.tags.count("article") == 15
     assert "same numbers" in said
     assert "changes precision" in said

@@ -12,8 +12,8 @@ def test_what_an_issue_needs(full):
     text = render(full)
     assert text.startswith("### plain\n")
     assert "**starved** · 10.6 ms per step (5 steady steps, 1 of warm-up left out" in text
-    assert "| **Input**: waiting for the next batch | 20 % |" in text
-    assert "costs **10 to 20 %** of the step (input)" in text
+    assert "| **Input**: waiting for the next batch | 20% |" in text
+    assert "costs **10 to 20%** of the step (input)" in text
     assert "at `plain:12 in plain (rank 0)`" in text
     assert "predicted 1.20× (1.10 to 1.30), changes numerics" in text
     assert "changes no numbers, by hand" in text
@@ -22,7 +22,7 @@ def test_what_an_issue_needs(full):
 
 
 def test_bars_are_as_long_as_the_shares(full):
-    bars = re.findall(r"(\d+|\d\.\d) % \| `([█▏▎▍▌▋▊▉ ]+)`", render(full))
+    bars = re.findall(r"(\d+|\d\.\d)% \| `([█▏▎▍▌▋▊▉ ]+)`", render(full))
     assert len(bars) == 8
     for percent, bar in bars:
         assert len(bar) == 24

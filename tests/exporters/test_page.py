@@ -122,7 +122,7 @@ def test_the_heat_map_switches_and_tells_numbers(browser):
     )
     browser.mouse("mouseMoved", x, y)
     told = browser.run("document.querySelector('#heat .tip').textContent")
-    assert told.startswith("rank 0, step 5\nCompute 35.0 %")
+    assert told.startswith("rank 0, step 5\nCompute 35.0%")
 
 
 def test_light_and_dark(browser):

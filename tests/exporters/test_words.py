@@ -27,11 +27,11 @@ def test_seconds(value, told):
     ("share", "told"),
     [
         (None, "–"),
-        (0, "0 %"),
-        (0.0004, "<0.1 %"),
-        (0.034, "3.4 %"),
-        (0.0996, "10 %"),
-        (1, "100 %"),
+        (0, "0%"),
+        (0.0004, "<0.1%"),
+        (0.034, "3.4%"),
+        (0.0996, "10%"),
+        (1, "100%"),
     ],
 )
 def test_percent(share, told):
@@ -39,14 +39,14 @@ def test_percent(share, told):
 
 
 def test_intervals_keep_both_ends():
-    assert _words.interval(Interval(low=0.02, high=0.331)) == "2.0 to 33 %"
-    assert _words.interval(Interval(low=0.2, high=0.2)) == "20 %"
+    assert _words.interval(Interval(low=0.02, high=0.331)) == "2.0 to 33%"
+    assert _words.interval(Interval(low=0.2, high=0.2)) == "20%"
 
 
 @pytest.mark.parametrize(
     ("value", "unit", "told"),
     [
-        (0.5, "ratio", "50 %"),
+        (0.5, "ratio", "50%"),
         (0.5, "s", "500 ms"),
         (17_000_000, "bytes", "17.0 MB"),
         (12, "workers", "12 workers"),

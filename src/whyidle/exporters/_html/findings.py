@@ -27,7 +27,7 @@ def findings(diagnosis: Diagnosis) -> Markup:
         [_card(f, diagnosis, number) for number, f in enumerate(serious, 1)],
         e(
             "details",
-            e("summary", f"{len(small)} smaller thing{'s' if len(small) != 1 else ''} (under 3 %)"),
+            e("summary", f"{len(small)} smaller thing{'s' if len(small) != 1 else ''} (under 3%)"),
             [_card(f, diagnosis, None) for f in small],
         )
         if small
@@ -44,7 +44,7 @@ def _title(count: int, diagnosis: Diagnosis) -> str:
 
 def _nothing(diagnosis: Diagnosis) -> Markup:
     if diagnosis.verdict.state == "saturated":
-        return e("p", "Nothing that would save more than 3 % of the step was found.", class_="calm")
+        return e("p", "Nothing that would save more than 3% of the step was found.", class_="calm")
     said = "That is not the same as there being none: see below what could not be told."
     return e("p", said, class_="note")
 
@@ -169,7 +169,7 @@ def _evidence(evidence: list[Evidence], *, open_: bool) -> Markup | None:
         e(
             "tr",
             e("td", item.quantity),
-            e("td", measured(item), class_="n"),
+            e("td", measured(item), class_="words" if isinstance(item.value, str) else "n"),
             e("td", "" if item.samples is None else f"{item.samples:,}", class_="n"),
             e("td", item.window or ""),
             e("td", item.source or ""),

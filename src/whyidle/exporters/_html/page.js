@@ -170,7 +170,7 @@
       const dim = hover && hover[2] !== label;
       const tall = (lane.height * filled) / 100;
       if (filled < 95) {
-        pen.globalAlpha = dim ? 0.12 : 0.3;
+        pen.globalAlpha = (0.04 + 0.0026 * filled) * (dim ? 0.4 : 1);
         pen.fillRect(x, lane.top, wide, lane.height);
       }
       pen.globalAlpha = dim ? 0.4 : 1;
@@ -223,7 +223,7 @@
         ? `${members} short ones, mostly ${name}\n${seconds((length * filled) / 100)} within ${seconds(length)}`
         : `${name}\n${seconds(length)}`;
       const share = (length * filled) / whole;
-      return `${title} · ${lane.name}\n${many} · ${share < 0.001 ? "<0.1" : (share * 100).toFixed(1)} % of the step\nat ${seconds(start)}`;
+      return `${title} · ${lane.name}\n${many} · ${share < 0.001 ? "<0.1" : (share * 100).toFixed(1)}% of the step\nat ${seconds(start)}`;
     }
 
     function point(bar, lane, x, y) {
@@ -328,7 +328,7 @@
       input.addEventListener("change", () => { host.dataset.show = input.value; });
     });
     const columns = Math.max(...ranks.cells.map((row) => row.length));
-    const percent = (v) => `${(v / 10).toFixed(1)} %`;
+    const percent = (v) => `${(v / 10).toFixed(1)}%`;
     host.addEventListener("pointermove", (event) => {
       const svg = [...host.querySelectorAll("svg")].find((s) => s.clientWidth || s.getBoundingClientRect().width);
       const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;

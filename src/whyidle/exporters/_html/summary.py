@@ -10,7 +10,7 @@ from whyidle.model.diagnosis import Attribution, Diagnosis, Prescription
 STATES = {
     "starved": ("Starved", "the device waits for something else"),
     "inefficient": ("Inefficient", "the device is busy with work that could be cheaper"),
-    "saturated": ("Healthy", "nothing worth more than 3 % was found"),
+    "saturated": ("Healthy", "nothing worth more than 3% was found"),
     "inconclusive": ("Inconclusive", "the recording does not tell"),
 }
 _STRIP_STEPS = 240
@@ -44,16 +44,25 @@ def _names(sources: list[str]) -> str:
 def verdict(diagnosis: Diagnosis) -> Markup:
     """The answer, and the numbers behind it."""
     state, meaning = STATES[diagnosis.verdict.state]
-    bound = diagnosis.verdict.bound
+    bound, fix = diagnosis.verdict.bound, _first_fix(diagnosis)
+    first, end, rest = _sentences(diagnosis.verdict.headline)
     colour = LOOKS[bound].colour if bound else LOOKS["unknown"].colour
     return e(
         "section",
         e("p", e("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"),
-        e("h1", diagnosis.verdict.headline),
+        e("h1", first, end),
+        e("p", rest, class_="second") if rest else None,
         e("dl", *[_tile(*tile) for tile in _tiles(diagnosis)], class_="tiles"),
+        e("p", e("b", "First fix: "), fix.summary, class_="first") if fix else None,
         class_="verdict",
         style=f"--accent:{colour}",
     )
+
+
+def _sentences(headline: str) -> tuple[str, str, str]:
+    """The first sentence stands alone; what follows explains it."""
+    first, end, rest = headline.partition(". ")
+    return first, end.strip(), rest
 
 
 def _tile(title: str, value: str, note: str) -> Markup:
@@ -71,14 +80,14 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
         tiles.append(
             ("step time", seconds(steps.mean_s), f"{steps.count} steady step{plural}{warm}")
         )
-    best = _best(diagnosis)
-    if best is not None and best.predicted:
-        told = best.predicted
+    fix = _first_fix(diagnosis)
+    if fix is not None and fix.predicted:
+        told = fix.predicted
         tiles.append(
             (
-                "best single fix",
+                "with the first fix",
                 f"{told.speedup:.2f}×",
-                f"predicted, {told.low:.2f} to {told.high:.2f}",
+                f"as fast, {told.low:.2f} to {told.high:.2f}",
             )
         )
     for title, value, note in (
@@ -96,15 +105,12 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _best(diagnosis: Diagnosis) -> Prescription | None:
-    fixes = [
-        fix
-        for finding in diagnosis.findings
-        if finding.severity != "info"
-        for fix in finding.prescriptions
-        if fix.predicted
-    ]
-    return max(fixes, key=lambda f: f.predicted.speedup if f.predicted else 0.0, default=None)
+def _first_fix(diagnosis: Diagnosis) -> Prescription | None:
+    """The first fix of the finding that the verdict is about."""
+    for finding in diagnosis.findings:
+        if finding.severity != "info" and finding.prescriptions:
+            return finding.prescriptions[0]
+    return None
 
 
 def attribution(diagnosis: Diagnosis) -> Markup:
@@ -195,7 +201,7 @@ def steps(diagnosis: Diagnosis) -> Markup | None:
         e(
             "p",
             " · ".join(part for part in spread if part),
-            e("span", e("i", class_="dot warmup"), "not counted", class_="key")
+            e("span", e("i", class_="dot warmup"), "warm-up or cut short", class_="key")
             if not all(steady)
             else None,
             f" · {more} more steps are not drawn" if more > 0 else None,

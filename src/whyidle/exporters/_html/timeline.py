@@ -15,6 +15,8 @@ HEIGHTS = {"gap": 26, "device": 22, "host": 18}
 _SPACE = 6
 _NAME = 15
 _AXIS = 18
+_FAINT = 0.25
+"""below this share a joined bar gets no backdrop: it would look like one long bar"""
 _HELP = (
     "Timeline of a typical step. Arrow keys move, plus and minus zoom, zero shows all, "
     "N and P go to the next and previous lost stretch."
@@ -122,7 +124,7 @@ def _paths(lane: Lane, scale: float, top: int) -> list[Markup]:
         solid[bar.group].append(
             f"M{x:.1f} {top + height - tall:.1f}h{width:.1f}v{tall:.1f}h-{width:.1f}z"
         )
-        if bar.filled < 0.95:
+        if _FAINT <= bar.filled < 0.95:
             faint[bar.group].append(f"M{x:.1f} {top}h{width:.1f}v{height}h-{width:.1f}z")
     return [
         e("path", d="".join(drawn), fill=colour_of(group), opacity=opacity)
