@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.collectives import Collectives, collectives
 from whyidle.analysis.exposure import Exposure, exposure, held_up
+from whyidle.analysis.flops import Work, work_of_events
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
 from whyidle.analysis.imbalance import Imbalance
 from whyidle.analysis.intervals import EMPTY, Intervals, union
@@ -25,6 +26,7 @@ from whyidle.analysis.launching import Launching, replay_of
 from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
 from whyidle.analysis.partition import Host, Partition, partition
+from whyidle.analysis.peaks import Peak, peak_of
 from whyidle.analysis.places import Places
 from whyidle.analysis.ranks import Meetings, meet
 from whyidle.analysis.recording import recording_cost_s
@@ -268,6 +270,17 @@ class Facts:
     def seconds(self, rows: I64) -> F64:
         """Length of device events, s."""
         return (self.device.end[rows] - self.device.start[rows]) / 1e9
+
+    @cached_property
+    def work(self) -> Work:
+        """FLOPs and bytes of every device event, from recorded shapes; nan where unknown."""
+        everything = np.arange(len(self.device))
+        return work_of_events(self.timeline, self.launching_op, self.seconds(everything))
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The device's peaks; None where it is not in the table."""
+        return peak_of(self.timeline.info)
 
     # -- host -------------------------------------------------------------------------------
 

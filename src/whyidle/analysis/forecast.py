@@ -6,7 +6,13 @@ are shares of the step (0-1).
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.replay import Replay, Saved, nothing
 from whyidle.model.diagnosis import Predicted
+
+F64 = NDArray[np.float64]
 
 LEAST_LEFT = 0.01
 """no prediction promises more than a hundredfold step"""
@@ -82,3 +88,26 @@ def after(predicted_lost: float, other_lost: float) -> float:
     """What a second fix of ``other_lost`` is worth once the first has been applied, as share of
     the shortened step."""
     return other_lost / max(1.0 - predicted_lost, LEAST_LEFT)
+
+
+def substituted(
+    replay: Replay, factors: tuple[F64, F64, F64], method: str, *, unrecorded: Saved = nothing
+) -> tuple[float, float, Predicted]:
+    """P5: device events that take other times, replayed against the recorded launches.
+
+    Args:
+        replay: the steps in scope.
+        factors: time per recorded time of every device event: careful, expected, hopeful.
+        method: said in the prediction.
+        unrecorded: host time that only the recording cost. Without it the host launches earlier,
+            which is the hopeful end; both steps are compared without it.
+
+    Returns:
+        The share of the step saved, careful and hopeful, and the predicted speed-up.
+    """
+    now, free = replay.base_ns, replay.run(unrecorded)
+    careful, expected, hopeful = (1.0 - replay.run(factor=factor) / now for factor in factors)
+    low = max(0.0, careful)
+    middle = max(low, expected)
+    high = max(middle, hopeful, 1.0 - replay.run(unrecorded, factor=factors[2]) / free)
+    return low, high, remove(low, high, method, middle)

@@ -21,6 +21,10 @@ I64 = NDArray[np.int64]
 PAUSE_NS = 200_000
 """Python without any operator for this long is a thing of its own, not the way from one operator
 to the next: that takes 3 to 23 us at the median in real recordings, ten times less"""
+FULL_QUEUE = 1000
+BLOCKED_NS = 20_000
+"""a launch that takes longer than this while so many others wait was blocked by the full queue
+(1024 outstanding launches, HTA)"""
 OTHER_WORK = (
     "loader",
     "preprocess",
@@ -175,7 +179,20 @@ def wait_rows(facts: Facts) -> I64:
     crossing = np.isin(facts.direction, ("h2d", "d2h"))
     calls = facts.launches.call[crossing]
     rows = [facts.host.rows("sync"), calls[calls >= 0], facts.host.rows("allocator")]
-    return np.unique(np.concatenate(rows))
+    return np.unique(np.concatenate([*rows, blocked_launches(facts)]))
+
+
+def blocked_launches(facts: Facts) -> I64:
+    """Launches that waited for room: the queue was full, and they took unusually long."""
+    host, device = facts.timeline.host, facts.device
+    known = facts.launches.known
+    calls, each = np.unique(facts.launches.call[known], return_counts=True)
+    if not len(calls) or each.max() > 1:  # a graph's work is one entry in the queue
+        return np.empty(0, dtype=np.int64)
+    begin, length = host.start[calls], host.end[calls] - host.start[calls]
+    ended = np.searchsorted(np.sort(device.end[known]), begin, side="right")
+    queued = np.arange(len(calls)) - ended
+    return calls[(queued >= FULL_QUEUE) & (length > BLOCKED_NS)]
 
 
 def replay_of(facts: Facts, waits: I64 | None = None) -> Replay:

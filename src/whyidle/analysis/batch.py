@@ -1,0 +1,159 @@
+"""The batch: how large it is, where shapes prove it, and what a larger one would cost (P6).
+
+One recording is one batch size. A kernel's time is taken as a part that does not depend on the
+batch (latency, tails, too few blocks to fill the device) and a part that does: the time that its
+bytes or FLOPs take at some share of the device's peak. With ``k`` times the batch only the second
+part grows ``k``-fold; then the step is replayed with those kernel times against the recorded
+launches, whose number does not depend on the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.flops import shapes_of
+from whyidle.model.timeline import HostKind
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+REACHED: Final = (0.25, 0.6, 1.0)
+"""share of the peak at which more work of the same kind runs: careful, expected, hopeful"""
+FULL: Final = 0.7
+"""from this estimated occupancy on a kernel fills the device: its whole time grows with the batch
+in the careful case"""
+HOST_SPREAD: Final = 0.05
+"""how far the host's own time differs between two runs of one program"""
+KNOWN: Final = 0.8
+"""share of kernel time whose work must be known"""
+FIXED: Final = ("optimizer",)
+"""work that does not grow with the batch"""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The step with ``times`` the batch: seconds expected, at best and at worst, and samples per
+    second relative to now."""
+
+    times: float
+    step_s: float
+    best_s: float
+    worst_s: float
+    now_s: float
+
+    def throughput(self, seconds: float) -> float:
+        """Samples per second relative to now, for one of the step times."""
+        return self.times * self.now_s / seconds
+
+
+def grown(facts: Facts, times: float) -> Grown | None:
+    """Predict the step with ``times`` the batch; None where the work of the kernels is unknown.
+
+    Loading, copies and collectives are not modelled: in the worst case their share of the step
+    grows with the batch, and nothing hides it.
+    """
+    slopes = _slopes(facts)
+    if slopes is None:
+        return None
+    replay, steps = facts.replay, max(facts.step_count, 1)
+    outside = replay.base_ns - facts.scope.total
+    seconds = [
+        (replay.run(replay.less(facts.scope, spread), factor=1.0 + (times - 1.0) * slope) - outside)
+        / steps
+        / 1e9
+        for slope, spread in zip(slopes, (-HOST_SPREAD, 0.0, HOST_SPREAD), strict=True)
+    ]
+    rest = facts.share("input") + facts.share("transfer") + facts.share("communication")
+    worst = max(seconds) + max(times - 1.0, 0.0) * rest * facts.step_s
+    return Grown(times, seconds[1], min(seconds), worst, facts.step_s)
+
+
+def _slopes(facts: Facts) -> tuple[F64, F64, F64] | None:
+    """Per device event, the share of its time that grows with the batch."""
+    rows, peak = facts.device_rows, facts.peak
+    seconds = np.maximum(facts.seconds(rows), 1e-9)
+    if peak is None or not len(rows):
+        return None
+    rates = np.array([_rate(facts, int(row)) for row in rows])
+    ideal = np.fmax(facts.work.bytes[rows] / peak.bandwidth, facts.work.flops[rows] / rates)
+    fixed = np.isin(facts.group[rows], FIXED)
+    known = ~np.isnan(ideal) | fixed
+    if float(seconds[known].sum()) < KNOWN * float(seconds.sum()):
+        return None
+    full = facts.device.occupancy[rows] >= FULL
+    slopes = []
+    for reached in REACHED:
+        share = np.minimum(np.where(known, ideal, np.inf) / reached / seconds, 1.0)
+        if reached == REACHED[0]:
+            share = np.where(full, 1.0, share)
+        every = np.ones(len(facts.device))
+        every[rows] = np.where(fixed, 0.0, share)
+        slopes.append(every)
+    return slopes[0], slopes[1], slopes[2]
+
+
+def _rate(facts: Facts, row: int) -> float:
+    """FLOP/s that a kernel works against."""
+    peak = facts.peak
+    if peak is None:
+        return np.nan
+    precision = str(facts.precision[row]) or None
+    return peak.flops(precision, tensor=bool(facts.tensor[row])) or peak.fp32
+
+
+# -- its size -------------------------------------------------------------------------------
+
+_BATCHED: Final[dict[str, tuple[int, int]]] = {
+    "aten::conv1d": (0, 3),
+    "aten::conv2d": (0, 4),
+    "aten::conv3d": (0, 5),
+    "aten::batch_norm": (0, 0),
+    "aten::max_pool2d": (0, 4),
+    "aten::scaled_dot_product_attention": (0, 4),
+    "aten::embedding": (1, 2),
+    "aten::nll_loss": (0, 2),
+    "aten::nll_loss_nd": (0, 2),
+    "aten::cross_entropy_loss": (0, 2),
+    "aten::binary_cross_entropy_with_logits": (0, 0),
+}
+"""operator -> (which input has the batch as its first dimension, its rank; 0: any above 1)"""
+
+
+def size(facts: Facts) -> int | None:
+    """Samples per forward pass, where operators of at least two kinds agree on the first
+    dimension of their input; None where they differ or shapes are not recorded."""
+    host, names = facts.timeline.host, facts.timeline.names
+    wanted = {i: name for i, name in enumerate(names) if name in _BATCHED}
+    rows = np.flatnonzero(np.isin(host.name, list(wanted)) & (host.kind == HostKind.OP))
+    rows = rows[facts.scope.covers(host.start[rows]) & (host.detail[rows] >= 0)]
+    told: dict[str, set[int]] = {}
+    for pair in np.unique(np.stack([host.name[rows], host.detail[rows]], axis=1), axis=0):
+        name = wanted[int(pair[0])]
+        told.setdefault(name, set()).add(_first(shapes_of(facts.timeline, int(pair[1])), name))
+    found = set().union(*told.values()) if told else set()
+    return found.pop() if len(told) >= 2 and len(found) == 1 and -1 not in found else None
+
+
+def _first(shapes: list[object], name: str) -> int:
+    position, rank = _BATCHED[name]
+    shape = shapes[position] if len(shapes) > position else None
+    if not isinstance(shape, list) or len(shape) < 2 or (rank and len(shape) != rank):
+        return -1
+    return int(shape[0])
+
+
+def samples_per_s(facts: Facts) -> float | None:
+    """Throughput, where the batch is proven and each step is one forward pass."""
+    batch = size(facts)
+    if batch is None or facts.steps.found_by is None:
+        return None
+    losses = len(facts.named(r"^aten::(nll_loss_nd|cross_entropy_loss|nll_loss|mse_loss)$"))
+    optimizers = len(facts.named(r"^Optimizer\.step#"))
+    if losses and optimizers and losses > optimizers:  # several forward passes per step
+        return None
+    return batch / facts.step_s

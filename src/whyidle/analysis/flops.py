@@ -1,0 +1,329 @@
+"""Floating-point operations and bytes of operators, from recorded shapes and types.
+
+Counts follow ``torch.utils.flop_counter``: two per multiply-add, attention in full (a causal mask
+is not seen), convolutions by their output. Bytes are those an operator must move at least: its
+inputs once and its output once. An operator whose shapes do not tell is left out: nan, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.timeline import Timeline
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+Shape = tuple[int, ...]
+Shapes = list[Any]
+
+_SIZES: Final = {
+    "double": 8, "long int": 8, "long": 8, "float": 4, "int": 4, "c10::half": 2, "half": 2,
+    "c10::bfloat16": 2, "bfloat16": 2, "short": 2, "bool": 1, "unsigned char": 1, "char": 1,
+    "signed char": 1, "c10::float8_e4m3fn": 1, "c10::float8_e5m2": 1,
+}  # fmt: skip
+_BACKWARD_ATTENTION: Final = 2.5
+"""five matrix products of the forward's size, where the forward has two"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpWork:
+    """What one call of an operator does: ``flops`` (None: not matrix work, or unknown) and least
+    ``bytes`` moved (None: unknown)."""
+
+    flops: float | None
+    bytes: float | None
+
+
+NOTHING: Final = OpWork(None, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Per device event: its part of its operator's ``flops`` and ``bytes``; nan where unknown."""
+
+    flops: F64
+    bytes: F64
+
+
+def work_of_events(timeline: Timeline, operator: I64, seconds: F64) -> Work:
+    """Spread each operator's work over the device events that it launched, by their time.
+
+    Args:
+        timeline: the recording.
+        operator: per device event, the host row of the operator that launched it (-1: unknown).
+        seconds: per device event, its length.
+    """
+    host = timeline.host
+    flops, moved = np.full(len(operator), np.nan), np.full(len(operator), np.nan)
+    known = np.flatnonzero((operator >= 0) & (host.detail[np.maximum(operator, 0)] >= 0))
+    if not len(known):
+        return Work(flops, moved)
+    convolutions = _Convolutions.of(timeline)
+    kinds = host.name[operator[known]].astype(np.int64) << 32 | host.detail[operator[known]]
+    unique, index = np.unique(kinds, return_inverse=True)
+    works = [
+        _work(timeline, int(kind) >> 32, int(kind) & 0xFFFFFFFF, convolutions) for kind in unique
+    ]
+    calls, which = np.unique(operator[known], return_inverse=True)
+    total = np.bincount(which, weights=seconds[known], minlength=len(calls))
+    share = seconds[known] / np.maximum(total[which], 1e-12)
+    flops[known] = np.array([_nan(w.flops) for w in works])[index] * share
+    moved[known] = np.array([_nan(w.bytes) for w in works])[index] * share
+    return Work(flops, moved)
+
+
+def shapes_of(timeline: Timeline, detail: int) -> Shapes:
+    """Input shapes of a call, by its row in ``timeline.details``; empty where not recorded."""
+    return _parsed(timeline.details[detail].dims) if detail >= 0 else []
+
+
+def op_work(name: str, dims: Shapes, types: list[str]) -> OpWork:
+    """The work of one operator call. Args are its name, input shapes and input types."""
+    count = _FLOPS.get(name.removeprefix("aten::").removesuffix("_out"))
+    flops = _counted(count, dims) if count else None
+    return OpWork(flops, _moved(name, dims, types))
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _work(timeline: Timeline, name: int, detail: int, convolutions: _Convolutions) -> OpWork:
+    found = timeline.details[detail]
+    dims, types = _parsed(found.dims), _parsed(found.types)
+    if not dims:
+        return NOTHING
+    op = timeline.names[name].removeprefix("aten::")
+    if op in _FORWARD_CONVOLUTIONS or op in _HALF_CONVOLUTIONS:
+        return convolutions.work(op, dims, types) if len(dims) > 2 else NOTHING
+    return op_work(timeline.names[name], dims, types)
+
+
+@lru_cache(maxsize=8192)
+def _parsed(text: str) -> Shapes:
+    if not text:
+        return []
+    found = json.loads(text)
+    return found if isinstance(found, list) else []
+
+
+def _tensor(shape: Any) -> bool:
+    return (
+        isinstance(shape, (list, tuple))
+        and len(shape) > 0
+        and all(isinstance(n, int) and n >= 0 for n in shape)
+    )
+
+
+def _counted(count: Callable[[Shapes], float | None], dims: Shapes) -> float | None:
+    try:
+        return count(dims)
+    except (IndexError, TypeError):  # a foreign operator of the same name
+        return None
+
+
+# -- matrix products ------------------------------------------------------------------------
+
+
+def _product(a: Shape, b: Shape) -> float | None:
+    if not (_tensor(a) and _tensor(b)) or len(a) < 2 or len(b) != len(a) or a[-1] != b[-2]:
+        return None
+    return 2.0 * math.prod(a) * b[-1]
+
+
+def _linear(dims: Shapes) -> float | None:
+    x, weight = dims[0], dims[1]
+    if not (_tensor(x) and _tensor(weight)) or x[-1] != weight[-1]:
+        return None
+    return 2.0 * math.prod(x) * int(weight[0])
+
+
+# -- convolutions ---------------------------------------------------------------------------
+
+_FORWARD_CONVOLUTIONS: Final = frozenset(
+    {"cudnn_convolution", "miopen_convolution", "_convolution", "convolution", "conv2d", "conv1d",
+     "conv3d", "cudnn_convolution_relu", "_slow_conv2d_forward", "mkldnn_convolution"}
+)  # fmt: skip
+_HALF_CONVOLUTIONS: Final = frozenset(
+    f"{library}_convolution_backward_{part}"
+    for library in ("cudnn", "miopen")
+    for part in ("input", "weight")
+)
+"""one gradient each, as PyTorch before 1.11 called them"""
+
+
+def _convolved(output: Shape, weight: Shape) -> float:
+    """``weight`` is (out, in / groups, *kernel), ``output`` is (batch, out, *space)."""
+    return 2.0 * math.prod(output) * math.prod(weight[1:])
+
+
+def _convolution_backward(dims: Shapes) -> float | None:
+    """Gradients of input and weight. The first layer's input needs none, which the shapes do not
+    tell: it counts once where the input has at most four channels (an image)."""
+    told = _roles(dims)
+    if told is None:
+        return None
+    given, grad, weight = told
+    return _convolved(grad, weight) * (1.0 if given[1] <= 4 else 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolutions:
+    """What the recording's backward calls tell about its convolutions: the output shape by
+    (input, weight), and the weight shape by (gradient of the output, input). A key with two
+    answers (two strides, two kernels) is left out."""
+
+    outputs: dict[str, Shape]
+    weights: dict[str, Shape]
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> _Convolutions:
+        host = timeline.host
+        names = [i for i, name in enumerate(timeline.names) if "convolution_backward" in name]
+        rows = np.flatnonzero(np.isin(host.name, names) & (host.detail >= 0))
+        outputs: dict[str, Shape | None] = {}
+        weights: dict[str, Shape | None] = {}
+        for detail in np.unique(host.detail[rows]):
+            told = _roles(shapes_of(timeline, int(detail)))
+            if told:
+                given, grad, weight = told
+                _learn(outputs, str([given, weight]), grad)
+                _learn(weights, str([grad, given]), weight)
+        return cls(
+            {key: shape for key, shape in outputs.items() if shape},
+            {key: shape for key, shape in weights.items() if shape},
+        )
+
+    def work(self, op: str, dims: Shapes, types: list[str]) -> OpWork:
+        """The work of a convolution whose own shapes do not tell all."""
+        if op in _FORWARD_CONVOLUTIONS:
+            output, weight = self.outputs.get(str(dims[:2])), dims[1]
+            tensors = [*dims[:2], output]
+        elif op.endswith("_backward_input"):
+            output, weight = dims[1], dims[2]
+            tensors = [output, weight, output]
+        else:
+            output, weight = dims[1], self.weights.get(str(dims[1:3]))
+            tensors = [output, dims[2], output]
+        if output is None or weight is None or not all(_tensor(shape) for shape in tensors):
+            return NOTHING
+        kind = next((kind for kind in types if kind.lower() in _SIZES), "float")
+        size = _SIZES[kind.lower()]
+        return OpWork(
+            _convolved(output, weight), float(sum(math.prod(shape) * size for shape in tensors))
+        )
+
+
+def _roles(dims: Shapes) -> tuple[Shape, Shape, Shape] | None:
+    """(input, gradient of the output, weight) of ``convolution_backward(grad, input, weight)``
+    or of the older ``cudnn_convolution_backward(input, grad, weight)``."""
+    tensors = dims[:3]
+    if len(tensors) < 3 or not all(_tensor(shape) and len(shape) > 2 for shape in tensors):
+        return None
+    first, second, weight = tensors
+    if first[1] == second[1]:  # as many channels in as out: a stride makes the output smaller
+        grad, given = sorted((first, second), key=math.prod)
+    else:
+        grad, given = (first, second) if first[1] == weight[0] else (second, first)
+    return (given, grad, weight) if grad[1] == weight[0] and grad[0] == given[0] else None
+
+
+def _learn(known: dict[str, Shape | None], key: str, shape: Shape) -> None:
+    known[key] = shape if known.get(key, shape) == shape else None
+
+
+# -- attention ------------------------------------------------------------------------------
+
+
+def _attention(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> float | None:
+    if not all(_tensor(x) and len(x) == 4 for x in (q, k, v)):
+        return None
+    batch, heads, queries = (q[0], q[1], q[2]) if heads_first else (q[0], q[2], q[1])
+    keys = k[2] if heads_first else k[1]
+    return 2.0 * batch * heads * queries * keys * (q[3] + v[3])
+
+
+def _forward(*, heads_first: bool) -> Callable[[Shapes], float | None]:
+    def count(dims: Shapes) -> float | None:
+        return _attention(dims[0], dims[1], dims[2], heads_first=heads_first)
+
+    return count
+
+
+def _backward(*, heads_first: bool) -> Callable[[Shapes], float | None]:
+    def count(dims: Shapes) -> float | None:
+        forward = _attention(dims[1], dims[2], dims[3], heads_first=heads_first)
+        return None if forward is None else _BACKWARD_ATTENTION * forward
+
+    return count
+
+
+_FLOPS: Final[dict[str, Callable[[Shapes], float | None]]] = {
+    "mm": lambda dims: _product(dims[0], dims[1]),
+    "bmm": lambda dims: _product(dims[0], dims[1]),
+    "addmm": lambda dims: _product(dims[1], dims[2]),
+    "_addmm_activation": lambda dims: _product(dims[1], dims[2]),
+    "baddbmm": lambda dims: _product(dims[1], dims[2]),
+    "addmm_": lambda dims: _product(dims[1], dims[2]),
+    "baddbmm_": lambda dims: _product(dims[1], dims[2]),
+    "_scaled_mm": lambda dims: _product(dims[0], dims[1]),
+    "linear": _linear,
+    "convolution_backward": _convolution_backward,
+    "_flash_attention_forward": _forward(heads_first=False),
+    "_efficient_attention_forward": _forward(heads_first=False),
+    "_scaled_dot_product_flash_attention": _forward(heads_first=True),
+    "_scaled_dot_product_efficient_attention": _forward(heads_first=True),
+    "_scaled_dot_product_cudnn_attention": _forward(heads_first=True),
+    "_flash_attention_backward": _backward(heads_first=False),
+    "_efficient_attention_backward": _backward(heads_first=False),
+    "_scaled_dot_product_flash_attention_backward": _backward(heads_first=True),
+    "_scaled_dot_product_efficient_attention_backward": _backward(heads_first=True),
+    "_scaled_dot_product_cudnn_attention_backward": _backward(heads_first=True),
+}
+
+
+# -- bytes ----------------------------------------------------------------------------------
+
+_TO_ONE: Final = frozenset({"sum", "mean", "norm", "linalg_vector_norm", "any", "all", "argmax",
+                            "nll_loss_forward", "_local_scalar_dense", "max", "min"})  # fmt: skip
+_IN_PLACE_WRITE: Final = frozenset({"fill_", "zero_"})
+
+
+def _moved(name: str, dims: Shapes, types: list[str]) -> float | None:
+    """Inputs once, output once; the output is as large as the broadcast inputs unless known
+    better."""
+    op = name.removeprefix("aten::")
+    if not name.startswith("aten::"):
+        return None
+    sized = [
+        (shape, _SIZES.get(str(kind).lower()))
+        for shape, kind in zip(dims, types, strict=False)
+        if _tensor(shape)
+    ]
+    if not sized or any(size is None for _, size in sized):
+        return None
+    inputs = [math.prod(shape) * float(size or 0) for shape, size in sized]
+    if op in _IN_PLACE_WRITE:
+        return inputs[0]
+    if op == "copy_":
+        return sum(inputs[:2])
+    return sum(inputs) + _written(op, dims, sized, inputs)
+
+
+def _written(op: str, dims: Shapes, sized: list[Any], inputs: list[float]) -> float:
+    if op in _TO_ONE:
+        return 0.0
+    size = float(sized[-1][1])
+    if op in ("mm", "bmm") and _product(dims[0], dims[1]):
+        return float(math.prod(dims[0][:-1]) * dims[1][-1]) * size
+    if op in ("addmm", "baddbmm") and _product(dims[1], dims[2]):
+        return float(math.prod(dims[1][:-1]) * dims[2][-1]) * size
+    return max(inputs)

@@ -1,0 +1,127 @@
+"""Attention computes and stores its whole matrix of weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.flops import shapes_of
+from whyidle.causes.device import _busy
+from whyidle.causes.device._attention import Written, written_out
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+REACHED = (0.15, 0.3, 0.5)
+"""share of the peak that fused attention reaches, forward and backward: FlashAttention-2 reports 50
+to 73 % on A100, less on H100 and for short sequences; careful, expected, hopeful"""
+PRODUCTS = (1.0, 0.9, 0.6)
+BETWEEN = (0.5, 0.15, 0.0)
+"""where shapes or the peak are unknown: what stays of the products and of the other kernels"""
+
+
+@cause(
+    "Attention is written out instead of fused",
+    bucket="compute",
+    needs=("device_events",),
+)
+def naive_attention(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Attention runs as product, softmax, product, with the matrix of weights (sequence by sequence,
+    per head) written to memory and read again between them.
+
+    Why it costs
+    ------------
+    The matrix grows with the square of the sequence; softmax, mask and dropout stream it from and
+    to memory, several times, while the tensor cores wait.
+
+    How it is detected
+    ------------------
+    Between two batched matrix products stand a softmax and nothing but small kernels. Where shapes
+    and the device are known, the fused time is the products' FLOPs at the share of the peak that
+    fused kernels reach; else products keep their time and what lies between mostly goes (P5). Both
+    are replayed against the recorded launches.
+
+    What looks alike
+    ----------------
+    A classifier's softmax has no batched product behind it. Attention that must return its weights
+    cannot be fused.
+
+    What to do
+    ----------
+    ``F.scaled_dot_product_attention`` with a mask and type that a fused kernel takes; with
+    transformers ``attn_implementation="sdpa"``.
+
+    References
+    ----------
+    Dao, FlashAttention-2 (2023); PyTorch, ``scaled_dot_product_attention``.
+    """
+    found = written_out(facts)
+    if not len(found.softmax):
+        return None
+    factors = _busy.unchanged(facts)
+    fused = _fused_time(facts, found)
+    if fused is None:
+        _busy.scale(factors, found.products, PRODUCTS)
+        _busy.scale(factors, found.between, BETWEEN)
+    else:
+        now = float(facts.seconds(found.rows).sum())
+        left = [min(1.0, fused / reached / now) for reached in REACHED]
+        _busy.scale(factors, found.rows, (left[0], left[1], left[2]))
+    share = _busy.busy_share(facts, found.rows)
+    softmax = _busy.busy_share(facts, found.between)
+    return _busy.proof(
+        facts,
+        found.softmax,
+        factors,
+        headline=f"{share:.0%} of the busy time is attention written out, product by product",
+        method="P5: fused attention at 15 to 50 % of the peak, replayed"
+        if fused is not None
+        else "P5: kernels between the products removed, replayed",
+        evidence=(
+            _busy.share_evidence("written-out attention, share of busy time", share, found.rows),
+            _busy.share_evidence(
+                "softmax and mask alone, share of busy time", softmax, found.between
+            ),
+            *_sequence(facts, found),
+        ),
+        confidence=0.85 if fused is not None else 0.65,
+    )
+
+
+def _fused_time(facts: Facts, found: Written) -> float | None:
+    """Seconds that the products' FLOPs take at the device's peak for their precision; None where
+    shapes or the device are unknown."""
+    flops = facts.work.flops[found.products]
+    if facts.peak is None or np.isnan(flops).any():
+        return None
+    peaks = [
+        facts.peak.flops(str(precision) or None, tensor=bool(tensor))
+        for precision, tensor in zip(
+            facts.precision[found.products], facts.tensor[found.products], strict=True
+        )
+    ]
+    if any(peak is None for peak in peaks):
+        return None
+    return float(np.sum(flops / np.array(peaks, dtype=np.float64)))
+
+
+def _sequence(facts: Facts, found: Written) -> tuple[Evidence, ...]:
+    operator = facts.launching_op[found.softmax[np.argmax(facts.seconds(found.softmax))]]
+    shapes = (
+        shapes_of(facts.timeline, int(facts.timeline.host.detail[operator]))
+        if operator >= 0
+        else []
+    )
+    if not shapes or not isinstance(shapes[0], list) or len(shapes[0]) < 2:
+        return ()
+    return (
+        Evidence(
+            quantity="shape of the weights",
+            value=" x ".join(str(n) for n in shapes[0]),
+            unit=None,
+            window="largest softmax",
+            samples=len(found.softmax),
+            source="operator shapes",
+        ),
+    )

@@ -1,0 +1,102 @@
+"""Matrix work in 32 bits where 16 would do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.causes.device import _busy
+from whyidle.model.cause import Proof, cause
+
+MOSTLY = 0.5
+"""share of matrix time in 32 bits from which the model runs in 32 bits"""
+SOME = 0.2
+"""share of matrix time in 16 bits from which mixed precision is already on"""
+FROM_FP32 = (1 / 1.5, 1 / 2.5, 1 / 4)
+FROM_TF32 = (1.0, 1 / 1.4, 1 / 2)
+MEMORY_BOUND = (1.0, 1 / 1.4, 1 / 2)
+"""time in 16 bits per time now: careful, expected, hopeful. Daydream (USENIX ATC 2020) replays
+mixed precision with 1/3 for matrix work and 1/2 for memory-bound kernels; peaks differ by 8 (V100,
+A100 vector) or 2 (TF32), which real shapes do not reach"""
+
+
+@cause(
+    "Matrix work runs in 32 bits",
+    bucket="compute",
+    needs=("device_events",),
+)
+def no_mixed_precision(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Matrix products and convolutions run in FP32 (or TF32), on a device whose tensor cores multiply
+    16-bit numbers several times faster.
+
+    Why it costs
+    ------------
+    The arithmetic takes longer, and every activation moves twice the bytes.
+
+    How it is detected
+    ------------------
+    At least half of the time in matrix kernels is in kernels named for 32 bits, less than a fifth
+    in kernels named for 16 or 8, and the device has tensor or matrix cores. The gain is replayed
+    against the recorded launches (P5): where the host is the bottleneck, it is small, and said so.
+
+    What looks alike
+    ----------------
+    Work that must stay in FP32 (solvers, physics, metric learning) looks the same. Matrix products
+    without TF32 on Ampere and later are also ``tf32-disabled``, the cheaper step.
+
+    What to do
+    ----------
+    ``torch.autocast`` in bfloat16 (Ampere and later, AMD Instinct), or in float16 with a gradient
+    scaler (Volta, Turing). Watch the loss: this changes the numbers.
+
+    References
+    ----------
+    PyTorch, Automatic Mixed Precision package; Zhu et al., Daydream, USENIX ATC 2020.
+    """
+    dtype = _sixteen_bits(facts)
+    rows = _busy.multiplying(facts)
+    if dtype is None or not len(rows):
+        return None
+    time, precision = facts.seconds(rows), facts.precision[rows]
+    whole = float(time.sum()) or 1.0
+    wide = np.isin(precision, ("fp32", "tf32"))
+    share = float(time[wide].sum()) / whole
+    narrow = float(time[np.isin(precision, ("fp16", "bf16", "fp8", "int8"))].sum()) / whole
+    if share < MOSTLY or narrow > SOME:
+        return None
+    factors = _busy.unchanged(facts)
+    _busy.scale(factors, rows[precision == "fp32"], FROM_FP32)
+    _busy.scale(factors, rows[precision == "tf32"], FROM_TF32)
+    _busy.scale(factors, _memory_bound(facts), MEMORY_BOUND)
+    return _busy.proof(
+        facts,
+        rows[wide],
+        factors,
+        headline=f"{share:.0%} of the time in matrix kernels is in 32-bit arithmetic",
+        method="P5: 16-bit kernel times, replayed against the recorded launches",
+        evidence=(
+            _busy.share_evidence("32-bit share of matrix time", share, rows[wide]),
+            _busy.share_evidence("matrix share of busy time", _busy.busy_share(facts, rows), rows),
+        ),
+        confidence=0.7,
+        told={"dtype": dtype},
+    )
+
+
+def _sixteen_bits(facts: Facts) -> str | None:
+    """The 16-bit type that the device multiplies fast; None: it has none, or is unknown."""
+    info = facts.timeline.info
+    if info.kind == "rocm":
+        return "bfloat16" if facts.peak and facts.peak.bf16 else None
+    capability = _busy.cuda_capability(facts)
+    if capability is None or capability < (7, 0):
+        return None
+    return "bfloat16" if capability >= (8, 0) else "float16"
+
+
+def _memory_bound(facts: Facts) -> _busy.I64:
+    rows = facts.kernels
+    groups = ("elementwise", "reduction", "normalisation", "copy", "layout")
+    return rows[np.isin(facts.group[rows], groups) & (facts.precision[rows] == "fp32")]

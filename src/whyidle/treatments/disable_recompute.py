@@ -1,0 +1,19 @@
+"""Keep activations instead of computing them twice."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("needless-compute", consent="none")
+def disable_recompute(proof: Proof) -> Plan | None:
+    """The numbers stay the same; memory grows by the activations kept."""
+    del proof
+    return Plan(
+        summary="call the layers directly instead of through torch.utils.checkpoint "
+        "(gradient_checkpointing=False)",
+        edits=(Edit(knob="model.checkpointing", value=False, was=True),),
+        risk="out of memory where sequences or batches grow later: keep a way back",
+    )
