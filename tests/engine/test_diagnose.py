@@ -52,7 +52,7 @@ def test_idle_time_without_a_cause_is_not_called_healthy():
     job = Builder()
     for _ in range(4):
         with job.step():
-            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(1000))])
+            job.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x64_tn", us(1000))])
             job.quiet(us(5000))
     diagnosis = diagnose([job.timeline()])
     assert diagnosis.verdict.state == "inconclusive"

@@ -9,6 +9,7 @@ launches, whose number does not depend on the batch.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -125,18 +126,23 @@ _BATCHED: Final[dict[str, tuple[int, int]]] = {
 
 
 def size(facts: Facts) -> int | None:
-    """Samples per forward pass, where operators of at least two kinds agree on the first
-    dimension of their input; None where they differ or shapes are not recorded."""
+    """Samples per step, where operators of at least two kinds agree on the first dimension of
+    their input, and some of them run once per step (else a step is several forward passes); None
+    where that is not so, or shapes are not recorded."""
     host, names = facts.timeline.host, facts.timeline.names
     wanted = {i: name for i, name in enumerate(names) if name in _BATCHED}
     rows = np.flatnonzero(np.isin(host.name, list(wanted)) & (host.kind == HostKind.OP))
     rows = rows[facts.scope.covers(host.start[rows]) & (host.detail[rows] >= 0)]
+    calls = Counter((wanted[int(host.name[row])], int(host.detail[row])) for row in rows)
     told: dict[str, set[int]] = {}
-    for pair in np.unique(np.stack([host.name[rows], host.detail[rows]], axis=1), axis=0):
-        name = wanted[int(pair[0])]
-        told.setdefault(name, set()).add(_first(shapes_of(facts.timeline, int(pair[1])), name))
+    passes: Counter[tuple[str, str]] = Counter()
+    for (name, detail), count in calls.items():
+        shapes = shapes_of(facts.timeline, detail)
+        told.setdefault(name, set()).add(_first(shapes, name))
+        passes[name, str(shapes)] += count
     found = set().union(*told.values()) if told else set()
-    return found.pop() if len(told) >= 2 and len(found) == 1 and -1 not in found else None
+    alone = len(told) >= 2 and len(found) == 1 and -1 not in found
+    return found.pop() if alone and min(passes.values()) == facts.step_count else None
 
 
 def _first(shapes: list[object], name: str) -> int:
@@ -148,12 +154,6 @@ def _first(shapes: list[object], name: str) -> int:
 
 
 def samples_per_s(facts: Facts) -> float | None:
-    """Throughput, where the batch is proven and each step is one forward pass."""
-    batch = size(facts)
-    if batch is None or facts.steps.found_by is None:
-        return None
-    losses = len(facts.named(r"^aten::(nll_loss_nd|cross_entropy_loss|nll_loss|mse_loss)$"))
-    optimizers = len(facts.named(r"^Optimizer\.step#"))
-    if losses and optimizers and losses > optimizers:  # several forward passes per step
-        return None
-    return batch / facts.step_s
+    """Throughput, where the batch is proven."""
+    batch = size(facts) if facts.steps.found_by else None
+    return None if batch is None else batch / facts.step_s

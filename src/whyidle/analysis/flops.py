@@ -322,8 +322,9 @@ def _written(op: str, dims: Shapes, sized: list[Any], inputs: list[float]) -> fl
     if op in _TO_ONE:
         return 0.0
     size = float(sized[-1][1])
-    if op in ("mm", "bmm") and _product(dims[0], dims[1]):
-        return float(math.prod(dims[0][:-1]) * dims[1][-1]) * size
-    if op in ("addmm", "baddbmm") and _product(dims[1], dims[2]):
-        return float(math.prod(dims[1][:-1]) * dims[2][-1]) * size
+    first = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}.get(op)
+    if first is not None and len(dims) > first + 1:
+        left, right = dims[first], dims[first + 1]
+        if _product(left, right) is not None:
+            return float(math.prod(left[:-1]) * right[-1]) * size
     return max(inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.utilization import flops_ratio
 from whyidle.engine._picture import picture
 from whyidle.engine._ranks import rank_rows
 from whyidle.model.buckets import REASONS
@@ -55,6 +56,9 @@ def _kernels(facts: Facts) -> list[KernelRow]:
                 total_s=float(totals[i]),
                 share=float(totals[i] / facts.scope_s),
                 mean_us=float(totals[i] / counts[i] * 1e6),
+                flops_ratio=flops_ratio(facts, rows[index == i])
+                if kind.tensor is not None
+                else None,
             )
         )
     return listed

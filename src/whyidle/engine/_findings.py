@@ -61,11 +61,12 @@ def _finding(item: Judged, low: float, high: float) -> Finding:
 
 
 def severity(item: Judged, high: float) -> Severity:
-    """By predicted gain of the expected fix, limited by what the bucket allows."""
+    """By predicted gain of the expected fix, limited by what the bucket allows. A device that
+    works, if dearly, is never ``critical``: peers keep that for waiting."""
     gain = min(1.0 - 1.0 / max(item.proof.predicted.speedup, 1.0), high)
     if gain < WORTH:
         return "info"
-    return "critical" if gain >= CRITICAL else "warning"
+    return "critical" if gain >= CRITICAL and item.cause.bucket != "compute" else "warning"
 
 
 def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:

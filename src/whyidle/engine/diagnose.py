@@ -8,7 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from whyidle import __version__, catalog
+from whyidle.analysis.batch import samples_per_s
 from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.utilization import mfu, peak_flops
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -111,7 +113,7 @@ def _device(job: Job) -> Device:
         name=info.name,
         count=max(info.count, len(job.ranks) if len(job.lead.timeline.device) else 0),
         memory_bytes=info.memory_bytes,
-        peak_flops=None,
+        peak_flops=peak_flops(job.lead),
     )
 
 
@@ -126,10 +128,15 @@ def _steps(job: Job) -> Steps:
         p50_s=_float(p50),
         p95_s=_float(p95),
         p99_s=_float(p99),
-        samples_per_s=None,
+        samples_per_s=_samples_per_s(lead),
         detected_by=lead.steps.found_by,
         confidence=lead.steps.confidence,
     )
+
+
+def _samples_per_s(lead: Facts) -> float | None:
+    """Of the whole job, where it is one process; the share of several in a batch is not told."""
+    return samples_per_s(lead) if (lead.timeline.world_size or 1) == 1 else None
 
 
 def _float(value: object) -> float | None:
@@ -148,7 +155,7 @@ def _utilization(job: Job) -> Utilization:
         sm_occupancy=None,
         tensor_active=None,
         dram_active=None,
-        mfu=None,
+        mfu=mfu(job.lead),
         power_w=None,
         memory_peak_bytes=max(memory, default=None),
         energy_j_per_step=None,

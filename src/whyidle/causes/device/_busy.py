@@ -139,7 +139,9 @@ def proof(
     told: dict[str, object] | None = None,
 ) -> Proof | None:
     """A proof that these kernels are dearer than they need be; None where cheaper ones would win
-    nothing, because the host is the bottleneck."""
+    nothing, because the host is the bottleneck, or where the start-up is the story."""
+    if facts.cold_start:
+        return None
     low, high, predicted = substituted(
         facts.replay, factors, method, unrecorded=facts.launching.recording(1.0)
     )

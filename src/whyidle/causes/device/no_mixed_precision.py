@@ -74,7 +74,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         facts,
         rows[wide],
         factors,
-        headline=f"{share:.0%} of the time in matrix kernels is in 32-bit arithmetic",
+        headline=f"Matrix work runs in 32 bits ({share:.0%} of its time)",
         method="P5: 16-bit kernel times, replayed against the recorded launches",
         evidence=(
             _busy.share_evidence("32-bit share of matrix time", share, rows[wide]),

@@ -1,0 +1,101 @@
+"""The batch: its size from shapes, and what a larger one costs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from whyidle.analysis.batch import grown, samples_per_s, size
+from whyidle.analysis.facts import Facts
+from whyidle.importers import kineto
+from whyidle.testing.builder import Builder, us
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+BANDWIDTH = 2039  # GB/s, A100 80 GB, as the table of peaks has it
+LATENCY = us(4)
+
+
+def elementwise(batch):
+    """Kernels that take a latency and then move their bytes at 70 % of the bandwidth."""
+    job = Builder(device="NVIDIA A100-SXM4-80GB")
+    moved = 3 * 4 * batch * 1024
+    for _ in range(4):
+        with job.step():
+            for _ in range(100):
+                job.op(
+                    "aten::add",
+                    kernels=[(ADD, LATENCY + round(moved / (0.7 * BANDWIDTH)))],
+                    dims=[[batch, 1024], [batch, 1024], []],
+                    types=["float", "float", "Scalar"],
+                    host=us(8),
+                )
+    return Facts(job.timeline())
+
+
+@pytest.mark.parametrize("times", [2, 8, 64, 512])
+@pytest.mark.parametrize("batch", [4, 64, 1024])
+def test_the_interval_covers_the_larger_batch(batch, times):
+    predicted = grown(elementwise(batch), times)
+    real = elementwise(batch * times).step_s
+    assert predicted is not None
+    assert predicted.best_s <= real <= predicted.worst_s
+    assert predicted.step_s == pytest.approx(real, rel=0.35)
+
+
+def test_nothing_is_predicted_without_shapes_or_an_unknown_device():
+    job = Builder(device="NVIDIA A100-SXM4-80GB")
+    with job.step():
+        job.op("aten::add", kernels=[(ADD, us(4))])
+    assert grown(Facts(job.timeline()), 2.0) is None
+    other = Builder(device="Some Accelerator")
+    with other.step():
+        other.op("aten::add", kernels=[(ADD, us(4))], dims=[[4, 4], [4, 4]])
+    assert grown(Facts(other.timeline()), 2.0) is None
+
+
+def image_model(*passes, batch=32):
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            for part in passes:
+                job.op("aten::conv2d", dims=[[part or batch, 3, 8, 8], [16, 3, 3, 3]])
+                job.op("aten::batch_norm", dims=[[part or batch, 16, 8, 8], [16]])
+                job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(1000))])
+                job.op("aten::nll_loss", dims=[[part or batch, 10], [part or batch]])
+    return Facts(job.timeline())
+
+
+def test_the_batch_is_what_all_operators_agree_on():
+    facts = image_model(None)
+    assert size(facts) == 32
+    assert samples_per_s(facts) == pytest.approx(32 / facts.step_s)
+
+
+def test_several_passes_or_different_batches_are_not_proof():
+    assert size(image_model(None, None)) is None
+    assert size(image_model(None, 16)) is None
+    job = Builder()
+    with job.step():
+        job.op("aten::conv2d", dims=[[8, 3, 8, 8], [16, 3, 3, 3]])
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(1000))])
+    assert size(Facts(job.timeline())) is None
+
+
+def traces():
+    told = os.environ.get("WHYIDLE_TRACES")
+    folder = Path(told) if told else Path(__file__).parents[3] / "shared" / "traces"
+    return folder / "kineto"
+
+
+@pytest.mark.parametrize(
+    ("small", "large"), [(2, 8), (2, 32), (2, 128), (8, 32), (8, 128), (32, 128)]
+)
+def test_real_recordings_of_a_larger_batch_are_covered(small, large):
+    name = "particle_transformer_a100_bs{}.pt.trace.json.gz"
+    if not (traces() / name.format(small)).exists():
+        pytest.skip("the shared traces are not beside the repository")
+    predicted = grown(Facts(kineto.load(traces() / name.format(small))), large / small)
+    real = Facts(kineto.load(traces() / name.format(large))).step_s
+    assert predicted is not None
+    assert predicted.best_s <= real <= predicted.worst_s
+    assert predicted.step_s == pytest.approx(real, rel=0.1)
