@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.testing.builder import Builder, us
+from whyidle.testing.builder import LAUNCH_NS, Builder, us
 
 
 def job(*, host: int, kernel: int, pause: int = 0) -> Facts:
@@ -58,3 +58,35 @@ def test_without_launches_there_is_nothing_to_say():
     assert launching.blocking == 0.0
     assert np.isnan(launching.call_s)
     assert np.isnan(launching.delay_s)
+
+
+class Queue(Builder):
+    """A runtime that takes 1023 launches and blocks until the device has ended the oldest."""
+
+    ends: list[int]
+
+    def launch(self, name, duration, *, stream=7, **args):
+        correlation, begin = self._next(), self.now
+        room = self.ends[-1023] if len(self.ends) >= 1023 else 0
+        blocked = max(LAUNCH_NS, room - begin)
+        self.runtime("cudaLaunchKernel", blocked, correlation)
+        launched = begin + blocked - LAUNCH_NS
+        told = {"stream": stream, "correlation": correlation, "args": args}
+        self.ends.append(self._device("kernel", name, launched, duration, **told))
+
+
+def queued(kernel):
+    built = Queue()
+    built.ends = []
+    for _ in range(3):
+        with built.step():
+            for _ in range(1200):
+                built.op("aten::mm", kernels=[("gemm", kernel)], host=us(2))
+    return Facts(built.timeline())
+
+
+def test_a_host_blocked_by_a_full_queue_is_not_the_bottleneck():
+    slow, fast = queued(us(80)), queued(us(40))
+    assert len(slow.replay.waits) > 100
+    predicted = slow.replay.run(factor=np.full(len(slow.device), 0.5)) / slow.replay.base_ns
+    assert predicted == pytest.approx(fast.scope_s / slow.scope_s, abs=0.05)

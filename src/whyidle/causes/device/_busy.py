@@ -140,7 +140,9 @@ def proof(
 ) -> Proof | None:
     """A proof that these kernels are dearer than they need be; None where cheaper ones would win
     nothing, because the host is the bottleneck, or where the start-up is the story."""
-    if facts.cold_start:
+    length = facts.device.end - facts.device.start
+    most = float((length * (1.0 - factors[2]))[facts.device_rows].sum()) / facts.scope.total
+    if facts.cold_start or most < LEAST_SHARE:
         return None
     low, high, predicted = substituted(
         facts.replay, factors, method, unrecorded=facts.launching.recording(1.0)
