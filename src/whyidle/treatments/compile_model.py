@@ -7,7 +7,7 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
 
-@treatment("launch-bound-small-kernels", consent="rounding")
+@treatment("launch-bound-small-kernels", "unfused-memory-bound-ops", consent="rounding")
 def compile_model(_: Proof) -> Plan:
     """Compile the model, so that one launch does the work of many operators. Fused operators
     round differently."""

@@ -1,0 +1,62 @@
+"""A batch that does not fill the device."""
+
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.twins import covers, judge
+
+CAUSE = "batch-too-small"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def forward(batch, *, host=20, loader=0, memory=1, shapes=True, device=A100):
+    """Elementwise kernels: 4 us of latency, then their bytes at 70 % of 2039 GB/s."""
+    job = Builder(device=device)
+    length = us(4) + round(3 * 4 * batch * 4096 / (0.7 * 2039))
+    for _ in range(4):
+        with job.step():
+            if loader:
+                job.loader(us(loader))
+            job.memory(memory << 30, memory << 30)
+            for _ in range(100):
+                job.op(
+                    "aten::add",
+                    kernels=[(ADD, length)],
+                    dims=[[batch, 4096], [batch, 4096], []] if shapes else None,
+                    types=["float", "float", "Scalar"],
+                    host=us(host),
+                )
+    return job
+
+
+def test_the_prediction_holds_the_larger_batch():
+    small = forward(8)
+    proof = judge(CAUSE, small)
+    assert proof is not None
+    times = int(proof.facts["times"])
+    assert times == 8
+    now, then = (Facts(forward(batch).timeline()).step_s for batch in (8, 8 * times))
+    assert covers(proof, times * now / then)
+    assert proof.high <= Facts(small.timeline()).share("host")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(lambda: forward(4096), id="a device that is full"),
+        pytest.param(lambda: forward(8, memory=60), id="memory that is full"),
+        pytest.param(lambda: forward(8, loader=2000), id="loading, which grows with the batch"),
+        pytest.param(lambda: forward(8, shapes=False), id="no shapes"),
+        pytest.param(lambda: forward(8, device="Some device"), id="unknown device"),
+    ],
+)
+def test_silent(job):
+    assert judge(CAUSE, job()) is None
+
+
+def test_memory_limits_the_factor():
+    proof = judge(CAUSE, forward(8, memory=30))
+    assert proof is not None
+    assert proof.facts["times"] == 2

@@ -1,0 +1,73 @@
+"""Matrix work in 32 bits."""
+
+import pytest
+
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import healthy, single_precision
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "no-mixed-precision"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<{}>>"
+GEMMS = {
+    "fp32": "ampere_sgemm_128x128_tn",
+    "tf32": "cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align4",
+    "bf16": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn",
+}
+
+
+def train(precision="fp32", *, gemm=600, add=100, host=6, **device):
+    job = Builder(**device)
+    kind = "float" if precision != "bf16" else "c10::BFloat16"
+    for _ in range(4):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[(GEMMS[precision], us(gemm))], host=us(host))
+                job.op("aten::add", kernels=[(ADD.format(kind), us(add))], host=us(host))
+    return job
+
+
+def test_fp32_on_tensor_cores_is_found():
+    proof = judge(CAUSE, train())
+    assert proof is not None
+    assert proof.facts["dtype"] == "bfloat16"
+    assert proof.low > 0.2
+
+
+@pytest.mark.parametrize(("gemm", "add"), [(1.6, 1.0), (2.5, 1.4), (3.5, 2.0)])
+def test_the_prediction_holds_the_twin(gemm, add):
+    sick = train()
+    cured = train("bf16", gemm=600 / gemm, add=100 / add)
+    assert covers(judge(CAUSE, sick), measured(sick, cured))
+
+
+def test_little_is_promised_while_the_host_is_the_bottleneck():
+    proof = judge(CAUSE, train(gemm=30, add=5, host=60))
+    assert proof is None or proof.predicted.speedup < 1.03
+
+
+def test_tf32_gains_less():
+    fp32, tf32 = judge(CAUSE, train()), judge(CAUSE, train("tf32"))
+    assert tf32 is not None
+    assert tf32.predicted.speedup < fp32.predicted.speedup
+
+
+def test_volta_gets_float16():
+    proof = judge(CAUSE, train(device="Tesla V100-SXM2-32GB", capability=(7, 0)))
+    assert proof is not None
+    assert proof.facts["dtype"] == "float16"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(lambda: train("bf16"), id="bf16"),
+        pytest.param(lambda: train(device="Tesla P100", capability=(6, 0)), id="no tensor cores"),
+        pytest.param(healthy, id="healthy"),
+    ],
+)
+def test_silent(job):
+    assert judge(CAUSE, job()) is None
+
+
+def test_the_shared_sick_job():
+    assert judge(CAUSE, single_precision()) is not None
