@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from whyidle.importers import kineto
 from whyidle.model.timeline import Timeline
 
 START_US = 1_700_000_000_000_000
-REAL = Path(__file__).parents[2].parent / "shared" / "traces"
+REAL = Path(os.environ.get("WHYIDLE_TRACES") or Path(__file__).parents[2].parent / "shared/traces")
 
 
 def event(

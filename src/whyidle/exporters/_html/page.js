@@ -8,6 +8,7 @@
   root.classList.add("js");
 
   function seconds(ns) {
+    if (!ns) return "0 s";
     const [value, unit] = ns >= 1e9 ? [ns / 1e9, "s"] : ns >= 1e6 ? [ns / 1e6, "ms"]
       : ns >= 1e3 ? [ns / 1e3, "µs"] : [ns, "ns"];
     return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)} ${unit}`;
@@ -134,7 +135,7 @@
         pen.fillStyle = line;
         pen.fillRect(Math.round(x), 0, 1, height);
         pen.fillStyle = soft;
-        if (x < w - 44) pen.fillText(t ? seconds(t) : "0", x + 4, 8);
+        if (x < w - 44) pen.fillText(seconds(t), x + 4, 8);
       }
     }
 
@@ -222,7 +223,7 @@
       const many = members > 1
         ? `${members} short ones, mostly ${name}\n${seconds((length * filled) / 100)} within ${seconds(length)}`
         : `${name}\n${seconds(length)}`;
-      const share = (length * filled) / whole;
+      const share = (length * filled) / 100 / whole;
       return `${title} · ${lane.name}\n${many} · ${share < 0.001 ? "<0.1" : (share * 100).toFixed(1)}% of the step\nat ${seconds(start)}`;
     }
 
