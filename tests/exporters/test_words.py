@@ -50,6 +50,7 @@ def test_intervals_keep_both_ends():
         (0.5, "s", "500 ms"),
         (17_000_000, "bytes", "17.0 MB"),
         (12, "workers", "12 workers"),
+        (5, "1", "5"),
         ("fp32", None, "fp32"),
         (None, "s", "–"),
         (1234567.0, "", "1.23e+06"),

@@ -48,7 +48,7 @@ KERNELS: Final[dict[str, tuple[str, str]]] = {
     "communication": ("communication", LOOKS["communication"].colour),
     "h2d": ("copy to the device", LOOKS["transfer"].colour),
     "d2h": ("copy to the host", "#a59b3c"),
-    "d2d": ("copy on the device", "#a8a29e"),
+    "d2d": ("device-to-device copy", "#c0b8ae"),
     "p2p": ("copy between devices", "#7077c4"),
     "other": ("other", "#8b949e"),
 }

@@ -59,7 +59,7 @@ def place(where: Place) -> str:
 
 def measured(evidence: Evidence) -> str:
     """An evidence's value with its unit."""
-    value, unit = evidence.value, evidence.unit or ""
+    value, unit = evidence.value, "" if evidence.unit == "1" else evidence.unit or ""
     if value is None:
         return NONE
     if isinstance(value, str):
