@@ -169,3 +169,26 @@ def test_several_devices_of_one_process_count_alike():
     assert facts.devices == (0, 1)
     assert facts.attribution["compute"] == pytest.approx((1.0 + 0.25) / 2, abs=0.03)
     assert sum(facts.attribution.values()) == pytest.approx(1.0, abs=1e-9)
+
+
+def one_by_one(between: str) -> Builder:
+    """Gradients exchanged one after the other, each after a kernel that the host launches late."""
+    job = Builder(rank=0, world_size=2)
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[GEMM])
+        for _ in range(10):
+            job.quiet(us(150))
+            job.op("aten::clone", kernels=[(between, us(3))])
+            job.collective(us(20))
+            job.join()
+        job.sync()
+    return job
+
+
+def test_gaps_between_collectives_and_their_staging_copies_are_communication():
+    staged = attribution(one_by_one("direct_copy_kernel_cuda"))
+    worked = attribution(one_by_one("vectorized_elementwise_kernel"))
+    assert staged["host"] < 0.1
+    assert worked["host"] > 0.2
+    moved = worked["host"] - staged["host"]
+    assert staged["communication"] == pytest.approx(worked["communication"] + moved, abs=0.01)

@@ -3,6 +3,7 @@
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.cause import Proof
+from whyidle.model.timeline import Timeline
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder
 
@@ -26,3 +27,13 @@ def covers(proof: Proof, speedup: float, slack: float = 0.02) -> bool:
     """Whether the predicted interval holds what was measured."""
     predicted = proof.predicted
     return predicted.low * (1 - slack) <= speedup <= predicted.high * (1 + slack)
+
+
+def judge_all(cause: str, timelines: list[Timeline]) -> Proof | None:
+    """The same over all ranks of a job."""
+    declared = catalog.causes()[cause]
+    proof = contracts.run_cause(declared, timelines)
+    if proof is not None:
+        contracts.check_proof(declared, proof)
+        contracts.check_abstains(declared, timelines)
+    return proof

@@ -56,6 +56,11 @@ class Laggard:
         return self.steps_ratio >= CONSTANT
 
     @property
+    def slow_device(self) -> bool:
+        """Whether it computes longer, always, at provably the same work."""
+        return self.constant and self.reason == "compute" and (self.slower or 0.0) >= SLOWER
+
+    @property
     def reason(self) -> str:
         """The bucket in which it spends most beyond the others."""
         return max(self.excess_s, key=lambda bucket: self.excess_s[bucket])
@@ -125,11 +130,19 @@ class Imbalance:
     def lost(self) -> tuple[float, float]:
         """P8: share of the step that is won when every rank does the mean of the work. (The part
         that is the same in every step, all of it.)"""
+        own, whole = self._own, float(self.waiting.mean())
+        return max(0.0, min(float(own.max() - own.mean()), whole)), whole
+
+    @property
+    def _own(self) -> F64:
+        """What each rank does besides waiting, as share of the mean step."""
         length = np.array([facts.step_s for facts in self.ranks])
-        own = length * (1.0 - self.waiting)
-        constant = float((own.max() - own.mean()) / max(length.mean(), 1e-12))
-        whole = float(self.waiting.mean())
-        return max(0.0, min(constant, whole)), whole
+        return length * (1.0 - self.waiting) / max(float(length.mean()), 1e-12)
+
+    def freed(self, index: int) -> float:
+        """Share of the step that is won when one rank is as fast as the slowest of the others."""
+        own = self._own
+        return max(0.0, float(own[index] - np.delete(own, index).max(initial=0.0)))
 
     @cached_property
     def laggard(self) -> Laggard | None:

@@ -240,13 +240,38 @@ def _crossing_calls(timeline: Timeline, host: Host) -> Intervals:
 
 
 def _towards_collective(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
-    """Short gaps that end with a collective: the host was getting it out of the door."""
+    """Short gaps that end with a collective, or lie between two with nothing but the copies that
+    stage their data: the host was getting it out of the door."""
     device = timeline.device
     row = np.minimum(np.searchsorted(device.start, gaps.end), len(device) - 1)
-    ends_so = host.collective[row]
+    ends_so = host.collective[row] | _in_train(timeline, host)[row]
     ends_so &= (device.start[row] == gaps.end) & (gaps.launched >= 0)
     ends_so &= gaps.end - gaps.start < QUIET_NS
     return Intervals(gaps.start[ends_so], gaps.end[ends_so])
+
+
+def _in_train(timeline: Timeline, host: Host) -> NDArray[np.bool_]:
+    """Whether each device event lies between two collectives with only staging copies around."""
+    collective = np.flatnonzero(host.collective)
+    other = np.cumsum(~host.collective & ~staging_copies(timeline, host))
+    rows = np.arange(len(host.collective))
+    after = np.searchsorted(collective, rows)
+    inside = (after > 0) & (after < len(collective))
+    if not len(collective):
+        return inside
+    before, behind = (collective[np.where(inside, after - back, 0)] for back in (1, 0))
+    return inside & (other[behind] == other[before])
+
+
+def staging_copies(timeline: Timeline, host: Host) -> NDArray[np.bool_]:
+    """Whether each device event moves data within the device."""
+    device = timeline.device
+    table = np.zeros(len(timeline.names) + 1, dtype=bool)
+    for i in np.unique(device.name):
+        table[i] = classify(timeline.names[i]).group == "copy"
+    return (table[device.name] | (device.kind != DeviceKind.KERNEL)) & ~np.isin(
+        host.direction, ("h2d", "d2h")
+    )
 
 
 def _lazy_loading(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:

@@ -36,7 +36,7 @@ RESOLUTION_NS = 1_000.0
 LEAST_ENDS = 3
 """with fewer common ends a clock's error cannot be judged"""
 TRUST = 0.95
-"""the error of a clock is this quantile of how far ranks seem to leave apart"""
+"""the error of a clock is this quantile of how far ranks seem to leave apart (of few, the most)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ def _align(ends: F64) -> tuple[F64, F64]:
         apart = aligned[np.isfinite(aligned[:, rank])]
         if len(apart) >= LEAST_ENDS:
             away = np.abs(apart[:, rank] - _middle(apart))
-            error[rank] = max(float(np.quantile(away, TRUST)), RESOLUTION_NS)
+            error[rank] = max(float(np.quantile(away, TRUST, method="higher")), RESOLUTION_NS)
     return offset, error
 
 

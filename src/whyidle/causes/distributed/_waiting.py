@@ -7,7 +7,7 @@ from whyidle.analysis.facts import Job
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.imbalance import Imbalance, Laggard
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Evidence, Place, Predicted
 
 LEAST_SHARE = 0.01
 """share of the step that ranks wait for each other below which it is not worth a word"""
@@ -27,16 +27,29 @@ def laggard(job: Job) -> Laggard | None:
     return job.imbalance.laggard if job.imbalance.lost[1] >= LEAST_SHARE else None
 
 
-def proof(job: Job, late: Laggard, headline: str, confidence: float) -> Proof:
-    """P8: every rank does the mean of the work; only what is late in every step is the careful
-    end."""
+def even(job: Job) -> Predicted:
+    """P8: every rank does the mean of the work; what is late in every step is the careful end."""
     low, high = job.imbalance.lost
-    low *= 0.9
+    return remove(low * 0.9, high, "P8: every rank's work at the mean", high * 0.9)
+
+
+def freed(job: Job, late: Laggard) -> Predicted:
+    """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as
+    only what holds the rank up can be removed."""
+    won = job.imbalance.freed(late.index)
+    return remove(won * 0.5, won, "P8: that rank as fast as the slowest other", won * 0.9)
+
+
+def proof(
+    job: Job, late: Laggard, headline: str, *, predicted: Predicted, confidence: float
+) -> Proof:
+    """The finding; lost is what ranks wait, at the careful end what they wait in every step."""
+    low, high = job.imbalance.lost
     return Proof(
         headline=headline,
-        low=low,
+        low=low * 0.9,
         high=high,
-        predicted=remove(low, high, "P8: every rank's work at the mean", high * 0.9),
+        predicted=predicted,
         evidence=evidence(job, late),
         confidence=confidence,
         where=(Place(file=None, line=None, function=None, rank=late.rank),),

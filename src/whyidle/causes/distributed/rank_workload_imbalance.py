@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from whyidle.analysis.facts import Job
-from whyidle.analysis.imbalance import SLOWER
 from whyidle.causes.distributed import _waiting
 from whyidle.model.cause import Proof, cause
 
@@ -49,7 +48,7 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     2025 (the ideal with every rank at the mean; sequence lengths and last stages lead).
     """
     late = _waiting.laggard(job)
-    if late is None or late.reason != "compute" or (late.slower or 0.0) >= SLOWER:
+    if late is None or late.reason != "compute" or late.slow_device:
         return None
     excess = late.excess_s["compute"]
     if late.constant:
@@ -61,4 +60,10 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
         headline = (
             f"Ranks take turns computing longest (rank {late.rank} most often), and the others wait"
         )
-    return _waiting.proof(job, late, headline, 0.85 if late.slower is not None else 0.75)
+    return _waiting.proof(
+        job,
+        late,
+        headline,
+        predicted=_waiting.even(job),
+        confidence=0.85 if late.slower is not None else 0.75,
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Job
 from whyidle.analysis.forecast import remove
-from whyidle.analysis.imbalance import SLOWER
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 
@@ -34,7 +33,7 @@ def fail_slow_device(job: Job) -> Proof | None:
     The others wait for this rank at the collectives (see ``rank-workload-imbalance``), it computes
     longer, and kernels that make up nine tenths of its time have the same names, numbers and grid
     sizes as on every other rank but take at least 5 % longer in sum. The gain is P8 with that
-    device at the speed of the others.
+    device at the speed of the slowest other one.
 
     What looks alike
     ----------------
@@ -52,17 +51,18 @@ def fail_slow_device(job: Job) -> Proof | None:
     2025.
     """
     imbalance, late = job.imbalance, job.imbalance.laggard
-    if late is None or late.slower is None or late.slower < SLOWER or late.reason != "compute":
+    if late is None or late.slower is None or not late.slow_device:
         return None
     low, high = imbalance.lost
     if high < LEAST_SHARE:
         return None
+    freed = imbalance.freed(late.index)
     return Proof(
         headline=f"The device of rank {late.rank} takes {late.slower - 1.0:.0%} longer for the "
         "same kernels, and the others wait for it",
         low=low * 0.9,
         high=high,
-        predicted=remove(low * 0.9, high, "P8: that device as fast as the others", high * 0.9),
+        predicted=remove(freed * 0.8, freed, "P8: that device as fast as the slowest other", freed),
         evidence=(
             measured(
                 "time of the same kernels against the other ranks",

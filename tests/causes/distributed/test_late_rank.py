@@ -1,0 +1,51 @@
+"""A rank that is late without computing longer is named, with what holds it up."""
+
+from judging import covers, judge_all
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.testing.builder import us
+from whyidle.testing.fleet import Fleet
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+CAUSE = "late-rank"
+
+
+def fleet(loading_us) -> Fleet:
+    made = Fleet(3)
+    for step in range(6):
+        with made.step():
+            for index, rank in enumerate(made.ranks):
+                rank.sync()
+                rank.loader(us(loading_us(step, index)))
+                for _ in range(10):
+                    rank.op("aten::mm", kernels=[(GEMM, us(300))])
+            made.collective(us(300))
+            made.join()
+            for rank in made.ranks:
+                rank.optimizer([("multi_tensor_apply_kernel", us(50))])
+    return made
+
+
+def test_a_slow_loader_on_one_rank():
+    sick = fleet(lambda step, rank: 2500 if rank == 2 else 100).timelines()
+    proof = judge_all(CAUSE, sick)
+    assert proof.facts["rank"] == 2
+    assert "loading data" in proof.headline
+    assert proof.headline.startswith("Rank 2 makes the others wait 2.4 ms")
+    assert judge_all("rank-workload-imbalance", sick) is None
+    even = fleet(lambda step, rank: 100).timelines()
+    assert covers(proof, Facts(sick[0]).step_s / Facts(even[0]).step_s)
+    plan = catalog.treatments()["explain-late-rank"].decide(proof)
+    assert plan.summary == "whyidle explain rank2.json"
+
+
+def test_delays_in_turns():
+    sick = fleet(lambda step, rank: 2500 if step % 3 == rank else 100).timelines()
+    proof = judge_all(CAUSE, sick)
+    assert "take turns" in proof.headline
+    assert "gc" in catalog.treatments()["explain-late-rank"].decide(proof).summary
+
+
+def test_loaders_that_are_equally_slow_make_nobody_wait():
+    assert judge_all(CAUSE, fleet(lambda step, rank: 2500).timelines()) is None
