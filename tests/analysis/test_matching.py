@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.collectives import kind_of
-from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet

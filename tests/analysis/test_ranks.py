@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from whyidle.analysis.intervals import Intervals, union
 
 if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts, Job
+    from whyidle.analysis.facts import Facts
+    from whyidle.analysis.job import Job
 
 BACKWARD = 2 / 3
 """share of a training step's compute that is the backward pass, beside which gradients can travel:

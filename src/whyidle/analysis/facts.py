@@ -1,7 +1,7 @@
 """Everything the causes may ask about a recording, computed once and on demand.
 
-``Facts`` is one rank, ``Job`` is all ranks of one job. Shares are of the step, over the steps in
-*scope*: the steady ones, or all where the cold start is the story.
+``Facts`` is one rank; ``job.Job`` is all ranks of one job. Shares are of the step, over the steps
+in *scope*: the steady ones, or all where the cold start is the story.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.collectives import Collectives, collectives
-from whyidle.analysis.exposure import Exposure, exposure, held_up
+from whyidle.analysis.exposure import held_up
 from whyidle.analysis.flops import Work, work_of_events
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
-from whyidle.analysis.imbalance import Imbalance
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import KernelClass, classify
 from whyidle.analysis.launching import Launching, replay_of
@@ -28,7 +27,6 @@ from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
 from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.peaks import Peak, peak_of
 from whyidle.analysis.places import Places
-from whyidle.analysis.ranks import Meetings, meet
 from whyidle.analysis.recording import recording_cost_s
 from whyidle.analysis.replay import Replay
 from whyidle.analysis.steps import Steps, find_steps
@@ -372,41 +370,3 @@ class Facts:
         if "python_stacks" in found or any(len(self.host.rows(role)) for role in PAUSES):
             found.add("pause_marks")
         return frozenset(found)
-
-
-class Job:
-    """All ranks of one job."""
-
-    def __init__(self, ranks: tuple[Facts, ...]) -> None:
-        self.ranks = ranks
-
-    @cached_property
-    def lead(self) -> Facts:
-        """The rank that stands for the job: the one whose device is least usefully busy."""
-        return min(self.ranks, key=lambda facts: facts.attribution["compute"])
-
-    @cached_property
-    def signals(self) -> frozenset[str]:
-        """The evidence that every rank has, and whether there are several."""
-        several = {"several_ranks"} if len(self.ranks) > 1 else set()
-        return frozenset.intersection(*(facts.signals for facts in self.ranks)) | several
-
-    @cached_property
-    def attribution(self) -> dict[str, float]:
-        """Mean attribution over ranks; sums to 1."""
-        return {b: float(np.mean([f.attribution[b] for f in self.ranks])) for b in BUCKETS}
-
-    @cached_property
-    def meetings(self) -> Meetings:
-        """The collectives at which ranks meet, in one clock."""
-        return meet(self.ranks)
-
-    @cached_property
-    def imbalance(self) -> Imbalance:
-        """Who waits for whom."""
-        return Imbalance(self.ranks, self.meetings)
-
-    @cached_property
-    def exposure(self) -> Exposure | None:
-        """Exposed communication; None without collectives."""
-        return exposure(self)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.analysis.utilization import flops_ratio
 from whyidle.engine._picture import picture
 from whyidle.engine._ranks import rank_rows

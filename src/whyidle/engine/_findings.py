@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whyidle import catalog
-from whyidle.analysis.facts import Job
+from whyidle.analysis.job import Job
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Prescription, Severity
 

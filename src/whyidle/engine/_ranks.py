@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.model.diagnosis import Attribution, RankRow
 from whyidle.model.timeline import Timeline
 

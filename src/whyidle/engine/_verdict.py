@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from whyidle.analysis.facts import Job
+from whyidle.analysis.job import Job
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from whyidle import __version__, catalog
 from whyidle.analysis.batch import samples_per_s
-from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.analysis.utilization import mfu, peak_flops
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of

@@ -48,7 +48,7 @@ Scope = Literal["rank", "job"]
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A registered root cause. ``test`` takes one rank's ``analysis.facts.Facts`` where ``scope``
-    is "rank", and the whole ``analysis.facts.Job`` where it is "job"."""
+    is "rank", and the whole ``analysis.job.Job`` where it is "job"."""
 
     id: str
     title: str

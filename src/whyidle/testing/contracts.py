@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from whyidle.analysis.facts import Facts, Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import SECTIONS, Cause, Proof
 from whyidle.model.diagnosis import Diagnosis

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
-from whyidle.analysis.facts import Job
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.imbalance import Imbalance, Laggard
+from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 

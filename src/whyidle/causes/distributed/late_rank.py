@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.facts import Job
+from whyidle.analysis.job import Job
 from whyidle.causes.distributed import _waiting
 from whyidle.model.cause import Proof, cause
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.evidence import measured
-from whyidle.analysis.facts import Job
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
 
 LARGE_BYTES = 16 << 20

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
-from whyidle.analysis.facts import Job
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 

@@ -1,0 +1,51 @@
+"""All ranks of one job together: what they share, where they meet, who waits for whom."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from whyidle.analysis.exposure import Exposure, exposure
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.imbalance import Imbalance
+from whyidle.analysis.ranks import Meetings, meet
+from whyidle.model.buckets import BUCKETS
+
+
+class Job:
+    """All ranks of one job."""
+
+    def __init__(self, ranks: tuple[Facts, ...]) -> None:
+        self.ranks = ranks
+
+    @cached_property
+    def lead(self) -> Facts:
+        """The rank that stands for the job: the one whose device is least usefully busy."""
+        return min(self.ranks, key=lambda facts: facts.attribution["compute"])
+
+    @cached_property
+    def signals(self) -> frozenset[str]:
+        """The evidence that every rank has, and whether there are several."""
+        several = {"several_ranks"} if len(self.ranks) > 1 else set()
+        return frozenset.intersection(*(facts.signals for facts in self.ranks)) | several
+
+    @cached_property
+    def attribution(self) -> dict[str, float]:
+        """Mean attribution over ranks; sums to 1."""
+        return {b: float(np.mean([f.attribution[b] for f in self.ranks])) for b in BUCKETS}
+
+    @cached_property
+    def meetings(self) -> Meetings:
+        """The collectives at which ranks meet, in one clock."""
+        return meet(self.ranks)
+
+    @cached_property
+    def imbalance(self) -> Imbalance:
+        """Who waits for whom."""
+        return Imbalance(self.ranks, self.meetings)
+
+    @cached_property
+    def exposure(self) -> Exposure | None:
+        """Exposed communication; None without collectives."""
+        return exposure(self)
