@@ -34,8 +34,15 @@ format: $(VENV)/installed  ## put the sources in order
 docs: $(VENV)/installed  ## write the pages that are made from source
 	$(bin)/python docs/build.py
 
-bench: $(VENV)/installed  ## what the product costs; see bench/
-	@for script in bench/[a-z]*.py; do echo "== $$script"; $(bin)/python $$script || exit 1; done
+bench: $(VENV)/installed  ## what the product costs; TRACES=FOLDER adds real traces
+	@mkdir -p build/bench
+	@$(bin)/python -m whyidle.testing.demo build/bench/seed.json
+	@$(bin)/python bench/grow.py build/bench/seed.json build/bench/grown.json --megabytes 50
+	$(bin)/python bench/startup.py
+	$(bin)/python bench/read.py build/bench/grown.json
+	$(bin)/python bench/explain.py build/bench/grown.json
+	$(if $(TRACES),$(bin)/python bench/traces.py $(TRACES))
+	$(if $(TRACES),$(bin)/python bench/predictions.py $(TRACES))
 
 clean:  ## remove what was made here
 	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -48,6 +48,12 @@ def test_readme_names_every_verb_and_both_commands():
     assert "make test" in text
 
 
+def test_no_message_names_a_command_that_does_not_exist():
+    for path in (REPOSITORY / "src").rglob("*.py"):
+        named = re.findall(r"(?:`|hint=f?\")whyidle ([a-z]+)", path.read_text(encoding="utf-8"))
+        assert set(named) <= set(_app.VERBS), path
+
+
 def test_readme_mentions_only_causes_that_exist():
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"whyidle causes ([a-z][a-z0-9-]+)", text)

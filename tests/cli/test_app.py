@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,49 @@ def test_a_closed_pipe_is_quiet(trace: Path):
         err = writer.stderr.read()
     assert err == b""
     assert writer.returncode == 141
+
+
+def run_cli(
+    folder: Path, *arguments: str | bytes, **how: object
+) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "whyidle", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False, **how)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names of any bytes")
+def test_a_name_that_is_no_text(trace: Path):
+    odd = bytes(trace.parent) + b"/\xe9t\xe9.json.gz"
+    Path(odd.decode("utf-8", "surrogateescape")).write_bytes(trace.read_bytes())
+    done = run_cli(trace.parent, "explain", odd, "--json", "d.json", "--html", "d.html")
+    assert done.returncode == 0, done.stderr
+    assert b"STARVED" in done.stdout
+    assert main(["report", "d.json", "-q"]) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_said():
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "whyidle", "causes"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert b"No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_without_standard_output(trace: Path):
+    code = "import sys; sys.stdout = None; from whyidle.__main__ import main; "
+    code += "sys.exit(main(['causes']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_a_pipe_is_not_waited_for(elsewhere: Path):
+    os.mkfifo(elsewhere / "pipe")
+    done = run_cli(elsewhere, "explain", "pipe", timeout=20)
+    assert done.returncode == 1
+    assert b"not a regular file" in done.stderr

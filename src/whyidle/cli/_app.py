@@ -53,6 +53,8 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains once more at exit
         return BROKEN_PIPE
+    except OSError as error:  # standard output on a full disk, and the like
+        return _fail(WhyidleError("The system refused.", why=f"{error}."), loud)
     except MemoryError:
         hint = "Use a machine with more memory, or record fewer steps."
         return _fail(WhyidleError("Memory ran out.", hint=hint), loud)
@@ -112,7 +114,11 @@ _HELP = "whyidle --help"
 
 
 def _forgive_terminals() -> None:
-    """A name that the terminal's encoding lacks is shown escaped, not answered with an error."""
+    """A name that the terminal's encoding lacks is shown escaped, not answered with an error; what
+    is written to a closed stream is lost."""
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until we exit
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -161,7 +161,7 @@ def rank_rows(job: Job) -> list[RankRow]:
         rows.append(
             RankRow(
                 rank=facts.rank,
-                source=facts.timeline.source.path,
+                source=facts.timeline.source.shown,
                 step_s=facts.step_s if facts.steps.found_by else None,
                 attribution=Attribution(**facts.attribution),
                 lateness_s=None if late is None else float(late[index]),

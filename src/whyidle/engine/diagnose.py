@@ -88,7 +88,7 @@ def _exact(shares: dict[str, float]) -> dict[str, float]:
 
 
 def _run(job: Job) -> RunInfo:
-    sources = [facts.timeline.source.path for facts in job.ranks]
+    sources = [facts.timeline.source.shown for facts in job.ranks]
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
     worlds = [facts.timeline.world_size or 0 for facts in job.ranks]
     hosts = {facts.timeline.hostname for facts in job.ranks if facts.timeline.hostname}
@@ -167,9 +167,9 @@ def _coverage(job: Job, assumed: list[str]) -> Coverage:
     notes = [*assumed, *notes_on(job)]
     for facts in job.ranks:
         source = facts.timeline.source
-        notes += [f"{source.path}: {note}" for note in source.notes]
+        notes += [f"{source.shown}: {note}" for note in source.notes]
         if source.lost:
-            notes.append(f"{source.path}: incomplete, {source.lost}")
+            notes.append(f"{source.shown}: incomplete, {source.lost}")
     if job.lead.steps.found_by is None:
         notes.append("no step boundary was found; shares are of the whole recording")
     if job.lead.profiler_share > 0.02:

@@ -40,7 +40,8 @@ def _expand(path: Path) -> list[Origin]:
         raise InputError(f"{path} does not exist.", hint="Check the path.")
     if path.is_dir():
         return _in_folder(path)
-    return _in_zip(path) if zipfile.is_zipfile(path) else [(path, None)]
+    zipped = path.is_file() and zipfile.is_zipfile(path)  # a pipe must not be waited for
+    return _in_zip(path) if zipped else [(path, None)]
 
 
 def _in_folder(folder: Path) -> list[Origin]:

@@ -14,7 +14,7 @@ _SNAPSHOT = (
     "A memory snapshot says what filled the memory, not why the device idles: view it at "
     "pytorch.org/memory_viz, and export a trace with prof.export_chrome_trace('trace.json.gz')."
 )
-_TRAINING = "Run the training under `whyidle run`, or record a trace with torch.profiler."
+_TRAINING = "Record the training with torch.profiler, and pass the trace."
 
 # what it looks like, how it begins, what to do
 _MAGIC: tuple[tuple[str, bytes, str], ...] = (
@@ -68,12 +68,12 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
         "nvidia-smi output",
         rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm))",
-        "It says that the GPU idles, not why: run the training under `whyidle run`.",
+        "It says that the GPU idles, not why: record the training with torch.profiler.",
     ),
     (
         "a Python script",
         rb"(?m:^(?:import|from|def|class) \w+)",
-        "Watch it with `whyidle run FILE`.",
+        _TRAINING,
     ),
     ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
 )

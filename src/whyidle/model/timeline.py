@@ -132,6 +132,11 @@ class Source:
     origin_ns: int = 0
     """what the file's own clock shows at the timeline's 0"""
 
+    @property
+    def shown(self) -> str:
+        """The path as text that can be written anywhere: bytes that are no UTF-8 are escaped."""
+        return self.path.encode("utf-8", "backslashreplace").decode()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:

@@ -57,7 +57,7 @@ def proof(
             "rank": late.rank,
             "reason": late.reason,
             "constant": late.constant,
-            "source": job.ranks[late.index].timeline.source.path,
+            "source": job.ranks[late.index].timeline.source.shown,
         },
     )
 
