@@ -8,9 +8,9 @@ from whyidle.analysis.job import Job
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
 
-STARVED = 0.10
-"""an idle bucket with a finding that costs this much starves the device (thresholds of peers
-lie between 5 and 20 % for a critical data wait, 15 and 20 % for launches and communication)"""
+STARVED = 0.15
+"""an idle bucket with a finding that costs this much starves the device: where peers call launches
+critical (data wait, communication: 20 %)"""
 CLEAN = 0.20
 """with more time than this not spent computing, "nothing found" is no clean bill of health"""
 UNEXPLAINED = 0.5

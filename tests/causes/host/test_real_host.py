@@ -29,7 +29,9 @@ def diagnosis(name: str):
 )  # fmt: skip
 def test_launching_leads(name):
     found = diagnosis(name)
-    assert found.findings[0].cause == CAUSE
+    first = [finding.cause for finding in found.findings[:2]]
+    assert CAUSE in first, "a batch that is too small may stand before it, nothing else"
+    assert first[0] in (CAUSE, "batch-too-small")
     assert found.verdict.bound == "host"
 
 
