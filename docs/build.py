@@ -34,8 +34,11 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
 
 
 def _demo(readme: str) -> str:
-    """The README with the demonstration's report, in place of the one before."""
+    """The README with the demonstration's report, in place of the one before; of the findings
+    only the first."""
     report = render(diagnose([job().timeline()]), width=80, next_steps=_NEXT)
+    first, more, rest = report.partition("\n  2. ")
+    report = f"{first}\n  ...\n\n  next{rest.rpartition('  next')[2]}" if more else report
     return _DEMO.sub(
         lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", readme
     )

@@ -26,6 +26,10 @@ def build() -> ModuleType:
     return module
 
 
+def test_what_is_made_from_source_is_current(build: ModuleType):
+    assert build.stale() == [], "run `make docs`"
+
+
 def test_stale_pages_are_noticed(build: ModuleType, tmp_path: Path):
     odd = tmp_path / "docs" / "causes" / "of-no-cause.md"
     odd.parent.mkdir(parents=True)
