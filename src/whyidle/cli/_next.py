@@ -17,7 +17,9 @@ def after(diagnosis: Diagnosis, paths: Sequence[Path], stored: str | None) -> li
     """After explaining recordings: what to read, look at, and do with the next recording."""
     if stored:
         return _steps(diagnosis, "whyidle report last", "last")
-    return _steps(diagnosis, f"whyidle explain {shell(paths)}", shell(paths[:1]))
+    return _steps(
+        diagnosis, f"whyidle explain {shell(paths)}", shell(paths) if len(paths) == 1 else "BEFORE"
+    )
 
 
 def after_report(diagnosis: Diagnosis, name: str) -> list[Step]:

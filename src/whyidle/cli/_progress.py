@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from types import TracebackType
+from typing import TextIO
 
 QUIET_S = 0.5
 """what takes less needs no progress"""
@@ -15,9 +17,10 @@ _WIDTH = 30
 class Progress:
     """Call it with (done, total). Silent when quiet, when nobody watches, and for half a second."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
         self._shown = False
-        self._watched = not quiet and sys.stderr.isatty()
+        self._watched = not quiet and self._stream.isatty()
         self._next = time.monotonic() + QUIET_S
 
     def __enter__(self) -> Progress:
@@ -25,15 +28,22 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Draw, at most ten times a second."""
-        now = time.monotonic()
-        if not self._watched or now < self._next or total <= 0:
-            return
-        self._next = now + EVERY_S
-        share = min(done / total, 1.0)
+        share = min(done / total, 1.0) if total > 0 else 0.0
         filled = round(share * _WIDTH)
         bar = "#" * filled + "-" * (_WIDTH - filled)
-        sys.stderr.write(f"\rreading [{bar}] {share:4.0%}")
-        sys.stderr.flush()
+        self._draw(f"reading [{bar}] {share:4.0%}")
+
+    def stage(self, name: str) -> None:
+        """Say what is being done, where it cannot be told how far it is."""
+        self._draw(f"looking for: {name}"[: shutil.get_terminal_size().columns - 1])
+
+    def _draw(self, text: str) -> None:
+        now = time.monotonic()
+        if not self._watched or now < self._next:
+            return
+        self._next = now + EVERY_S
+        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.flush()
         self._shown = True
 
     def __exit__(
@@ -43,5 +53,5 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

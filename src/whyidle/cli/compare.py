@@ -62,7 +62,7 @@ def _diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagn
     from whyidle.errors import InputError, StoreError
 
     if Path(name).exists():
-        return explain([Path(name)], progress=progress).diagnosis
+        return explain([Path(name)], progress=progress, stage=progress.stage).diagnosis
     shelf = store_of(args)
     try:
         return shelf.read(shelf.find(name))

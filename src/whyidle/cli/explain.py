@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     _output.check(args, inputs=args.path)
     with Progress(quiet=args.quiet) as progress:
-        diagnosis, timelines = explain(args.path, progress=progress)
+        diagnosis, timelines = explain(args.path, progress=progress, stage=progress.stage)
     stored = _output.keep(args, diagnosis) if timelines else None
     if args.perfetto:
         _annotate(args, diagnosis, timelines)

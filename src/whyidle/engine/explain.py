@@ -26,12 +26,18 @@ Progress = Callable[[int, int], None]
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"whyidle/diagnosis/')
 
 
-def explain(paths: Sequence[Path], *, progress: Progress | None = None) -> Explanation:
+def explain(
+    paths: Sequence[Path],
+    *,
+    progress: Progress | None = None,
+    stage: Callable[[str], None] | None = None,
+) -> Explanation:
     """Diagnose what was recorded.
 
     Args:
         paths: traces, folders or zips of one job's ranks; or one diagnosis, or a run's folder.
         progress: called with (bytes read, bytes in all).
+        stage: called with what is looked for next.
 
     Raises:
         InputError: a path cannot be used.
@@ -40,7 +46,7 @@ def explain(paths: Sequence[Path], *, progress: Progress | None = None) -> Expla
     if len(paths) == 1 and (document := document_at(paths[0])) is not None:
         return Explanation(read_diagnosis(document), ())
     timelines = load_all(sources(*paths), progress=progress)
-    return Explanation(diagnose(timelines), tuple(timelines))
+    return Explanation(diagnose(timelines, progress=stage), tuple(timelines))
 
 
 def document_at(path: Path) -> Path | None:

@@ -43,6 +43,8 @@ _CONSENTS: Final = {
 }
 _ROOMY = 70
 """columns from which on the headline stands beside the badge"""
+_LATE = 0.01
+"""share of the step from which on a rank is called late"""
 _PROOFS = 3
 _PLACES = 2
 _FIXES = 2
@@ -112,7 +114,7 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     if device.name:
         facts.append(f"{device.name}{f' × {device.count}' if device.count > 1 else ''}")
     elif device.kind != "other":
-        facts.append(device.kind)
+        facts.append(f"{device.kind} device")
     if diagnosis.utilization.busy is not None:
         facts.append(f"device busy {words.percent(diagnosis.utilization.busy)}")
     if steps.samples_per_s:
@@ -144,7 +146,7 @@ def _steps(diagnosis: Diagnosis) -> str:
 def _ranks(diagnosis: Diagnosis) -> str:
     rows = diagnosis.detail.ranks
     text = f"{len(rows)} of {diagnosis.run.ranks} ranks"
-    late = [row for row in rows if row.lateness_s]
+    late = [row for row in rows if (row.lateness_s or 0.0) >= _LATE * (row.step_s or 0.0) > 0.0]
     if late:
         worst = max(late, key=lambda row: row.lateness_s or 0.0)
         late_by = words.seconds(worst.lateness_s)
