@@ -92,7 +92,8 @@ def _no_answer(job: Job) -> str | None:
                 "The recording holds no GPU activity, so it cannot tell whether the GPU was idle; "
                 "record with ProfilerActivity.CUDA"
             )
-        if job.attribution["unknown"] > UNEXPLAINED:
-            share = job.attribution["unknown"]
+        # the rank that waits explains what a silent one does to it
+        share = min(facts.attribution["unknown"] for facts in job.ranks)
+        if share > UNEXPLAINED:
             return f"The recording leaves {share:.0%} of the step unexplained"
     return None
