@@ -82,3 +82,16 @@ def test_any_kind_of_host_event_may_be_missing(kind):
     diagnosis = diagnose([replace(timeline, host=timeline.host.take(rows))])
     shares = [getattr(diagnosis.attribution, b) for b in diagnosis.attribution.__struct_fields__]
     assert sum(shares) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_recording_of_the_device_alone_is_diagnosed():
+    job = Builder()
+    for _ in range(8):
+        job.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x64_tn", us(500))])
+        job.op("aten::add", kernels=[("multi_tensor_apply_kernel<Adam>", us(50))])
+        job.sync()
+        job.quiet(us(2000))
+    job.events = [event for event in job.events if event["cat"] == "kernel"]
+    diagnosis = diagnose([job.timeline()])
+    assert diagnosis.verdict.state == "inconclusive"
+    assert "does not show why" in diagnosis.verdict.headline

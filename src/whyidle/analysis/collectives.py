@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.partition import Host
 from whyidle.analysis.steps import Steps
@@ -170,7 +171,7 @@ def _enclosing(timeline: Timeline, calls: I64) -> I64:
 def _detail_of(timeline: Timeline, rows: I64) -> NDArray[np.int32]:
     if not len(timeline.host):
         return np.full(len(rows), -1, np.int32)
-    return np.where(rows >= 0, timeline.host.detail[np.maximum(rows, 0)], -1).astype(np.int32)
+    return picked(timeline.host.detail, rows, -1).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

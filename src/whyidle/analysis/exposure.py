@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def held_up(facts: Facts) -> Intervals:
     following = useful[np.minimum(index, len(useful) - 1)]
     call = host.linked.call[following]
     known = (index < len(useful)) & (call >= 0)
-    begin = facts.timeline.host.start[np.maximum(call, 0)]
+    begin = picked(facts.timeline.host.start, call, 0)
     launched = np.where(known, begin, exposed.start)
     return union(np.maximum(exposed.start, launched), exposed.end) | blocked
 

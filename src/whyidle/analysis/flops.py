@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.gaps import picked
 from whyidle.model.timeline import Timeline
 
 F64 = NDArray[np.float64]
@@ -63,7 +64,7 @@ def work_of_events(timeline: Timeline, operator: I64, seconds: F64) -> Work:
     """
     host = timeline.host
     flops, moved = np.full(len(operator), np.nan), np.full(len(operator), np.nan)
-    known = np.flatnonzero((operator >= 0) & (host.detail[np.maximum(operator, 0)] >= 0))
+    known = np.flatnonzero((operator >= 0) & (picked(host.detail, operator, -1) >= 0))
     if not len(known):
         return Work(flops, moved)
     convolutions = _Convolutions.of(timeline)

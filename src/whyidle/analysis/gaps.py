@@ -40,6 +40,13 @@ class Gaps:
         return len(self.start)
 
 
+def picked(values: NDArray[np.signedinteger], rows: I64, otherwise: int) -> I64:
+    """``values[rows]``, and ``otherwise`` where a row is -1; also from no values at all."""
+    if not len(values):
+        return np.full(rows.shape, otherwise, dtype=np.int64)
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], otherwise).astype(np.int64)
+
+
 def launches(timeline: Timeline) -> Launches:
     """Link device events to the runtime calls that launched them, by correlation id."""
     device, host = timeline.device, timeline.host
@@ -66,8 +73,7 @@ def idle_gaps(timeline: Timeline, linked: Launches, low: int, high: int) -> Gaps
     if not len(device):
         return Gaps(idle.start, idle.end, np.full(len(idle), -1, np.int64))
     call = np.where(has_next & (device.start[row] == idle.end), linked.call[row], -1)
-    launched = np.where(call >= 0, host.end[np.maximum(call, 0)], -1)
-    return Gaps(idle.start, idle.end, launched.astype(np.int64))
+    return Gaps(idle.start, idle.end, picked(host.end, call, -1))
 
 
 _DIRECTIONS = (

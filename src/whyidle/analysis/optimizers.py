@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.gaps import picked
 from whyidle.model.timeline import HostKind
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def optimizer_work(facts: Facts) -> OptimizerWork | None:
     found = [_REGION.match(names[facts.timeline.host.name[row]]) for row in rows]
     labels, counts = np.unique([match[1] for match in found if match], return_counts=True)
     calls = facts.launches.call[facts.kernels]
-    started = facts.timeline.host.start[np.maximum(calls, 0)]
+    started = picked(facts.timeline.host.start, calls, 0)
     inside = (calls >= 0) & facts.launching.optimizer.covers(started)
     kernels = facts.kernels[inside]
     return OptimizerWork(

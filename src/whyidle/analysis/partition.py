@@ -178,11 +178,13 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
 
 def interrupting(host: Host, steps: Steps, role: str) -> I64:
     """Rows of a role that interrupt steps: what spans a whole step is the loop itself (a script
-    whose main function is called ``evaluate``)."""
+    whose main function is called ``evaluate``). Steps as the host passes them: while it runs ahead,
+    a pause may span several of the device's."""
     rows = host.rows(role)
     begin, end = host.timeline.host.start[rows], host.timeline.host.end[rows]
-    first = np.searchsorted(steps.start, begin, side="left")
-    whole = steps.end[np.minimum(first, len(steps) - 1)] <= end
+    starts, ends = steps.on_host
+    first = np.searchsorted(starts, begin, side="left")
+    whole = ends[np.minimum(first, len(steps) - 1)] <= end
     return rows[~((first < len(steps)) & whole)]
 
 

@@ -16,10 +16,12 @@ from whyidle.model.diagnosis import Place
 @dataclass(frozen=True, slots=True, eq=False)
 class Pauses:
     """Pauses of one role in scope. ``spans`` are the pauses on the host; ``share`` is how much of
-    the step the device idled for them; ``steps_hit`` counts the steps that hold one."""
+    the step the device idled for them, ``idle_s`` for how long during each; ``steps_hit`` counts
+    the steps that hold one."""
 
     spans: Intervals
     share: float
+    idle_s: NDArray[np.float64]
     steps_hit: int
     place: Place | None
 
@@ -32,6 +34,11 @@ class Pauses:
     def longest_s(self) -> float:
         """The longest pause, s."""
         return float(self.spans.length.max(initial=0)) / 1e9
+
+    @property
+    def longest_idle_s(self) -> float:
+        """The longest that the device idled for one of them, s."""
+        return float(self.idle_s.max(initial=0.0))
 
     @property
     def recurring(self) -> bool:
@@ -47,7 +54,8 @@ def pauses(facts: Facts, role: str) -> Pauses | None:
     if not len(rows):
         return None
     spans = union(host.start[rows], host.end[rows])
-    begin, end = facts.steps.start[facts.chosen], facts.steps.end[facts.chosen]
+    begin, end = (edges[facts.chosen] for edges in facts.steps.on_host)
     hit: NDArray[np.bool_] = spans.inside(begin, end) > 0
     longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
-    return Pauses(spans, facts.share(role), int(hit.sum()), facts.places.of(longest))
+    idle = facts.part(role).inside(spans.start, spans.end) / 1e9
+    return Pauses(spans, facts.share(role), idle, int(hit.sum()), facts.places.of(longest))

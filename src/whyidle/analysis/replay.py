@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.gaps import Launches
+from whyidle.analysis.gaps import Launches, picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.timeline import Timeline
 
@@ -90,8 +90,8 @@ class Replay:
         reach = np.maximum.accumulate(end) if len(rows) else end
         before = np.concatenate([[self._low], reach[:-1]])[: len(rows)]
         known = call >= 0
-        self._called = np.where(known, host.start[np.maximum(call, 0)], self._low)
-        issued = np.minimum(host.end[np.maximum(call, 0)], self._called + round(2 * CALL_NS))
+        self._called = picked(host.start, call, self._low)
+        issued = np.minimum(picked(host.end, call, self._low), self._called + round(2 * CALL_NS))
         queued = ~known | (issued <= before)
         delay = start - self._called
         usual = np.percentile(delay[~queued], 10) if (~queued).any() else 2 * CALL_NS

@@ -47,6 +47,9 @@ class Steps:
     steady: NDArray[np.bool_]
     found_by: str | None
     confidence: float
+    host: tuple[I64, I64] | None = None
+    """starts and ends on the host, which may be far ahead of its device; None where steps are
+    told by the device alone"""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -55,6 +58,11 @@ class Steps:
     def window(self) -> tuple[int, int]:
         """First start and last end, ns."""
         return int(self.start[0]), int(self.end[-1])
+
+    @property
+    def on_host(self) -> tuple[I64, I64]:
+        """Starts and ends of the steps as the host passes them, ns."""
+        return self.host or (self.start, self.end)
 
     @property
     def seconds(self) -> NDArray[np.float64]:
@@ -87,6 +95,7 @@ def find_steps(timeline: Timeline) -> Steps:
                     _steady(timeline, start, end),
                     marks.found_by,
                     marks.confidence,
+                    None if marks.device else (edges[:-1], edges[1:]),
                 )
     low, high = _extent(timeline)
     whole = np.array([low]), np.array([max(high, low + 1)])

@@ -104,3 +104,33 @@ def test_asked_for_collections_are_told_from_automatic_ones():
     assert asked is not None
     assert not automatic.facts["explicit"]
     assert asked.facts["explicit"]
+
+
+def test_a_pause_while_the_host_is_steps_ahead_is_still_seen():
+    job = Builder()
+    for step in range(12):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[(GEMM, us(400))])
+        if step == 5:
+            with job.span("train.py(80): save_checkpoint", "python_function"):
+                job.quiet(us(200_000))  # spans several steps of the device, none of the host
+    proof = judge("sync-checkpoint", job)
+    assert proof is not None
+    hit = next(e.value for e in proof.evidence if e.quantity == "steps with a save")
+    assert hit == 1
+
+
+def test_a_checkpoint_stands_still_only_while_the_device_does():
+    job = Builder()
+    for step in range(6):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[(GEMM, us(400))])
+            if step % 2:
+                with job.span("train.py(80): save_checkpoint", "python_function"):
+                    job.sync()  # the device works on while the host waits here
+                    job.quiet(us(50_000))
+    proof = judge("sync-checkpoint", job)
+    assert proof is not None
+    assert "for 0.05 s" in proof.headline

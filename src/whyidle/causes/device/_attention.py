@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.gaps import picked
 from whyidle.causes.device._busy import I64, Mask, named
 
 REACH = 8
@@ -60,7 +61,7 @@ def _batched(facts: Facts, rows: I64) -> Mask:
     operators = facts.launching_op[rows]
     host = facts.timeline.host
     batched = [i for i, name in enumerate(facts.timeline.names) if name in BATCHED]
-    told = np.isin(host.name[np.maximum(operators, 0)], batched)
+    told = np.isin(picked(host.name, operators, -1), batched)
     return np.where(operators >= 0, told, True)
 
 

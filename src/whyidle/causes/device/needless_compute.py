@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
@@ -61,7 +60,7 @@ def needless_compute(facts: Facts) -> Proof | None:
     if not len(windows) or (used is not None and used > ROOM):
         return None
     calls = facts.launches.call[facts.kernels]
-    begun = facts.timeline.host.start[np.maximum(calls, 0)]
+    begun = picked(facts.timeline.host.start, calls, 0)
     rows = facts.kernels[(calls >= 0) & windows.covers(begun)]
     if not len(rows):
         return None

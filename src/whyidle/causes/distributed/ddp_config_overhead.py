@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.timeline import HostKind
@@ -106,7 +105,7 @@ def _what(walked: float, copied: float) -> str:
 def _copying(facts: Facts, spans: Intervals) -> float:
     """Share of the step in which the device works on what was launched in some spans."""
     device, call = facts.device, facts.launches.call
-    launched = spans.covers(facts.timeline.host.start[np.maximum(call, 0)]) & (call >= 0)
+    launched = spans.covers(picked(facts.timeline.host.start, call, 0)) & (call >= 0)
     return facts.share_of(union(device.start[launched], device.end[launched]))
 
 

@@ -62,7 +62,8 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     low = interruptions(found.share, max(residual, LEFT_AT_WORST)) if found.recurring else 0.0
     expected = high if found.recurring else high / 2
     return Proof(
-        headline=f"Training stands still for {found.longest_s:.3g} s while a checkpoint is written",
+        headline=f"Training stands still for {found.longest_idle_s:.3g} s while a checkpoint is "
+        "written",
         low=low,
         high=high,
         predicted=remove(low, high, "P9: what is left is the copy from the device", expected),
@@ -74,7 +75,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found.recurring else 0.7,
         where=(found.place,) if found.place else (),
-        facts={"seconds": found.longest_s},
+        facts={"seconds": found.longest_idle_s},
     )
 
 
