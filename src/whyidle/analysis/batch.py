@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.model.timeline import HostKind
@@ -131,7 +132,7 @@ def size(facts: Facts) -> int | None:
     where that is not so, or shapes are not recorded."""
     host, names = facts.timeline.host, facts.timeline.names
     wanted = {i: name for i, name in enumerate(names) if name in _BATCHED}
-    rows = np.flatnonzero(np.isin(host.name, list(wanted)) & (host.kind == HostKind.OP))
+    rows = np.flatnonzero(among(host.name, wanted) & (host.kind == HostKind.OP))
     rows = rows[facts.scope.covers(host.start[rows]) & (host.detail[rows] >= 0)]
     calls = Counter((wanted[int(host.name[row])], int(host.detail[row])) for row in rows)
     told: dict[str, set[int]] = {}

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among
 from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.partition import Host
@@ -155,7 +156,7 @@ def _enclosing(timeline: Timeline, calls: I64) -> I64:
     """The span (``nccl:all_reduce``) around each launch call, as row of the host; -1: none."""
     host = timeline.host
     wanted = [i for i, name in enumerate(timeline.names) if _SPAN.search(name)]
-    rows = np.flatnonzero(np.isin(host.name, wanted))
+    rows = np.flatnonzero(among(host.name, wanted))
     found = np.full(len(calls), -1, dtype=np.int64)
     for thread in np.unique(host.thread[rows]):
         mine = rows[host.thread[rows] == thread]

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among, used
 from whyidle.analysis.collectives import Collectives, collectives
 from whyidle.analysis.exposure import held_up
 from whyidle.analysis.flops import Work, work_of_events
@@ -80,7 +81,7 @@ class Facts:
     def partitions(self) -> tuple[Partition, ...]:
         """One partition per device: one process may compute on several."""
         if len(self.devices) < 2:
-            return (partition(self.timeline, self.steps, self.launches),)
+            return (partition(self.timeline, self.steps, self.launches, self.host),)
         return tuple(self._on_device(number) for number in self.devices)
 
     def _on_device(self, number: int) -> Partition:
@@ -219,7 +220,7 @@ class Facts:
     @cached_property
     def classes(self) -> dict[int, KernelClass]:
         """Class of every device event's name (by index into ``timeline.names``)."""
-        names = np.unique(self.timeline.device.name)
+        names = used(self.timeline.device.name)
         return {int(i): classify(self.timeline.names[i]) for i in names}
 
     @cached_property
@@ -286,10 +287,10 @@ class Facts:
         """Host events in scope whose name matches a regular expression."""
         compiled = re.compile(pattern)
         host = self.timeline.host
-        wanted = [i for i in np.unique(host.name) if compiled.search(self.timeline.names[i])]
-        found = np.isin(host.name, wanted)
+        wanted = [i for i in used(host.name) if compiled.search(self.timeline.names[i])]
+        found = among(host.name, wanted)
         if kinds:
-            found &= np.isin(host.kind, kinds)
+            found &= among(host.kind, kinds)
         rows = np.flatnonzero(found)
         return rows[self.scope.covers(host.start[rows])]
 
@@ -304,7 +305,7 @@ class Facts:
         host = self.timeline.host
         rows = np.flatnonzero(host.kind == HostKind.OP)
         threads = {}
-        for thread in np.unique(host.thread[rows]):
+        for thread in used(host.thread[rows]):
             mine = rows[host.thread[rows] == thread]
             threads[int(thread)] = mine, Nesting.of(host.start[mine], host.end[mine])
         return rows, threads
@@ -351,7 +352,7 @@ class Facts:
     def profiler_share(self) -> float:
         """An estimate of how much of the step the recording itself cost on the host (0-1)."""
         host = self.timeline.host
-        inside = self.scope.covers(host.start) & np.isin(host.thread, self.host.drivers)
+        inside = self.scope.covers(host.start) & among(host.thread, self.host.drivers)
         cost = recording_cost_s(host.kind[inside], shapes="shapes" in self.signals)
         return float(min(cost / max(self.scope_s, 1e-9), 0.9))
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among, used
 from whyidle.analysis.gaps import picked
 from whyidle.model.timeline import Timeline
 
@@ -189,10 +190,10 @@ class _Convolutions:
     def of(cls, timeline: Timeline) -> _Convolutions:
         host = timeline.host
         names = [i for i, name in enumerate(timeline.names) if "convolution_backward" in name]
-        rows = np.flatnonzero(np.isin(host.name, names) & (host.detail >= 0))
+        rows = np.flatnonzero(among(host.name, names) & (host.detail >= 0))
         outputs: dict[str, Shape | None] = {}
         weights: dict[str, Shape | None] = {}
-        for detail in np.unique(host.detail[rows]):
+        for detail in used(host.detail[rows]):
             told = _roles(shapes_of(timeline, int(detail)))
             if told:
                 given, grad, weight = told

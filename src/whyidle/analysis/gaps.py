@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import used
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
@@ -96,6 +97,6 @@ def copy_direction(timeline: Timeline) -> NDArray[np.str_]:
     device = timeline.device
     copies = device.kind == DeviceKind.MEMCPY
     table = np.zeros(len(timeline.names) + 1, dtype="U3")
-    for i in np.unique(device.name[copies]):
+    for i in used(device.name[copies]):
         table[i] = _direction(timeline.names[i])
     return np.where(copies, table[device.name], "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.replay import Replay, Saved
 from whyidle.model.timeline import DeviceKind, HostKind
@@ -117,8 +118,8 @@ class Launching:
     def framework(self) -> Intervals:
         """When a driving thread was inside an operator or a call of the runtime."""
         host = self._facts.timeline.host
-        rows = np.isin(host.kind, (HostKind.OP, HostKind.RUNTIME))
-        rows &= np.isin(host.thread, self._facts.host.drivers)
+        rows = among(host.kind, (HostKind.OP, HostKind.RUNTIME))
+        rows &= among(host.thread, self._facts.host.drivers)
         return union(host.start[rows], host.end[rows]) & self._facts.scope
 
     @cached_property
@@ -163,7 +164,7 @@ class Launching:
         """The host without the cost of being recorded, as estimated times ``scale``."""
         facts = self._facts
         host = facts.timeline.host
-        own = facts.scope.covers(host.start) & np.isin(host.thread, facts.host.drivers)
+        own = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
         starts = host.start[own & (host.kind != HostKind.ANNOTATION)]
         share = min(facts.profiler_share * scale, MOST_RECORDING * max(self._active, 1e-9))
         cost = share * facts.scope.total / max(len(starts), 1)

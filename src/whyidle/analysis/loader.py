@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place
@@ -54,7 +55,7 @@ def nexts(facts: Facts, pattern: str) -> Nexts:
     """Calls whose name matches ``SINGLE`` or ``MULTI``."""
     host = facts.timeline.host
     rows = facts.named(pattern)
-    rows = rows[np.isin(host.thread[rows], facts.host.drivers)]
+    rows = rows[among(host.thread[rows], facts.host.drivers)]
     start, end = host.start[rows], host.end[rows]
     exposed = facts.part("loader").inside(start, end) / 1e9
     return Nexts(rows, start, end, exposed)
@@ -88,7 +89,7 @@ def hot_frame(facts: Facts, windows: Intervals, least: float = 0.5) -> Hot | Non
     """The deepest Python function that holds at least ``least`` of some time on the driving
     threads: what to look at first. None without stacks."""
     host = facts.timeline.host
-    known = (host.kind == HostKind.PYTHON) & np.isin(host.thread, facts.host.drivers)
+    known = (host.kind == HostKind.PYTHON) & among(host.thread, facts.host.drivers)
     known &= windows.covers(host.start)
     rows = np.flatnonzero(known)
     if not len(rows) or not windows.total:

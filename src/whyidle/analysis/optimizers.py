@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import used
 from whyidle.analysis.gaps import picked
 from whyidle.model.timeline import HostKind
 
@@ -85,7 +86,7 @@ def _implementation(facts: Facts, kernels: I64) -> Implementation:
     regions = facts.launching.optimizer
     ops = facts.named(r"^aten::_(fused|foreach)_", HostKind.OP)
     ops = ops[regions.covers(host.start[ops])]
-    if any("_fused_" in names[i] for i in np.unique(host.name[ops])):
+    if any("_fused_" in names[i] for i in used(host.name[ops])):
         return "fused"
     if len(ops):
         return "foreach"

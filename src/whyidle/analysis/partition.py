@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among, used
 from whyidle.analysis.gaps import Gaps, Launches, copy_direction, idle_gaps
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import classify
@@ -59,7 +60,7 @@ class Host:
     def rows(self, role: str) -> I64:
         """Rows of a role on the driving threads."""
         rows = self.roles.rows(role)
-        rows = rows[np.isin(self.timeline.host.thread[rows], self.drivers)]
+        rows = rows[among(self.timeline.host.thread[rows], self.drivers)]
         return rows[~self._launching(rows)] if role == "preprocess" else rows
 
     def _launching(self, rows: I64) -> NDArray[np.bool_]:
@@ -87,7 +88,7 @@ class Host:
         for thread in self.drivers:
             rows = np.flatnonzero((host.thread == thread) & (host.kind != HostKind.ANNOTATION))
             leaf = Nesting(host.start[rows], host.end[rows], ()).leaves()
-            rows = rows[leaf & np.isin(host.kind[rows], kinds)]
+            rows = rows[leaf & among(host.kind[rows], kinds)]
             starts.append(host.start[rows])
             ends.append(host.end[rows])
         return union(np.concatenate(starts), np.concatenate(ends)) if starts else EMPTY
@@ -104,18 +105,20 @@ def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
         for i, name in enumerate(timeline.names)
         if name.startswith(("ProfilerStep#", "Optimizer."))
     ]
-    found |= set(np.unique(host.thread[np.isin(host.name, marks)]).tolist()) if marks else set()
+    found |= set(used(host.thread[among(host.name, marks)]).tolist()) if marks else set()
     if not found:
         ops = host.thread[(host.kind == HostKind.OP) | (host.kind == HostKind.RUNTIME)]
-        found = set(np.unique(ops).tolist())
+        found = set(used(ops).tolist())
     return np.array(sorted(found), dtype=np.int16)
 
 
-def partition(timeline: Timeline, steps: Steps, linked: Launches) -> Partition:
-    """Give every moment of the steps' window to one reason."""
+def partition(
+    timeline: Timeline, steps: Steps, linked: Launches, host: Host | None = None
+) -> Partition:
+    """Give every moment of the steps' window to one reason. ``host`` is made where not given."""
     low, high = steps.window
     window = Intervals(np.array([low]), np.array([high]))
-    host = Host(timeline, linked)
+    host = host or Host(timeline, linked)
     if not len(timeline.device):
         claims = _on_cpu(timeline, host, window) if timeline.info.kind == "cpu" else []
     else:
@@ -138,7 +141,7 @@ def collective_kernels(timeline: Timeline) -> NDArray[np.bool_]:
     """Whether each device event is a kernel of a collective."""
     device = timeline.device
     table = np.zeros(len(timeline.names) + 1, dtype=bool)
-    for i in np.unique(device.name):
+    for i in used(device.name):
         table[i] = classify(timeline.names[i]).group == "communication"
     return table[device.name] & (device.kind == DeviceKind.KERNEL)
 
@@ -269,7 +272,7 @@ def staging_copies(timeline: Timeline, host: Host) -> NDArray[np.bool_]:
     """Whether each device event moves data within the device."""
     device = timeline.device
     table = np.zeros(len(timeline.names) + 1, dtype=bool)
-    for i in np.unique(device.name):
+    for i in used(device.name):
         table[i] = classify(timeline.names[i]).group == "copy"
     return (table[device.name] | (device.kind != DeviceKind.KERNEL)) & ~np.isin(
         host.direction, ("h2d", "d2h")
@@ -371,4 +374,4 @@ def _on_cpu(timeline: Timeline, host: Host, window: Intervals) -> Claims:
 
 def _named(timeline: Timeline, *prefixes: str) -> NDArray[np.bool_]:
     wanted = [i for i, name in enumerate(timeline.names) if name.startswith(prefixes)]
-    return np.isin(timeline.host.name, wanted)
+    return among(timeline.host.name, wanted)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among
 from whyidle.analysis.gaps import Launches, picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.timeline import Timeline
@@ -79,7 +80,7 @@ class Replay:
         self._read_device(timeline, linked, high)
         self._read_waits(timeline, waits, high)
         host = timeline.host
-        mine = np.isin(host.thread, drivers) & (host.start >= self._low) & (host.end <= high)
+        mine = among(host.thread, drivers) & (host.start >= self._low) & (host.end <= high)
         self._host_end = int(host.end[mine].max(initial=self._low))
         self.base_ns = self.run()
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among, used
 from whyidle.model.timeline import HostKind, Timeline
 
 _FRAME = (HostKind.PYTHON, HostKind.ANNOTATION)
@@ -99,7 +100,7 @@ class Roles:
     def __init__(self, timeline: Timeline) -> None:
         self._host = timeline.host
         self._names = timeline.names
-        self._used = np.unique(timeline.host.name)
+        self._used = used(timeline.host.name)
 
     def rows(self, role: str) -> NDArray[np.int64]:
         """Rows of the host events that play a role."""
@@ -107,5 +108,5 @@ class Roles:
         wanted = [i for i in self._used if pattern.search(self._names[i])]
         if not wanted:
             return np.empty(0, dtype=np.int64)
-        named = np.isin(self._host.name, wanted)
-        return np.flatnonzero(named & np.isin(self._host.kind, kinds))
+        named = among(self._host.name, wanted)
+        return np.flatnonzero(named & among(self._host.kind, kinds))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among, used
 from whyidle.analysis.gaps import launches
 from whyidle.analysis.kernels import classify
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -105,7 +106,7 @@ def find_steps(timeline: Timeline) -> Steps:
 def _rows(timeline: Timeline, pattern: re.Pattern[str]) -> NDArray[np.int64]:
     wanted = [i for i, name in enumerate(timeline.names) if pattern.search(name)]
     host = timeline.host
-    named = np.isin(host.name, wanted) & (host.kind == HostKind.ANNOTATION)
+    named = among(host.name, wanted) & (host.kind == HostKind.ANNOTATION)
     return np.flatnonzero(named)
 
 
@@ -150,7 +151,7 @@ def _repetition(timeline: Timeline) -> _Marks | None:
     kernels = device.take(device.kind == DeviceKind.KERNEL)
     if len(kernels) < 12:
         return None
-    groups = {i: classify(timeline.names[i]).group for i in np.unique(kernels.name)}
+    groups = {i: classify(timeline.names[i]).group for i in used(kernels.name)}
     update = np.array([groups[i] == "optimizer" for i in kernels.name])
     if not update.any():
         return None
