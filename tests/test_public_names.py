@@ -44,7 +44,7 @@ def test_what_plug_ins_build_on():
         *("headline", "low", "high", "predicted", "evidence", "confidence", "where", "facts")
     ]
     assert [f.name for f in dataclasses.fields(treatment.Plan)] == [
-        *("summary", "edits", "predicted", "risk", "automatic")
+        *("summary", "edits", "predicted", "risk", "automatic", "faster")
     ]
     assert {"device_events", "steps", "shapes", "several_ranks"} <= set(signals.SIGNALS)
 

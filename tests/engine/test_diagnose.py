@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from whyidle.engine.diagnose import diagnose
-from whyidle.model.timeline import HostKind
-from whyidle.testing.builder import Builder, us
+from whyidle.model.timeline import DeviceInfo, HostKind
+from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.jobs import SICK, healthy
 from whyidle.testing.strip import STRIPPERS
 
@@ -95,3 +95,35 @@ def test_a_recording_of_the_device_alone_is_diagnosed():
     diagnosis = diagnose([job.timeline()])
     assert diagnosis.verdict.state == "inconclusive"
     assert "does not show why" in diagnosis.verdict.headline
+
+
+def test_on_a_job_of_the_cpu_nobody_waits_for_the_gpu():
+    """Nor does the CPU wait for the CPU."""
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            job.op("aten::mm", host=us(300))
+            job.quiet(us(50))
+            for _ in range(20):
+                job.op("aten::view", host=us(1))
+    diagnosis = diagnose([replace(job.timeline(), info=DeviceInfo())])
+    assert diagnosis.device.kind == "cpu"
+    said = " ".join([diagnosis.verdict.headline, *diagnosis.coverage.notes])
+    assert "GPU" not in said
+    assert "the CPU to launch" not in said
+
+
+def test_recording_again_is_not_said_to_be_faster():
+    """A cold start is no speed-up to be had by looking elsewhere."""
+    job = Builder()
+    for pause in (ms(400), 0, 0, 0, 0, 0):
+        with job.step():
+            if pause:
+                job.python("torch/_inductor/compile_fx.py(900): compile_fx", pause)
+            job.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x64_tn", us(9000))])
+            job.sync()
+    diagnosis = diagnose([job.timeline()])
+    found = next(f for f in diagnosis.findings if f.cause == "compile-autotune-warmup")
+    again = next(p for p in found.prescriptions if p.treatment == "steady-recording")
+    assert again.predicted is None
+    assert "repeat=1" in again.summary

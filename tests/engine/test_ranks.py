@@ -123,3 +123,43 @@ def test_every_rank_has_its_row():
     assert rows[0].waiting > rows[1].waiting > rows[2].waiting
     alone = diagnose(recorded(1)).detail.ranks[0]
     assert (alone.lateness_s, alone.waiting, alone.last_ratio) == (None, None, None)
+
+
+def windows(count: int, events: int = 1000) -> list[Timeline]:
+    """One process recorded ``count`` times, a minute apart."""
+    made = []
+    for i in range(count):
+        timeline = replace(recorded(1)[0], rank=None, base_ns=i * 60 * 10**9)
+        source = replace(timeline.source, path=f"w{i}.json", events=events)
+        made.append(replace(timeline, source=source))
+    return made
+
+
+def test_windows_of_one_process_are_not_ranks():
+    enrolled, assumed = enrol(windows(3)[::-1])
+    assert [timeline.source.path for timeline in enrolled] == ["w2.json"]
+    assert "3 windows, one after the other" in assumed[0]
+    assert len(diagnose(windows(3)).detail.ranks) == 1
+
+
+def test_a_last_window_that_was_cut_short_is_not_the_one_judged():
+    recordings = windows(3)
+    last = replace(recordings[2], source=replace(recordings[2].source, events=100))
+    enrolled, _ = enrol([*recordings[:2], last])
+    assert [timeline.source.path for timeline in enrolled] == ["w1.json"]
+
+
+def test_of_ranks_recorded_twice_the_last_window_is_judged():
+    again = [replace(timeline, base_ns=timeline.base_ns + 60 * 10**9) for timeline in recorded(2)]
+    enrolled, assumed = enrol([*recorded(2), *again])
+    assert [timeline.rank for timeline in enrolled] == [0, 1]
+    assert {timeline.base_ns for timeline in enrolled} == {t.base_ns for t in again}
+    assert len(assumed) == 1
+
+
+def test_ranks_that_tell_their_numbers_may_disagree_on_the_time():
+    first, second = recorded(2)
+    later = replace(second, base_ns=second.base_ns + 3600 * 10**9)
+    enrolled, assumed = enrol([first, later])
+    assert [timeline.rank for timeline in enrolled] == [0, 1]
+    assert assumed == []

@@ -14,6 +14,7 @@ from whyidle.exporters._page import Page
 from whyidle.exporters.terminal import render
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.testing.builder import Builder, us
 from whyidle.testing.demo import job
 from whyidle.testing.jobs import SICK, healthy
 
@@ -32,7 +33,8 @@ def test_fits_and_is_plain(diagnosis: Diagnosis, width: int, full: bool):
     text = render(diagnosis, width=width, full=full, next_steps=NEXT)
     assert text.isascii()
     assert "\x1b" not in text
-    assert not [line for line in text.split("\n") if cell_len(line) > width]
+    wide = [line for line in text.split("\n") if cell_len(line) > width]
+    assert not [line for line in wide if len(line.strip().removeprefix("fix    ").split()) > 1]
     assert not [line for line in text.split("\n") if line != line.rstrip()]
     assert text.endswith("\n")
 
@@ -109,3 +111,22 @@ def test_wide_characters_are_wrapped_by_their_width():
     page = Page(20, None)
     page.line(page.text("モデル " * 10), head=page.text("x "))
     assert all(cell_len(line) <= 20 for line in page.done().split("\n"))
+
+
+def test_a_path_is_never_broken_in_two(build, finding):
+    path = "site-packages/" + "deep/" * 15 + "model.py"
+    found = finding(text=path)
+    shown = render(build(findings=[found]), width=80)
+    assert f"{path}:12" in shown
+    assert not [line for line in shown.split("\n") if cell_len(line) > 140]
+
+
+def test_what_was_not_recorded_is_a_short_sentence():
+    made = Builder()
+    with made.step():
+        made.op("aten::mm", host=us(900))
+    shown = render(diagnose([made.timeline()]))
+    told = shown[shown.index("could not judge") :].split("\n  --all")[0]
+    assert len(told) < 300
+    assert "..." not in told
+    assert " more" in told

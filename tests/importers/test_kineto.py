@@ -232,3 +232,13 @@ def test_what_follows_the_event_list_is_read(tmp_path):
 )
 def test_sniff(head, expected):
     assert kineto.sniff(head) is expected
+
+
+def test_a_profiler_that_recorded_nothing_is_not_called_foreign(tmp_path):
+    """What PyTorch 2.13 writes when the training runs in a thread that is not recorded."""
+    span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "ts": 1.0, "dur": 5.0}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [{**span, "pid": "Spans"}]}))
+    with pytest.raises(NotATraceError, match="nothing was recorded") as caught:
+        kineto.load(path)
+    assert "thread" in caught.value.hint

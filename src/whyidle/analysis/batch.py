@@ -155,6 +155,6 @@ def _first(shapes: list[object], name: str) -> int:
 
 
 def samples_per_s(facts: Facts) -> float | None:
-    """Throughput, where the batch is proven."""
-    batch = size(facts) if facts.steps.found_by else None
-    return None if batch is None else batch / facts.step_s
+    """Throughput of the steady steps, where the batch is proven."""
+    batch = size(facts) if facts.steps.found_by and len(facts.steps.seconds) else None
+    return None if batch is None else batch / float(facts.steps.seconds.mean())

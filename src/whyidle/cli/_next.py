@@ -13,27 +13,35 @@ if TYPE_CHECKING:
 Step = tuple[str, str]
 
 
-def after(diagnosis: Diagnosis, paths: Sequence[Path], stored: str | None) -> list[Step]:
-    """After explaining recordings: what to read, look at, and do with the next recording."""
+def after(
+    diagnosis: Diagnosis, paths: Sequence[Path], stored: str | None, store: Path | None = None
+) -> list[Step]:
+    """After explaining recordings: what to read, look at, and do with the next recording. The
+    commands name the ``store`` that --store named."""
     if stored:
-        return _steps(diagnosis, "whyidle report last", "last")
+        return _steps(diagnosis, "whyidle report last", "last", store)
     return _steps(
         diagnosis, f"whyidle explain {shell(paths)}", shell(paths) if len(paths) == 1 else "BEFORE"
     )
 
 
-def after_report(diagnosis: Diagnosis, name: str) -> list[Step]:
+def after_report(diagnosis: Diagnosis, name: str, store: Path | None = None) -> list[Step]:
     """After rendering a stored diagnosis."""
-    return _steps(diagnosis, f"whyidle report {shlex.quote(name)}", shlex.quote(name))
+    return _steps(diagnosis, f"whyidle report {shlex.quote(name)}", shlex.quote(name), store)
 
 
-def _steps(diagnosis: Diagnosis, again: str, before: str) -> list[Step]:
+def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = None) -> list[Step]:
     serious = [finding for finding in diagnosis.findings if finding.severity != "info"]
     steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
-    steps.append((f"{again} --html why.html", "with pictures"))
+    steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
     if serious:
-        steps.append((f"whyidle compare {before} AFTER", "once you have fixed it"))
+        steps.append((f"whyidle compare {before} AFTER{where(store)}", "once you have fixed it"))
     return steps
+
+
+def where(store: Path | None) -> str:
+    """The option that names the store, where the user named one."""
+    return f" --store {shlex.quote(str(store))}" if store else ""
 
 
 def shell(paths: Sequence[Path]) -> str:

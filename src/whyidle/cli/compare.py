@@ -35,9 +35,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _percent(text: str) -> float:
-    value = float(text.removesuffix("%"))
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
     if not 0.0 <= value < 1e6:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage of 0 or more")
     return value
 
 
@@ -91,7 +94,7 @@ def _text(args: argparse.Namespace, comparison: Comparison) -> str:
     steps = [(f"whyidle causes {cause}", "new in B") for cause in comparison.appeared[:1]]
     if not args.all:
         both = _next.shell([Path(args.before), Path(args.after)])
-        steps.append((f"whyidle compare {both} --all", "every change"))
+        steps.append((f"whyidle compare {both} --all{_next.where(args.store)}", "every change"))
     return render(
         comparison,
         width=_output.width(),

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Find, read, say."""
     diagnosis, source = stored(args, args.run_or_file)
     _output.check(args, inputs=[source])
-    _output.say(args, diagnosis, _next.after_report(diagnosis, args.run_or_file))
+    _output.say(args, diagnosis, _next.after_report(diagnosis, args.run_or_file, args.store))
     return _output.hold(args, diagnosis)
 
 

@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
+from whyidle.cli._next import where
 from whyidle.cli._options import STDOUT, quiet, store
 from whyidle.cli._store import store_of
 from whyidle.errors import UsageError
@@ -77,7 +78,7 @@ def _list(args: argparse.Namespace, shelf: Store) -> int:
         if args.json == STDOUT:
             return 0
     if not args.quiet:
-        sys.stdout.write(_table(entries, shelf))
+        sys.stdout.write(_table(entries, shelf, where(args.store)))
     return 0
 
 
@@ -87,7 +88,7 @@ def _meta(entry: Entry) -> dict[str, object]:
     return msgspec.structs.asdict(entry.meta) if entry.meta else {"id": entry.id}
 
 
-def _table(entries: list[Entry], shelf: Store) -> str:
+def _table(entries: list[Entry], shelf: Store, option: str) -> str:
     from whyidle.exporters._page import Page
     from whyidle.exporters.terminal import next_commands
 
@@ -102,8 +103,9 @@ def _table(entries: list[Entry], shelf: Store) -> str:
         page.line(page.text(_line(entry)), head=page.text(f"{entry.id}  ", "cyan"))
     total = sum(entry.bytes for entry in entries)
     page.line(page.text(f"{len(entries)} runs, {total / 1e6:.1f} MB, in {shelf.folder}", "dim"))
-    steps = [("whyidle report last", "the newest again")]
-    steps += [("whyidle compare last~1 last", "what changed")] if len(entries) > 1 else []
+    steps = [(f"whyidle report last{option}", "the newest again")]
+    if len(entries) > 1:
+        steps.append((f"whyidle compare last~1 last{option}", "what changed"))
     next_commands(page, steps)
     return page.done()
 

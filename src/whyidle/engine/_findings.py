@@ -81,7 +81,7 @@ def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:
                     edits=list(plan.edits),
                     consent=treatment.consent,
                     automatic=plan.automatic,
-                    predicted=plan.predicted or proof.predicted,
+                    predicted=(plan.predicted or proof.predicted) if plan.faster else None,
                     risk=plan.risk,
                 )
             )

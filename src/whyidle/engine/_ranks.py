@@ -21,21 +21,67 @@ WORTH = 0.01
 """communication under this share of the step needs no words about who waits for whom"""
 NAMED = 8
 """so many missing ranks are named one by one"""
+WHOLE = 0.5
+"""a window with fewer events than this part of the largest was cut short"""
 
 
 def enrol(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
     """Give every recording of one job a rank of its own, in order.
 
-    Recordings that claim the same rank, or none, are numbered in the order of their file names.
+    Recordings that claim the same rank, or none, are ranks of one job only where they were made at
+    the same time; they are numbered in the order of their file names. Of windows that follow one
+    another, as a repeated schedule writes them, one is kept: no rank waits for its own past.
 
     Returns:
         The recordings sorted by rank, and what was assumed.
     """
-    if len(timelines) < 2:
-        return list(timelines), []
-    claims = Counter(timeline.rank for timeline in timelines)
-    if None not in claims and max(claims.values()) == 1:
+    if _distinct(timelines):
         return sorted(timelines, key=lambda timeline: timeline.rank or 0), []
+    kept, left_out = _one_window(timelines)
+    if _distinct(kept):
+        return sorted(kept, key=lambda timeline: timeline.rank or 0), left_out
+    numbered, assumed = _numbered(kept)
+    return numbered, [*left_out, *assumed]
+
+
+def _distinct(timelines: Sequence[Timeline]) -> bool:
+    """Whether every recording tells a rank of its own, or is alone."""
+    claims = Counter(timeline.rank for timeline in timelines)
+    return len(timelines) < 2 or (None not in claims and max(claims.values()) == 1)
+
+
+def _one_window(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
+    """Of recordings made one after the other, the last ones side by side; not one that holds less
+    than half as much as another, as the end of a training cuts its last window short."""
+    windows: list[list[Timeline]] = []
+    until = None
+    for start, end, timeline in sorted(map(_span, timelines), key=lambda span: span[:2]):
+        if until is None or start >= until:
+            windows.append([])
+        until = end if until is None else max(until, end)
+        windows[-1].append(timeline)
+    if len(windows) < 2:
+        return list(timelines), []
+    sizes = [sum(timeline.source.events for timeline in window) for window in windows]
+    index = max(i for i, size in enumerate(sizes) if size >= max(sizes) * WHOLE)
+    names = ", ".join(timeline.source.shown for timeline in windows[index][:NAMED])
+    note = (
+        f"the recordings are of {len(windows)} windows, one after the other, not of ranks side by "
+        f"side: only {names} is judged; pass another by itself"
+    )
+    return windows[index], [note]
+
+
+def _span(timeline: Timeline) -> tuple[int, int, Timeline]:
+    """When it was recorded, ns."""
+    starts = [events.start.min() for events in (timeline.host, timeline.device) if len(events)]
+    ends = [events.end.max() for events in (timeline.host, timeline.device) if len(events)]
+    base = timeline.base_ns
+    return base + int(min(starts, default=0)), base + int(max(ends, default=0)), timeline
+
+
+def _numbered(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
+    claims = Counter(timeline.rank for timeline in timelines)
     named = sorted(timelines, key=lambda timeline: _natural(timeline.source.path))
     twice = [f"{n} recordings claim rank {r}" for r, n in claims.items() if n > 1 and r is not None]
     why = twice or ["not every recording tells its rank"]

@@ -22,8 +22,17 @@ WAITS_FOR: dict[str, str] = {
     "host": "the CPU to launch work",
     "sync": "the CPU, which waited for it",
     "communication": "the network and the other ranks",
-    "interruption": "interruptions of the training loop",
 }
+
+
+def waiting(job: Job, bucket: str) -> str:
+    """How a bucket that holds the device up is said, with its share of the time."""
+    share = f"{job.attribution[bucket]:.0%} of the time"
+    if bucket == "interruption":
+        return f"The training loop is interrupted {share}"
+    if bucket == "host" and job.lead.on_cpu:
+        return f"The CPU runs Python and the framework instead of the model {share}"
+    return f"The {job.lead.noun} waits for {WAITS_FOR[bucket]} {share}"
 
 
 def emulated(job: Job) -> bool:
@@ -49,9 +58,7 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
     if idle:
         top = idle[0]
         bound = top.bucket
-        share = job.attribution[bound]
-        waits = f"The {job.lead.noun} waits for {WAITS_FOR[bound]} {share:.0%} of the time"
-        headline = f"{waits}. {top.headline}"
+        headline = f"{waiting(job, bound)}. {top.headline}"
         return Verdict(state="starved", headline=headline, bound=bound)
     if not serious and (reason := _unproven(job)):
         return Verdict(state="inconclusive", headline=reason, bound=None)
@@ -77,8 +84,7 @@ def _unproven(job: Job) -> str | None:
     device = job.lead.noun
     if job.attribution["unknown"] >= waits[largest]:
         return f"The {device} is idle {idle:.0%} of the time, and the recording does not show why"
-    share = f"{waits[largest]:.0%} of the time"
-    return f"The {device} waits for {WAITS_FOR[largest]} {share}, but no cause could be proven"
+    return f"{waiting(job, largest)}, but no cause could be proven"
 
 
 def _lower(text: str) -> str:

@@ -192,8 +192,9 @@ def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
     notes = []
     if not timed:
         notes.append("a side has no step boundaries: times are shares of each recording instead")
-    if before.device.name != after.device.name:
-        notes.append(f"the devices differ: {before.device.name} and {after.device.name}")
+    names = (before.device.name, after.device.name)
+    if None not in names and names[0] != names[1]:
+        notes.append(f"the devices differ: {names[0]} and {names[1]}")
     if before.run.ranks != after.run.ranks:
         notes.append(f"the number of ranks differs: {before.run.ranks} and {after.run.ranks}")
     if timed and before.steps.detected_by != after.steps.detected_by:

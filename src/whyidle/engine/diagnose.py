@@ -173,9 +173,14 @@ def _coverage(job: Job, assumed: list[str]) -> Coverage:
     if job.lead.steps.found_by is None:
         notes.append("no step boundary was found; shares are of the whole recording")
     if job.lead.profiler_share > 0.02:
+        then = (
+            "the step is that much shorter"
+            if job.lead.on_cpu
+            else f"the {job.lead.noun} waits up to that much less for launches"
+        )
         notes.append(
             f"recording itself took about {job.lead.profiler_share:.0%} of the step on the host; "
-            "without it the GPU waits that much less for launches"
+            f"without it {then}"
         )
     return Coverage(
         signals=sorted(job.signals),

@@ -4,6 +4,7 @@ escape sequence or control character of a recording."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from io import StringIO
 from typing import Final, Literal
 
@@ -19,6 +20,8 @@ _ASCII: Final = str.maketrans(
 )
 MARGIN: Final = 1
 """columns that stay free on the right"""
+WHOLE: Final = 120
+"""columns up to which a word is never broken"""
 LONGEST: Final = 400
 """characters of one text; C++ kernel names go into the thousands"""
 
@@ -28,6 +31,25 @@ def clean(text: str) -> str:
     name must not reach the terminal."""
     line = _CONTROL.sub(" ", text)
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+
+def _words(body: Text, room: int) -> Iterator[Text]:
+    for word in body.split(" "):
+        whole = word.cell_len <= max(room, WHOLE)
+        yield from (word,) if whole else word.divide(range(room, len(word), room))
+
+
+def _wrap(body: Text, room: int) -> list[Text]:
+    """Rows of at most ``room`` columns, except that a path or a call that is longer than a row
+    stays whole: broken in two it could be neither clicked nor pasted."""
+    rows: list[Text] = []
+    for word in _words(body, room):
+        joined = Text(" ").join([rows[-1], word]) if rows else word
+        if rows and joined.cell_len <= room:
+            rows[-1] = joined
+        else:
+            rows.append(word)
+    return rows
 
 
 class Page:
@@ -66,7 +88,7 @@ class Page:
         room = max(self.width - first.cell_len - MARGIN, 16)
         rest = Text(" " * first.cell_len)
         body = Text().join(parts)
-        for number, row in enumerate(body.wrap(self._console, room) or [Text()]):
+        for number, row in enumerate(_wrap(body, room) or [Text()]):
             row.rstrip()
             self._console.print((rest if number else first) + row, soft_wrap=True, end="\n")
 

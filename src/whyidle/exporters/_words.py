@@ -46,7 +46,13 @@ def speedup(predicted: Predicted | None) -> str:
     """A predicted speed-up with its interval."""
     if predicted is None:
         return NONE
-    return f"{predicted.speedup:.2f}× ({predicted.low:.2f} to {predicted.high:.2f})"
+    low, high = factor(predicted.low), factor(predicted.high)
+    return f"{factor(predicted.speedup)}× ({low} to {high})"
+
+
+def factor(value: float) -> str:
+    """How many times as fast: two places, fewer where they would feign precision."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
 def place(where: Place) -> str:

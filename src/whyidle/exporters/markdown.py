@@ -65,7 +65,8 @@ def _steps(diagnosis: Diagnosis) -> str:
         return "no step boundaries found"
     warm = f", {steps.warmup} of warm-up left out" if steps.warmup else ""
     rate = f", {steps.samples_per_s:.1f} samples/s" if steps.samples_per_s else ""
-    return f"{seconds(steps.mean_s)} per step ({steps.count} steady steps{warm}{rate})"
+    plural = "" if steps.count == 1 else "s"
+    return f"{seconds(steps.mean_s)} per step ({steps.count} steady step{plural}{warm}{rate})"
 
 
 def _attribution(diagnosis: Diagnosis) -> Iterator[str]:
@@ -115,7 +116,8 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
 def _fix(fix: Prescription) -> Iterator[str]:
     yield f"- **Fix** {_code(fix.treatment)}: {_text(fix.summary)}"
     how = "applied automatically" if fix.automatic else "by hand"
-    yield f"  - predicted {speedup(fix.predicted)}, changes {_consent(fix)}, {how}"
+    gain = f"predicted {speedup(fix.predicted)}, " if fix.predicted else ""
+    yield f"  - {gain}changes {_consent(fix)}, {how}"
     if fix.predicted:
         yield f"  - predicted by: {_text(fix.predicted.method)}"
     if fix.risk:

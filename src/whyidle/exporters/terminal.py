@@ -49,6 +49,7 @@ _PROOFS = 3
 _PLACES = 2
 _FIXES = 2
 _NOTES = 3
+_LACKS = 3
 """so many of each are shown, the rest is counted; ``full`` shows all"""
 
 NextStep = tuple[str, str]
@@ -98,10 +99,11 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
         page.line(badge, indent=2)
         page.line(page.text(verdict.headline, "bold"), indent=2)
     best = _best(diagnosis)
-    if best is not None and best[1].predicted is not None:
+    if best is not None:
+        gain = best[1].predicted
         page.line(
             page.text(best[1].summary, "green"),
-            page.text(f"; {_gain(best[1].predicted)}"),
+            page.text(f"; {_gain(gain)}" if gain else ""),
             head=page.text("first fix: ", "dim"),
             indent=2,
         )
@@ -202,8 +204,8 @@ def _worth(fix: Prescription) -> str:
 
 
 def _gain(predicted: Predicted) -> str:
-    low, high = predicted.low, predicted.high
-    return f"predicted {predicted.speedup:.2f}× as fast ({low:.2f} to {high:.2f})"
+    low, high = words.factor(predicted.low), words.factor(predicted.high)
+    return f"predicted {words.factor(predicted.speedup)}× as fast ({low} to {high})"
 
 
 def _best(diagnosis: Diagnosis) -> tuple[Finding, Prescription] | None:
@@ -243,20 +245,18 @@ def _unsaid(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     if full:
         _abstentions(page, missing)
         return
-    lacks = ", ".join(_meaning(signal) for signal in missing)
+    most = sorted(missing, key=lambda signal: -len(missing[signal]))
+    lacks = "; ".join(_meaning(signal) for signal in most[:_LACKS])
+    more = f"; and {len(most) - _LACKS} more" if len(most) > _LACKS else ""
     count = f"{len(gone)} cause{'s' if len(gone) > 1 else ''}"
-    page.line(
-        page.text(
-            f"could not judge {count} for lack of {lacks}; --all says how to get them", "dim"
-        ),
-        indent=2,
-    )
+    page.line(page.text(f"could not judge {count}; not recorded: {lacks}{more}", "dim"), indent=2)
+    page.line(page.text("--all says what each lacks and how to get it", "dim"), indent=2)
 
 
 def _abstentions(page: Page, missing: dict[str, list[str]]) -> None:
     for signal, causes in missing.items():
         page.line(
-            page.text(f"could not judge {', '.join(causes)} for lack of {_meaning(signal)}"),
+            page.text(f"could not judge {', '.join(causes)}; not recorded: {_meaning(signal)}"),
             indent=2,
         )
         if signal in SIGNALS:

@@ -94,6 +94,13 @@ def _nothing(
     """Why there is no timeline, although there was an event list."""
     shown = f"{path}!{member}" if member else str(path)
     why = stream.broken or pieces.lost
+    if set(columns.categories) == {"Trace"} and not why:
+        return NotATraceError(
+            f"{shown} is a trace of PyTorch's profiler in which nothing was recorded.",
+            why="No operator ran in the recorded thread while the profiler was on.",
+            hint="Start the profiler in the thread and process that trains, and export before its "
+            "schedule begins a new cycle (repeat=1).",
+        )
     if columns.categories and not why:
         seen = ", ".join(sorted(map(repr, columns.categories))[:5])
         return NotATraceError(

@@ -38,7 +38,7 @@ SIGNALS: Final[dict[str, Signal]] = {
     ),
     "steady_steps": Signal(
         "at least two steady steps after warm-up",
-        "use torch.profiler.schedule(wait=5, warmup=2, active=5)",
+        "use torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)",
     ),
     "loader_marks": Signal(
         "time inside the DataLoader",

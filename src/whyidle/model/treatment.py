@@ -16,13 +16,15 @@ from whyidle.model.diagnosis import Consent, Edit, Predicted
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to change. ``summary`` says it in the words of the framework's API; ``predicted`` is
-    None where the treatment expects all that the cause predicts."""
+    None where the treatment expects all that the cause predicts. With ``faster`` False nothing is
+    predicted: it tells more, and makes nothing faster."""
 
     summary: str
     edits: tuple[Edit, ...] = ()
     predicted: Predicted | None = None
     risk: str = ""
     automatic: bool = True
+    faster: bool = True
 
 
 Decide = Callable[[Proof], "Plan | None"]

@@ -133,8 +133,8 @@ class Store:
                 return entries[-1 - back]
             raise StoreError(
                 f"There is no run {name!r}.",
-                why=f"The store {self.root} holds {len(entries)}.",
-                hint="whyidle runs",
+                why=f"The store {self.root} holds {len(entries) or 'none'}.",
+                hint="whyidle runs" if entries else "whyidle explain TRACE",
             )
         exact = [entry for entry in entries if entry.id == name]
         same = [entry for entry in entries if entry.meta and entry.meta.document == name][-1:]

@@ -11,7 +11,8 @@ def steady_recording(_proof: Proof) -> Plan | None:
     """Record after warm-up: a cold start says nothing about the steps that the job consists of."""
     return Plan(
         summary="to judge the training itself, record steady steps: "
-        "torch.profiler.schedule(wait=5, warmup=2, active=5)",
+        "torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)",
         risk="",
         automatic=False,
+        faster=False,
     )

@@ -133,4 +133,4 @@ def test_a_checkpoint_stands_still_only_while_the_device_does():
                     job.quiet(us(50_000))
     proof = judge("sync-checkpoint", job)
     assert proof is not None
-    assert "for 0.05 s" in proof.headline
+    assert "for 50 ms" in proof.headline

@@ -112,7 +112,7 @@ def count_evidence(quantity: str, value: float, samples: int) -> Evidence:
     return Evidence(
         quantity=quantity,
         value=round(value, 2),
-        unit="count",
+        unit="1",
         window="steps in scope",
         samples=samples,
         source="kernels",

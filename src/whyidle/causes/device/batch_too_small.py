@@ -80,8 +80,8 @@ def batch_too_small(facts: Facts) -> Proof | None:
     low, high = best.throughput(best.worst_s), best.throughput(best.best_s)
     host = facts.share("host")
     return Proof(
-        headline=f"{best.times:.3g} times the batch would take only {best.step_s / best.now_s:.2f} "
-        "times as long: the device is not filled",
+        headline=f"A batch {best.times:.3g} times as large would {_longer(best)}: the device is "
+        "not filled",
         low=min(host, 1 - 1 / low) * 0.5,
         high=min(host, 1 - 1 / high),
         predicted=Predicted(
@@ -94,6 +94,11 @@ def batch_too_small(facts: Facts) -> Proof | None:
         confidence=0.55 if used is None else 0.65,
         facts={"times": best.times, "batch": size(facts)},
     )
+
+
+def _longer(best: Grown) -> str:
+    more = best.step_s / best.now_s - 1.0
+    return f"take only {more:.0%} longer" if more >= 0.01 else "take no longer"
 
 
 def _raised(facts: Facts, twice: Grown, used: float | None) -> Grown:

@@ -62,8 +62,8 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     low = interruptions(found.share, max(residual, LEFT_AT_WORST)) if found.recurring else 0.0
     expected = high if found.recurring else high / 2
     return Proof(
-        headline=f"Training stands still for {found.longest_idle_s:.3g} s while a checkpoint is "
-        "written",
+        headline=f"Training stands still for {found.longest_idle_s * 1e3:.3g} ms while a "
+        "checkpoint is written",
         low=low,
         high=high,
         predicted=remove(low, high, "P9: what is left is the copy from the device", expected),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._words import interval, measured, percent, place
+from whyidle.exporters._words import factor, interval, measured, percent, place
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription
 
 CONSENT = {
@@ -147,8 +147,8 @@ def _gain(fix: Prescription) -> Markup | None:
         e(
             "span",
             "predicted ",
-            e("b", f"{told.speedup:.2f}×"),
-            f" ({told.low:.2f} to {told.high:.2f})",
+            e("b", f"{factor(told.speedup)}×"),
+            f" ({factor(told.low)} to {factor(told.high)})",
         ),
         e(
             "span",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._words import percent, seconds, size
+from whyidle.exporters._words import factor, percent, seconds, size
 from whyidle.model.diagnosis import Attribution, Diagnosis, Prescription
 
 STATES = {
@@ -86,8 +86,8 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
         tiles.append(
             (
                 "with the first fix",
-                f"{told.speedup:.2f}×",
-                f"as fast, {told.low:.2f} to {told.high:.2f}",
+                f"{factor(told.speedup)}×",
+                f"as fast, {factor(told.low)} to {factor(told.high)}",
             )
         )
     for title, value, note in (
