@@ -127,6 +127,12 @@ class Facts:
         """The time in scope."""
         return union(self.steps.start[self.chosen], self.steps.end[self.chosen])
 
+    @cached_property
+    def host_scope(self) -> Intervals:
+        """The same steps as the host passed them: it may have run ahead of the device."""
+        start, end = (edges[self.chosen] for edges in self.steps.on_host)
+        return union(start, end)
+
     @property
     def scope_s(self) -> float:
         """Seconds in scope."""
@@ -292,7 +298,7 @@ class Facts:
         if kinds:
             found &= among(host.kind, kinds)
         rows = np.flatnonzero(found)
-        return rows[self.scope.covers(host.start[rows])]
+        return rows[self.host_scope.covers(host.start[rows])]
 
     @cached_property
     def places(self) -> Places:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.loader import MULTI, awaited, nexts
 from whyidle.analysis.replay import Replay, Saved
 from whyidle.model.timeline import DeviceKind, HostKind
 
@@ -153,10 +154,10 @@ class Launching:
         """Dispatching operators and launching kernels, pauses excluded."""
         return self.feeding - self.pauses
 
-    def exposed(self, parts: Intervals) -> float:
+    def exposed(self, parts: Intervals, *reasons: str) -> float:
         """Share of the step in which the device is idle for want of launches during some host
-        time (0-1)."""
-        return self._facts.share_of(self._facts.part("host") & parts)
+        time (0-1); only for some ``reasons`` of the bucket, where given."""
+        return self._facts.share_of(self._facts.part(*(reasons or ("host",))) & parts)
 
     # -- the recording's own cost -------------------------------------------------------------
 
@@ -196,11 +197,14 @@ def blocked_launches(facts: Facts) -> I64:
     return calls[(queued >= FULL_QUEUE) & (length > BLOCKED_NS)]
 
 
-def replay_of(facts: Facts, waits: I64 | None = None) -> Replay:
+def replay_of(facts: Facts, waits: I64 | None = None, *, patient: bool = False) -> Replay:
     """The steps in scope, ready to run again; ``waits`` are calls that may wait beyond the usual
-    ones (rows of the host's events)."""
+    ones (rows of the host's events). A ``patient`` one takes every batch that came slower than a
+    likely hand-off as waited for."""
     scope = facts.scope
     window = (int(scope.start[0]), int(scope.end[-1])) if len(scope) else (0, 0)
     rows = wait_rows(facts)
     rows = rows if waits is None else np.union1d(rows, waits)
-    return Replay(facts.timeline, facts.launches, rows, facts.host.drivers, window)
+    batches = nexts(facts, MULTI)
+    fixed = batches.rows[awaited(facts, batches, doubtful=patient)]
+    return Replay(facts.timeline, facts.launches, rows, facts.host.drivers, window, fixed=fixed)

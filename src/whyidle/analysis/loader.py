@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
-from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place
 from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -67,6 +70,26 @@ def handoff_s(facts: Facts, batches: int) -> tuple[float, float]:
     size = float(np.maximum(facts.device.size[rows], 0).sum()) / max(batches, 1)
     likely = HANDOFF_S + size / HANDOFF_BYTES_PER_S
     return likely, HANDOFF_CAREFUL_S + size / HANDOFF_CAREFUL_BYTES_PER_S
+
+
+SURELY_LATE = 1.5
+"""a call this many times longer than the slowest hand-off seen of so many bytes waited"""
+UNUSUAL = 3.0
+"""and so did one this many times longer than the quick ones of the same recording"""
+QUICK = 10
+"""percentile of calls taken as those that found their batch ready"""
+
+
+def awaited(facts: Facts, calls: Nexts, *, doubtful: bool = False) -> NDArray[np.bool_]:
+    """Which calls waited for a worker, rather than took over a batch that was ready; with
+    ``doubtful`` those also that may have."""
+    if not len(calls):
+        return np.zeros(0, dtype=bool)
+    likely, careful = handoff_s(facts, len(calls))
+    if doubtful:
+        return np.asarray(calls.seconds > SURELY_LATE * likely)
+    quick = max(float(np.percentile(calls.seconds, QUICK)), likely)
+    return np.asarray(calls.seconds > min(SURELY_LATE * careful, UNUSUAL * quick))
 
 
 def launches_inside(facts: Facts, start: I64, end: I64) -> int:

@@ -50,7 +50,7 @@ def pauses(facts: Facts, role: str) -> Pauses | None:
     """Pauses of a role; None where there is none in scope."""
     host = facts.timeline.host
     rows = interrupting(facts.host, facts.steps, role)
-    rows = rows[facts.scope.covers(host.start[rows])]
+    rows = rows[facts.host_scope.covers(host.start[rows])]
     if not len(rows):
         return None
     spans = union(host.start[rows], host.end[rows])

@@ -66,6 +66,8 @@ class Replay:
         waits: rows of host calls that may wait for the device.
         drivers: the threads that launch.
         window: its start and end, ns.
+        fixed: rows of host events that end when another process is ready, such as a loader's
+            worker: whoever comes earlier waits longer.
     """
 
     def __init__(
@@ -75,10 +77,12 @@ class Replay:
         waits: I64,
         drivers: NDArray[np.int16],
         window: tuple[int, int],
+        *,
+        fixed: I64 | None = None,
     ) -> None:
         self._low, high = window
         self._read_device(timeline, linked, high)
-        self._read_waits(timeline, waits, high)
+        self._read_waits(timeline, waits, np.empty(0, np.int64) if fixed is None else fixed, high)
         host = timeline.host
         mine = among(host.thread, drivers) & (host.start >= self._low) & (host.end <= high)
         self._host_end = int(host.end[mine].max(initial=self._low))
@@ -105,17 +109,21 @@ class Replay:
         self._gap, self._rows = own_gap.astype(float), rows
         self._reach = reach
 
-    def _read_waits(self, timeline: Timeline, waits: I64, high: int) -> None:
+    def _read_waits(self, timeline: Timeline, waits: I64, fixed: I64, high: int) -> None:
         host = timeline.host
-        rows = waits[(host.start[waits] >= self._low) & (host.end[waits] <= high)]
+        rows = np.union1d(waits, fixed)
+        rows = rows[(host.start[rows] >= self._low) & (host.end[rows] <= high)]
         rows = rows[np.argsort(host.start[rows], kind="stable")]
         begin, end = host.start[rows], host.end[rows]
         last = np.searchsorted(self._reach, end, side="right") - 1
         until = self._reach[np.maximum(last, 0)] if len(self._reach) else begin
-        blocked = np.where(last >= 0, until - begin, 0)
+        given = np.isin(rows, fixed)
+        until = np.where(given, begin, until)
+        blocked = np.where(given, end - begin, np.where(last >= 0, until - begin, 0))
         outer = np.concatenate([[True], begin[1:] >= np.maximum.accumulate(end)[:-1]])[: len(rows)]
         keep = outer & (blocked > WORTH_WAITING * (high - self._low))
-        self.waits, self._last = rows[keep], last[keep]
+        self._rows_held, self._last, self._given = rows[keep], last[keep], given[keep]
+        self.waits = self._rows_held[~self._given]
         self._begin, self._until, self._end = begin[keep], until[keep], end[keep]
         self.waiting = union(self._begin, self._until)
 
@@ -146,9 +154,9 @@ class Replay:
         arrives = self._arrives - saved(self._called)
         begin, end = self._begin - saved(self._begin), self._end - saved(self._end)
         own = np.maximum(end - (self._until - saved(self._until)), 0.0)
-        dropped = np.isin(self.waits, [] if without is None else without)
+        dropped = np.isin(self._rows_held, [] if without is None else without)
         passed = np.searchsorted(self._begin, self._called, side="left")
-        earlier = np.zeros(len(self.waits) + 1)  # how much earlier the host is after each wait
+        earlier = np.zeros(len(self._last) + 1)  # how much earlier the host is after each wait
         device, done = float(self._low), 0
         for k, last in enumerate(self._last):
             if last + 1 > done:
@@ -156,7 +164,10 @@ class Replay:
                 ready = arrives[chunk] - earlier[np.minimum(passed[chunk], k)]
                 device, done = queue.drain(device, ready, chunk), int(last) + 1
             at = begin[k] - earlier[k]
-            after = at + min(own[k], CALL_NS) if dropped[k] else max(at, device) + own[k]
+            if self._given[k]:
+                after = max(at + CALL_NS, float(self._end[k]))
+            else:
+                after = at + min(own[k], CALL_NS) if dropped[k] else max(at, device) + own[k]
             earlier[k + 1] = end[k] - after
         chunk = slice(done, len(arrives))
         device = queue.drain(device, arrives[chunk] - earlier[passed[chunk]], chunk)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.intervals import union
+from whyidle.analysis.partition import interrupting
 from whyidle.model.timeline import HostKind
 
 if TYPE_CHECKING:
@@ -36,8 +38,9 @@ class Waits:
     @cached_property
     def avoidable(self) -> I64:
         """Waits for a value or for the device, that neither a copy to the device, nor the
-        allocator, nor a fallback to the CPU explains, and after which something is launched."""
-        explained = [self.copies, self.allocator, *self.fallbacks]
+        allocator, nor a fallback to the CPU, nor a pause explains, and after which something is
+        launched."""
+        explained = [self.copies, self.allocator, self.pausing, *self.fallbacks]
         rows = np.setdiff1d(self.rows, np.concatenate(explained))
         host, calls = self._facts.timeline.host, self._facts.launching.calls
         return rows[host.end[rows] <= host.start[calls].max(initial=0)]
@@ -54,6 +57,16 @@ class Waits:
         calls = self._facts.host.rows("allocator")
         near = np.isin(self._next, calls) | np.isin(self._previous, calls)
         return self.rows[np.isin(self.rows, calls) | near]
+
+    @cached_property
+    def pausing(self) -> I64:
+        """Waits inside saving, evaluating or publishing: the pause needs what it waits for."""
+        host, begin = self._facts.timeline.host, self._facts.timeline.host.start[self.rows]
+        inside = np.zeros(len(self.rows), dtype=bool)
+        for role in ("checkpoint", "evaluation", "logging"):
+            rows = interrupting(self._facts.host, self._facts.steps, role)
+            inside |= union(host.start[rows], host.end[rows]).covers(begin)
+        return self.rows[inside]
 
     @cached_property
     def fallbacks(self) -> list[I64]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whyidle import catalog
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Cause, Proof
-from whyidle.model.diagnosis import Finding, Interval, Prescription, Severity
+from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -45,28 +46,38 @@ def _weight(item: Judged) -> float:
 
 def _finding(item: Judged, low: float, high: float) -> Finding:
     proof, cause = item.proof, item.cause
+    prescriptions = _prescribe(cause, proof)
     return Finding(
         cause=cause.id,
         family=cause.family,
         bucket=cause.bucket,
-        severity=severity(item, high),
+        severity=severity(item, high, prescriptions),
         headline=proof.headline,
         where=list(proof.where),
         lost=Interval(low=round(low, 6), high=round(high, 6)),
         confidence=proof.confidence,
         evidence=list(proof.evidence),
-        prescriptions=_prescribe(cause, proof),
+        prescriptions=prescriptions,
         title=cause.title,
     )
 
 
-def severity(item: Judged, high: float) -> Severity:
-    """By predicted gain of the expected fix, limited by what the bucket allows. A device that
-    works, if dearly, is never ``critical``: peers keep that for waiting."""
-    gain = min(1.0 - 1.0 / max(item.proof.predicted.speedup, 1.0), high)
+def severity(item: Judged, high: float, prescriptions: Sequence[Prescription]) -> Severity:
+    """By predicted gain of the best fix on offer, at most what the cause says is lost. A wait can
+    cost time that another bucket holds: a loader's, say, that without it would run beside the
+    device. ``critical`` asks for the cause's own bucket to hold as much, and a device that works,
+    if dearly, never is: peers keep that for waiting."""
+    gain = min(_gain(item.proof.predicted, prescriptions), item.proof.high * item.spread)
     if gain < WORTH:
         return "info"
-    return "critical" if gain >= CRITICAL and item.cause.bucket != "compute" else "warning"
+    waits = item.cause.bucket != "compute"
+    return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
+
+
+def _gain(predicted: Predicted, prescriptions: Sequence[Prescription]) -> float:
+    """Share of the step that the best fix is expected to win: what no fix reaches is no news."""
+    offered = [p.predicted.speedup for p in prescriptions if p.predicted]
+    return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
 
 
 def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:

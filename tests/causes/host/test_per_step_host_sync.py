@@ -71,3 +71,50 @@ def test_a_wait_for_the_next_batch_is_another_cause():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+def fed(*, workers: int, making: float, read: bool, size: int = 1_000_000) -> Builder:
+    """Ten steps of 10 ms of device work; a batch takes ``making`` us per worker."""
+    job, ready = Builder(), 0
+    for step in range(10):
+        with job.step():
+            ready = max(ready, job.now if not step else 0) + us(making / max(workers, 1))
+            wait = max(ready - job.now, us(60)) if workers else us(making)
+            job.loader(wait, workers=workers)
+            job.copy("h2d", size)
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(500))])
+            if read:
+                job.item("train.py(31): log_loss;train.py(60): main")
+    return job
+
+
+def test_without_the_wait_a_loader_in_this_process_runs_beside_the_device():
+    proof = judge(CAUSE, fed(workers=0, making=6_000, read=True))
+    assert proof
+    speedup = measured(
+        fed(workers=0, making=6_000, read=True), fed(workers=0, making=6_000, read=False)
+    )
+    assert speedup > 1.4
+    assert covers(proof, speedup, slack=0.06)  # the first batch of a recording has no device work
+
+
+def test_without_the_wait_workers_make_batches_no_faster():
+    slow = {"workers": 2, "making": 40_000.0}
+    speedup = measured(fed(read=True, **slow), fed(read=False, **slow))
+    proof = judge(CAUSE, fed(read=True, **slow))
+    assert speedup < 1.05
+    assert proof is None or covers(proof, speedup)
+
+
+def test_a_checkpoint_needs_what_it_waits_for():
+    job = Builder()
+    for step in range(8):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(500))])
+            if step % 2:
+                with job.span("train.py(80): save_checkpoint", "python_function"):
+                    job.sync()
+                    job.quiet(us(30_000))
+    assert judge(CAUSE, job) is None

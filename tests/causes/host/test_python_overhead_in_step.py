@@ -79,3 +79,22 @@ def test_a_loader_is_another_cause():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+def test_gaps_inside_a_graph_are_no_pauses_of_a_host_that_has_finished():
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            correlation, begin = job._next(), job.now
+            for _ in range(300):
+                job._device(
+                    "kernel",
+                    "gemm",
+                    begin,
+                    us(5),
+                    stream=7,
+                    correlation=correlation,
+                    args={},
+                )
+            job.runtime("cudaGraphLaunch", us(20), correlation)
+    assert judge("python-overhead-in-step", job) is None

@@ -45,6 +45,44 @@ def test_waits_in_every_step_without_a_rhythm_do_not_tell_the_workers():
     assert covers(proof, measured(job([5_000] * 6), job([40] * 6)), slack=0.05)
 
 
+def big(waits: list[float]) -> Builder:
+    """Batches of 19 MB, whose hand-off alone takes milliseconds."""
+    made = Builder()
+    for wait in waits:
+        with made.step():
+            made.loader(us(wait), workers=2)
+            made.copy("h2d", 19_000_000)
+            for _ in range(20):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+    return made
+
+
+def test_waits_beside_slow_hand_offs_of_large_batches():
+    assert judge("dataloader-too-few-workers", big([4_300] * 8)) is None  # the hand-off alone
+    assert judge("dataloader-too-few-workers", big([8_000] * 8)) is None  # as slow as any seen
+    sick = big([4_300, 4_300, 4_300, 19_000] * 3)
+    proof = judge("dataloader-too-few-workers", sick)
+    assert proof is not None
+    assert covers(proof, measured(sick, big([4_300] * 12)))
+
+
+def test_a_loader_that_the_host_reaches_steps_ahead_of_the_device():
+    def training(making: float) -> Builder:
+        made, ready = Builder(), 0
+        for step in range(16):
+            with made.step():
+                ready = max(ready, made.now) + us(making) if step else made.now
+                made.loader(max(ready - made.now, us(60)), workers=2)
+                for _ in range(20):
+                    made.op("aten::mm", kernels=[(GEMM, us(500))])
+        return made
+
+    proof = judge("dataloader-too-few-workers", training(18_000))
+    assert proof is not None
+    assert covers(proof, measured(training(18_000), training(100)))
+
+
 @pytest.mark.parametrize(
     "waits",
     [[40] * 6, [250] * 6, [40, 40, 30_000, 40, 40, 40]],

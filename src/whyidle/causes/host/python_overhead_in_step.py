@@ -60,7 +60,7 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     between steps); pytorch/pytorch#134191 (a forgotten debugger).
     """
     pauses = facts.launching.pauses
-    exposed = facts.launching.exposed(pauses)
+    exposed = facts.launching.exposed(pauses, "launch", "python")
     if exposed < LEAST_SHARE or facts.launching.sampled:
         return None
     replay = facts.replay

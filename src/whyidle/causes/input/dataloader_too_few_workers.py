@@ -8,14 +8,12 @@ from numpy.typing import NDArray
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
-from whyidle.analysis.loader import MULTI, Nexts, handoff_s, nexts
+from whyidle.analysis.loader import MULTI, Nexts, awaited, nexts
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
-STALL = 3.0
-"""a call this many times longer than a careful hand-off of its batch waited for a worker"""
 ONE_OFF = 0.8
 """when one call holds more of the waiting than this, it is a start or an accident, not a rate"""
 
@@ -38,8 +36,9 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Calls of ``_MultiProcessingDataLoaderIter.__next__`` last much longer than taking over a ready
-    batch would, in several steps, while the device is idle. Where the waits recur every n-th
+    Calls of ``_MultiProcessingDataLoaderIter.__next__`` last longer than taking over a batch of so
+    many bytes ever did, or three times as long as the quick calls of the same recording, in several
+    steps, while the device is idle. Where the waits recur every n-th
     step, n is the number of workers: each delivers one batch per round. The careful prediction is
     one more worker (``1/(n+1)`` of the step, n = 8 where it is not seen), less the error of such
     predictions; the hopeful one is no
@@ -63,20 +62,20 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     calls = nexts(facts, MULTI)
     if not len(calls):
         return None
-    stalled = calls.seconds > STALL * handoff_s(facts, len(calls))[1]
-    waits = np.where(stalled, calls.exposed, 0.0)
+    waits = np.where(awaited(facts, calls), calls.exposed, 0.0)
     blocked = float(waits.sum()) / facts.scope_s
     if blocked < LEAST_SHARE or waits.max() > ONE_OFF * waits.sum():
         return None
     workers = round_length(waits)
     now = workers or WORKERS[1]
     low = max(0.0, 1.0 - max(1.0 - blocked, now / (now + 1)) * (1.0 + STALL_ERROR))
+    high = float(calls.exposed.sum()) / facts.scope_s
     return Proof(
         headline=f"The DataLoader's workers do not keep up: {blocked * facts.step_s * 1e3:.3g} ms "
         "of waiting per step",
         low=low,
-        high=blocked,
-        predicted=remove(low, blocked, "P1: one more worker up to no wait"),
+        high=high,
+        predicted=remove(low, high, "P1: one more worker up to no wait"),
         evidence=_evidence(facts, calls, waits, blocked, workers),
         confidence=0.85,
         where=tuple(place for place in [facts.places.of(int(calls.rows[0]))] if place),
