@@ -7,13 +7,14 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
 
-@treatment("python-overhead-in-step", consent="none")
+@treatment("python-overhead-in-step", "python-between-operators", consent="none")
 def amortise_python(proof: Proof) -> Plan:
     """Call metrics, progress bars and hooks every k-th step, or after the next step has been
     launched. Advice: only the author knows whether a function may be skipped."""
     every = int(proof.facts.get("every", 10))
     place = proof.where[0] if proof.where else None
-    what = f"{place.function} ({place.file}:{place.line})" if place else "this Python code"
+    what = "this Python code"
+    what += f" of {place.function} ({place.file}:{place.line})" if place else ""
     return Plan(
         summary=f"run {what} every {every}th step, vectorise it, or move it to another process",
         edits=(Edit(knob="callbacks.every", value=every, was=1),),

@@ -1,6 +1,7 @@
 """A cold start is told from compiling that recurs."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from judging import covers, judge
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
 from whyidle.importers import kineto
+from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 
@@ -73,3 +76,16 @@ def test_real_cold_starts(name):
     facts = Facts(timeline)
     if facts.cold_start:
         assert covers(proof, facts.step_s / float(facts.steps.seconds.mean()), slack=0.01)
+
+
+def test_a_job_of_the_cpu_compiles_too():
+    sick = Builder()
+    for pause in (ms(400), 0, 0, 0, 0, 0):
+        with sick.step():
+            if pause:
+                sick.python(COMPILER, pause)
+            for _ in range(20):
+                sick.op("aten::mm", host=us(500))
+    diagnosis = diagnose([replace(sick.timeline(), info=DeviceInfo())])
+    assert diagnosis.findings[0].cause == "compile-autotune-warmup"
+    assert "interrupted" in diagnosis.verdict.headline

@@ -20,7 +20,7 @@ COMPILER = r"torch/_dynamo/|torch/_inductor/|triton/(compiler|runtime)|GraphInst
 @cause(
     "Start-up: compiling, loading kernels, autotuning",
     bucket="interruption",
-    needs=("device_events", "runtime_calls"),
+    needs=("device_time",),
 )
 def compile_autotune_warmup(facts: Facts) -> Proof | None:
     """What it means
@@ -71,7 +71,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         evidence.append(measured("a steady step", steady, "s", source="steps"))
         evidence.append(measured("set-up in steady steps", seconds / steady, None))
     return Proof(
-        headline=f"The recording is of a cold start: {seconds * 1e3:.4g} ms of set-up happen once",
+        headline=f"The recording is of a cold start: {_said(seconds)} of set-up happen once",
         low=low,
         high=share,
         predicted=remove(
@@ -84,6 +84,10 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         confidence=0.9 if facts.steps.found_by else 0.7,
         facts={"compiler": len(facts.named(COMPILER)) > 0, "seconds": seconds},
     )
+
+
+def _said(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1e3:.3g} ms"
 
 
 def _setup(facts: Facts) -> Intervals:

@@ -1,0 +1,102 @@
+"""On a job of the CPU, Python between operators takes the place of the model's work."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.intervals import Intervals
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence, Place
+
+LEAST_SHARE = 0.01
+"""share of the step below which pauses are not worth a word"""
+PAUSE_NS = 200_000
+"""a pause, as in ``python-overhead-in-step``: far longer than the way from operator to operator"""
+REMOVED = (0.5, 0.9, 1.0)
+"""careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
+MOST_PLACES = 3
+
+
+@cause(
+    "Python between operators holds up a job of the CPU",
+    bucket="host",
+    needs=("device_time", "host_ops", "steps", "python_stacks"),
+)
+def python_between_operators(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The job computes on the CPU, and between its operators the training thread runs Python that
+    computes nothing for the model: sleeping, converting lists, metrics, string building.
+
+    Why it costs
+    ------------
+    Operators run when they are called, so the step is longer by all of it.
+
+    How it is detected
+    ------------------
+    On jobs without a GPU, stretches of at least 0.2 ms in which the training thread shows Python
+    frames but no operator. Shorter ones are the usual way from one operator to the next, which
+    recording itself makes longer. The gain is the time of these stretches halved, in every tenth
+    step only, or gone.
+
+    What looks alike
+    ----------------
+    Loading, preprocessing, checkpoints, logging and garbage collection have causes of their own.
+    Where a GPU computes, only what keeps it waiting counts: ``python-overhead-in-step``.
+
+    What to do
+    ----------
+    Do it every k-th step, vectorise it, or move it to another process.
+
+    References
+    ----------
+    PyTorch, "Performance Tuning Guide" (general optimizations).
+    """
+    if not facts.on_cpu:
+        return None
+    spent = facts.part("python")
+    long = spent.length >= PAUSE_NS
+    pauses = Intervals(spent.start[long], spent.end[long])
+    share = facts.share_of(pauses)
+    if share < LEAST_SHARE:
+        return None
+    where = _places(facts, pauses)
+    at = f" in {where[0].function}" if where and where[0].function else ""
+    low, expected, high = (share * removed for removed in REMOVED)
+    return Proof(
+        headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms per step between operators",
+        low=low,
+        high=high,
+        predicted=remove(low, high, "the step without these stretches", expected),
+        evidence=(
+            measured("Python without an operator, share of step", share, "ratio", source="stacks"),
+            measured("longest stretch", float(pauses.length.max()) / 1e9, "s", samples=len(pauses)),
+            *_innermost(facts, pauses),
+        ),
+        confidence=0.85 if where else 0.5,
+        where=where,
+        facts={"every": 10},
+    )
+
+
+def _innermost(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
+    """What ran in the longest stretch, a built-in function too."""
+    longest = int(pauses.length.argmax())
+    middle = int(pauses.start[longest] + pauses.end[longest]) // 2
+    names = (facts.places.function_at(int(thread), middle) for thread in facts.host.drivers)
+    name = next((name for name in names if name), None)
+    return (measured("which is in", name, None, source="stacks"),) if name else ()
+
+
+def _places(facts: Facts, pauses: Intervals) -> tuple[Place, ...]:
+    """Where most of the time was spent; the user's own code first."""
+    spent: Counter[Place] = Counter()
+    for start, end in zip(pauses.start.tolist(), pauses.end.tolist(), strict=True):
+        middle = (start + end) // 2
+        found = (facts.places.at(int(thread), middle) for thread in facts.host.drivers)
+        if (place := next((place for place in found if place), None)) is not None:
+            spent[place] += end - start
+    return tuple(place for place, _ in spent.most_common(MOST_PLACES))

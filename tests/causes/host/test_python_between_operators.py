@@ -1,0 +1,59 @@
+"""Python that takes the CPU from the model, on jobs without a GPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
+from whyidle.model.timeline import DeviceInfo, Timeline
+from whyidle.testing.builder import Builder, us
+
+CAUSE = "python-between-operators"
+
+
+def train(pause: float, *, every: int = 1) -> Timeline:
+    job = Builder()
+    for step in range(11):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", host=us(50))
+            job.python("train.py(7): way", us(50))
+            if pause and step % every == 0:
+                job.python("train.py(44): accuracy", us(pause))
+    return replace(job.timeline(), info=DeviceInfo())
+
+
+def judge(timeline: Timeline):
+    return catalog.causes()[CAUSE].test(Facts(timeline))
+
+
+@pytest.mark.parametrize("every", [0, 10])
+def test_the_prediction_covers_the_twin(every):
+    proof = judge(train(800))
+    assert proof
+    twin = train(800 if every else 0, every=every or 1)
+    measured = Facts(train(800)).step_s / Facts(twin).step_s
+    assert proof.predicted.low <= measured <= proof.predicted.high * 1.02
+
+
+def test_the_place_is_named_and_the_fix_goes_there():
+    found = next(f for f in diagnose([train(800)]).findings if f.cause == CAUSE)
+    assert (found.where[0].file, found.where[0].line) == ("train.py", 44)
+    assert "accuracy" in found.headline
+    assert "accuracy (train.py:44)" in found.prescriptions[0].summary
+    assert "train.py(44): accuracy" in [evidence.value for evidence in found.evidence]
+
+
+def test_short_python_is_the_way_to_the_next_operator():
+    assert judge(train(0)) is None
+
+
+def test_a_job_of_the_gpu_is_judged_by_what_the_gpu_waits_for():
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
+            job.python("train.py(44): accuracy", us(800))
+    assert judge(job.timeline()) is None
