@@ -21,6 +21,9 @@ BACKWARD = 2 / 3
 twice the FLOPs of the forward pass"""
 SLOWER_BESIDE = 1.34
 """collectives took this much longer than theory in Daydream's measurements (ATC 2020, NCCL)"""
+GRADIENTS = ("all_reduce", "reduce_scatter")
+BUCKET_BYTES = 25 << 20
+"""``bucket_cap_mb`` of DistributedDataParallel"""
 MATCHED = 0.5
 """with less than this share of a rank's collectives matched, waiting is not told from transfer"""
 
@@ -65,9 +68,20 @@ class Exposure:
     def hideable(self) -> tuple[float, float]:
         """P7, ``T^ = T - X' + max(0, comm - overlappable)``: the share that overlapping wins, from
         half of what is surely transfer, on collectives that slow down beside compute, to all that
-        has room."""
-        sure = min(self.transfer, self.held - self.unsteady, self.room)
-        return max(0.0, sure) / (2 * SLOWER_BESIDE), min(self.transfer, self.room)
+        has room; the last bucket has none."""
+        most = max(0.0, min(self.transfer - self.last_bucket, self.room))
+        sure = min(most, self.held - self.unsteady)
+        return max(0.0, sure) / (2 * SLOWER_BESIDE), most
+
+    @property
+    def last_bucket(self) -> float:
+        """The share that no overlap hides: the gradients of the first layers are ready when the
+        backward pass is over. One bucket of those that are sent, or of the usual size where fewer
+        and larger ones are; 0 for exchanges that are not of gradients."""
+        whole = sum(self.kinds.values())
+        part = sum(self.kinds.get(kind, 0.0) for kind in GRADIENTS) / whole if whole else 0.0
+        pieces = self.calls * max(1.0, (self.mean_bytes or 0.0) / BUCKET_BYTES)
+        return part * self.in_flight / max(pieces, 1.0)
 
     def compressed(self, factor: float) -> float:
         """P7 with ``comm / factor``: the share won by sending fewer bytes."""

@@ -139,10 +139,15 @@ class Imbalance:
         length = np.array([facts.step_s for facts in self.ranks])
         return length * (1.0 - self.waiting) / max(float(length.mean()), 1e-12)
 
-    def freed(self, index: int) -> float:
-        """Share of the step that is won when one rank is as fast as the slowest of the others."""
+    def freed(self, index: int) -> tuple[float, float]:
+        """Share of the step that is won when one rank is as fast as the slowest of the others: with
+        transfers as exposed as now, and with them hidden by the work beside which they then run."""
         own = self._own
-        return max(0.0, float(own[index] - np.delete(own, index).max(initial=0.0)))
+        shares = np.array([facts.share("communication") for facts in self.ranks])
+        alone = self._own / np.maximum(1.0 - self.waiting, 1e-9) * (1.0 - shares)
+        won = [each[index] - np.delete(each, index).max(initial=0.0) for each in (own, alone)]
+        low, high = sorted(max(0.0, float(share)) for share in won)
+        return low, high
 
     @cached_property
     def laggard(self) -> Laggard | None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.treatment import Plan, treatment
 
+MANY = 50
+"""so many calls per step are no buckets"""
+
 
 @treatment("exposed-gradient-comm", consent="none")
 def overlap_exchange(proof: Proof) -> Plan | None:
-    """Start exchanges before their results are needed. For exchanges other than the all-reduce of
-    gradients, which DistributedDataParallel overlaps by itself."""
+    """Start exchanges before their results are needed. Declines for the all-reduce of gradients
+    where a part of it is hidden already, as DistributedDataParallel does by itself, and where it is
+    many small calls, which want larger buckets."""
     kinds = proof.facts.get("kinds", {})
     kind = max(kinds, key=lambda name: kinds[name], default="")
     summary = {
@@ -19,7 +23,12 @@ def overlap_exchange(proof: Proof) -> Plan | None:
         "forward_prefetch=True, backward_prefetch=BACKWARD_PRE, limit_all_gathers=False)",
         "reduce_scatter": "let gradients be scattered beside the backward pass (FSDP: "
         "backward_prefetch=BACKWARD_PRE)",
+        "all_reduce": "let DistributedDataParallel average gradients bucket by bucket while the "
+        "backward pass still runs (instead of after it by hand, or with a bucket_cap_mb that holds "
+        "the whole model)",
     }.get(kind)
+    if kind == "all_reduce" and (proof.facts.get("hidden") or proof.facts["calls"] >= MANY):
+        return None
     if summary is None:
         return None
     return Plan(

@@ -65,3 +65,9 @@ def test_two_models_that_take_turns_are_not_accumulation():
                 made.join()
                 made.optimizer([("multi_tensor_apply_kernel", us(50))])
     assert judge(CAUSE, made) is None
+
+
+def test_what_accumulation_does_not_need_is_not_lost_twice():
+    needless = judge(CAUSE, job(4))
+    exposed = judge("exposed-gradient-comm", job(4))
+    assert needless.high > 2 * exposed.high

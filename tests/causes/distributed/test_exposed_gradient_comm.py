@@ -129,3 +129,22 @@ def test_exchanges_of_embeddings_are_pipelined_not_compressed():
     assert "all-to-all" in proof.headline
     assert "TorchRec" in treat("overlap-exchange", proof).summary
     assert treat("gradient-compression-bf16", proof) is None
+
+
+def test_the_last_bucket_of_gradients_cannot_be_hidden():
+    """Three of four buckets travel beside the backward pass, as well as may be."""
+    proof = judge(CAUSE, ddp(6_000, overlap=True, elements=6_000_000))
+    assert proof is None or proof.predicted.speedup < 1.03
+
+
+def test_a_single_exchange_after_the_backward_pass_is_to_be_overlapped():
+    sick = ddp(4_000, buckets=1, elements=40_000_000)
+    proof = judge(CAUSE, sick)
+    assert proof is not None
+    assert catalog.treatments()["overlap-exchange"].decide(proof) is not None
+    assert covers(proof, measured(sick, ddp(4_000, buckets=8, overlap=True)))
+
+
+def test_where_every_bucket_is_hidden_but_the_last_there_is_nothing_to_overlap():
+    proof = judge(CAUSE, ddp(12_000, overlap=True))
+    assert proof is None or catalog.treatments()["overlap-exchange"].decide(proof) is None

@@ -49,3 +49,25 @@ def test_delays_in_turns():
 
 def test_loaders_that_are_equally_slow_make_nobody_wait():
     assert judge_all(CAUSE, fleet(lambda step, rank: 2500).timelines()) is None
+
+
+def test_once_the_late_rank_is_in_time_transfers_are_hidden_again():
+    def overlapping(pause: float) -> list:
+        made = Fleet(4)
+        for _ in range(6):
+            with made.step():
+                made.ranks[2].python("train.py(7): slow_thing", us(pause))
+                for _ in range(4):
+                    for rank in made.ranks:
+                        for _ in range(8):
+                            rank.op("aten::mm", kernels=[(GEMM, us(300))])
+                    made.collective(us(1_500))
+                made.join()
+                for rank in made.ranks:
+                    rank.item()
+        return made.timelines()
+
+    sick, well = overlapping(20_000), overlapping(10)
+    proof = judge_all(CAUSE, sick)
+    assert proof.facts["rank"] == 2
+    assert covers(proof, Facts(sick[0]).step_s / Facts(well[0]).step_s)

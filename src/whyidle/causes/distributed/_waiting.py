@@ -15,7 +15,7 @@ DOING = {
     "input": "loading data",
     "transfer": "copying to and from its device",
     "host": "launching work",
-    "sync": "synchronising",
+    "sync": "its host thread, after it has waited for its device",
     "interruption": "interruptions of its loop",
     "compute": "computing",
     "unknown": "something the recording does not show",
@@ -35,9 +35,9 @@ def even(job: Job) -> Predicted:
 
 def freed(job: Job, late: Laggard) -> Predicted:
     """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as
-    only what holds the rank up can be removed."""
-    won = job.imbalance.freed(late.index)
-    return remove(won * 0.5, won, "P8: that rank as fast as the slowest other", won * 0.9)
+    only what holds the rank up can be removed; hopefully transfers are hidden again as well."""
+    won, most = job.imbalance.freed(late.index)
+    return remove(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
 
 
 def proof(

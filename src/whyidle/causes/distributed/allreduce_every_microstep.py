@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from whyidle.analysis.evidence import measured
+from whyidle.analysis.exchanges import rhythm_of
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
 """exposed share of the step below which communication is not worth a word"""
-FULL = 0.5
-"""an exchange of at least half of the largest one's calls is one of all gradients"""
-
-
-class _Rhythm(NamedTuple):
-    """Exchanges of gradients per optimizer step (median), all exchanges, calls per exchange."""
-
-    per_update: int
-    exchanges: int
-    calls: float
 
 
 @cause(
@@ -62,7 +49,7 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
     DistributedDataParallel and gradient accumulation".
     """
     exposed = facts.share_of(facts.held_up) + facts.share("collective_call")
-    rhythm = _rhythm(facts)
+    rhythm = rhythm_of(facts)
     if rhythm is None or rhythm.per_update < 2 or exposed < LEAST_SHARE:
         return None
     needless = 1.0 - 1.0 / rhythm.per_update
@@ -87,28 +74,3 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
         confidence=0.9,
         facts={"micro_batches": rhythm.per_update},
     )
-
-
-def _rhythm(facts: Facts) -> _Rhythm | None:
-    """None where forward passes, optimizer steps or all-reduces are not recorded."""
-    host = facts.timeline.host
-    forwards = host.start[facts.named(r"^DistributedDataParallel\.forward$")]
-    updates = _updates(facts)
-    calls = np.sort(host.start[facts.named(r"^c10d::allreduce_|^(nccl|gloo):all_?reduce$")])
-    if len(forwards) < 2 or len(updates) < 2 or not len(calls):
-        return None
-    edges = np.append(np.sort(forwards), np.iinfo(np.int64).max)
-    made = np.diff(np.searchsorted(calls, edges))
-    full = edges[:-1][made >= max(FULL * made.max(), 1)]
-    between = np.diff(np.searchsorted(full, updates))
-    return _Rhythm(int(np.median(between)), len(full), float(np.median(made[made > 0])))
-
-
-def _updates(facts: Facts) -> np.ndarray:
-    """Starts of the steps of the busiest optimizer: one of several names stands for all."""
-    host = facts.timeline.host
-    rows = facts.named(r"^Optimizer\.step#")
-    if not len(rows):
-        return np.empty(0, np.int64)
-    names, counts = np.unique(host.name[rows], return_counts=True)
-    return np.sort(host.start[rows[host.name[rows] == names[counts.argmax()]]])

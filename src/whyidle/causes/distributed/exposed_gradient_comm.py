@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whyidle.analysis.evidence import measured
+from whyidle.analysis.exchanges import needed
 from whyidle.analysis.exposure import Exposure
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
@@ -43,7 +46,9 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     only what is as long in every step. Exposed time counts as lost only where the next kernel had
     been launched already: where the host is late as well, nothing is won. The gain is P7: what has
     room beside the backward pass (two thirds of the compute) can be hidden; half of it on
-    collectives slowed down by a third is the careful end, all transfer the hopeful one.
+    collectives slowed down by a third is the careful end, all transfer the hopeful one. The last
+    bucket of gradients is complete only when the backward pass is, so it stays. Of exchanges that
+    accumulation does not need only the needed part counts.
 
     What looks alike
     ----------------
@@ -65,14 +70,15 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     seen = job.exposure
     if seen is None or seen.transfer < LEAST_SHARE:
         return None
-    low, hidden = seen.hideable
-    half = seen.compressed(2.0)
+    kept = float(np.mean([needed(facts) for facts in job.ranks]))
+    low, hidden = (share * kept for share in seen.hideable)
+    half, high = seen.compressed(2.0) * kept, seen.transfer * kept
     expected = max(hidden, half * FROM_FEWER_BYTES) if seen.told else hidden
     return Proof(
-        headline=_headline(seen),
+        headline=_headline(seen, high),
         low=low,
-        high=seen.transfer,
-        predicted=remove(low, seen.transfer, "P7: T - X' + max(0, comm - overlappable)", expected),
+        high=high,
+        predicted=remove(low, high, "P7: T - X' + max(0, comm - overlappable)", expected),
         evidence=_evidence(seen),
         confidence=0.9 if seen.told else 0.75,
         facts={
@@ -80,19 +86,20 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             "mean_bytes": seen.mean_bytes,
             "median_s": seen.median_s,
             "kinds": seen.kinds,
+            "hidden": seen.hidden_ratio >= LITTLE_HIDDEN,
             "compressed": remove(0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES),
         },
     )
 
 
-def _headline(seen: Exposure) -> str:
+def _headline(seen: Exposure, held: float) -> str:
     kind = max(seen.kinds, key=lambda name: seen.kinds[name]).replace("_", "-")
     count = f"{seen.calls:.3g} collective{'' if round(seen.calls) == 1 else 's'} per step"
     mostly = "mostly " if len(seen.kinds) > 1 else ""
     hidden = "nothing" if seen.hidden_ratio < LITTLE_HIDDEN else f"{seen.hidden_ratio:.0%}"
     what = "" if seen.told else ", waiting for other ranks included"
     return (
-        f"{count} ({mostly}{kind}), {hidden} of their time hidden, hold up {seen.transfer:.0%} of "
+        f"{count} ({mostly}{kind}), {hidden} of their time hidden, hold up {held:.0%} of "
         f"the step{what}"
     )
 

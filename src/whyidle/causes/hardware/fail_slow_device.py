@@ -56,13 +56,13 @@ def fail_slow_device(job: Job) -> Proof | None:
     low, high = imbalance.lost
     if high < LEAST_SHARE:
         return None
-    freed = imbalance.freed(late.index)
+    freed, most = imbalance.freed(late.index)
     return Proof(
         headline=f"The device of rank {late.rank} takes {late.slower - 1.0:.0%} longer for the "
         "same kernels, and the others wait for it",
         low=low * 0.9,
         high=high,
-        predicted=remove(freed * 0.8, freed, "P8: that device as fast as the slowest other", freed),
+        predicted=remove(freed * 0.8, most, "P8: that device as fast as the slowest other", freed),
         evidence=(
             measured(
                 "time of the same kernels against the other ranks",
