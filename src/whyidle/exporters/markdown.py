@@ -115,7 +115,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
 
 def _fix(fix: Prescription) -> Iterator[str]:
     yield f"- **Fix** {_code(fix.treatment)}: {_text(fix.summary)}"
-    how = "applied automatically" if fix.automatic else "by hand"
+    how = "a mechanical change" if fix.automatic else "by hand"
     gain = f"predicted {speedup(fix.predicted)}, " if fix.predicted else ""
     yield f"  - {gain}changes {_consent(fix)}, {how}"
     if fix.predicted:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from whyidle.model.cause import Proof
 from whyidle.model.treatment import Plan, treatment
 
@@ -10,7 +12,8 @@ from whyidle.model.treatment import Plan, treatment
 def explain_late_rank(proof: Proof) -> Plan | None:
     """Look at the late rank by itself, or at what all ranks do at different times."""
     if proof.facts.get("constant"):
-        summary = f"whyidle explain {proof.facts.get('source')}"
+        source = shlex.quote(str(proof.facts.get("source")))
+        summary = f"treat what holds that rank up; to see it: whyidle explain {source}"
     else:
         summary = (
             "make rare work happen on all ranks in the same step: gc.disable() with a gc.collect() "

@@ -37,7 +37,7 @@ def test_a_slow_loader_on_one_rank():
     even = fleet(lambda step, rank: 100).timelines()
     assert covers(proof, Facts(sick[0]).step_s / Facts(even[0]).step_s)
     plan = catalog.treatments()["explain-late-rank"].decide(proof)
-    assert plan.summary == "whyidle explain rank2.json"
+    assert plan.summary.endswith("whyidle explain rank2.json")
 
 
 def test_delays_in_turns():

@@ -14,7 +14,7 @@ LEAST_SHARE = 0.01
 DOING = {
     "input": "loading data",
     "transfer": "copying to and from its device",
-    "host": "launching work",
+    "host": "Python or launching work",
     "sync": "its host thread, after it has waited for its device",
     "interruption": "interruptions of its loop",
     "compute": "computing",

@@ -121,7 +121,7 @@ def _fix(fix: Prescription) -> Markup:
                 class_=f"pill {fix.consent}",
                 title=f"consent: {fix.consent}",
             ),
-            e("span", "can be applied for you" if fix.automatic else "by hand", class_="pill"),
+            e("span", "mechanical change" if fix.automatic else "by hand", class_="pill"),
             edits,
             class_="pills",
         ),
