@@ -38,18 +38,24 @@ class Waits:
     @cached_property
     def avoidable(self) -> I64:
         """Waits for a value or for the device, that neither a copy to the device, nor the
-        allocator, nor a fallback to the CPU, nor a pause explains, and after which something is
-        launched."""
+        allocator, nor a fallback to the CPU, nor a pause explains, and before and after
+        which something is launched: what a wait at either end of a recording costs is not in it."""
         explained = [self.copies, self.allocator, self.pausing, *self.fallbacks]
         rows = np.setdiff1d(self.rows, np.concatenate(explained))
         host, calls = self._facts.timeline.host, self._facts.launching.calls
-        return rows[host.end[rows] <= host.start[calls].max(initial=0)]
+        begins = host.start[calls]
+        if not len(begins):
+            return rows[:0]
+        return rows[(host.start[rows] > begins.min()) & (host.end[rows] <= begins.max())]
 
     @cached_property
     def copies(self) -> I64:
         """Waits for copies to the device, and synchronisations right after them."""
-        forwards = self._calls("h2d")
-        return self.rows[np.isin(self.rows, forwards) | np.isin(self._previous, forwards)]
+        return self.of(self._calls("h2d"))
+
+    def of(self, calls: I64) -> I64:
+        """Waits in some calls, or right after one of them on its thread."""
+        return self.rows[np.isin(self.rows, calls) | np.isin(self._previous, calls)]
 
     @cached_property
     def allocator(self) -> I64:

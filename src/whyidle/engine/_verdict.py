@@ -18,7 +18,7 @@ UNEXPLAINED = 0.5
 
 WAITS_FOR: dict[str, str] = {
     "input": "its next batch",
-    "transfer": "copies from the host",
+    "transfer": "copies between it and the host",
     "host": "the CPU to launch work",
     "sync": "the CPU, which waited for it",
     "communication": "the network and the other ranks",

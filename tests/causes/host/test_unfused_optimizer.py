@@ -66,3 +66,11 @@ def test_a_handful_of_parameters_is_no_loop():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+def test_many_small_parameters_fuse_better_than_by_bytes():
+    """Most of each kernel's three microseconds is its own start."""
+    sick = train("loop", parameters=250)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert covers(proof, measured(sick, train("fused", fused_us=450)), slack=0.04)

@@ -1,0 +1,38 @@
+"""Outputs read back in every step are named; scalars, checkpoints and fallbacks are not these."""
+
+from judging import covers, judge, measured
+
+from whyidle.testing.builder import Builder, us
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+CAUSE = "large-d2h-copy"
+
+
+def job(size: int, *, stream: int = 7, pinned: bool = False, save: bool = False) -> Builder:
+    made = Builder()
+    for _ in range(6):
+        with made.step():
+            for _ in range(30):
+                made.op("aten::mm", kernels=[(GEMM, us(400))])
+            if save:
+                with made.span("train.py(80): save_checkpoint", "python_function"):
+                    made.copy("d2h", size, pinned=False)
+            elif size:
+                made.copy("d2h", size, pinned=pinned, stream=stream)
+            made.optimizer([("multi_tensor_apply_kernel", us(200))])
+    return made
+
+
+def test_outputs_read_back_in_every_step():
+    sick = job(60_000_000)
+    proof = judge(CAUSE, sick)
+    assert proof is not None
+    assert "60 MB per step" in proof.headline
+    for better in (job(0), job(6_000_000), job(60_000_000, pinned=True)):
+        assert covers(proof, measured(sick, better))
+
+
+def test_near_misses():
+    assert judge(CAUSE, job(4)) is None  # a scalar
+    assert judge(CAUSE, job(60_000_000, save=True)) is None
+    assert judge(CAUSE, job(60_000_000, stream=9, pinned=True)) is None  # beside compute
