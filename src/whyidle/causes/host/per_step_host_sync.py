@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.launching import RECORDING, replay_of
+from whyidle.analysis.loader import MULTI
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -94,13 +95,15 @@ def _times(count: float) -> str:
 def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
     """Careful, expected, hopeful. Recording slows the host down, which can hide or show a wait; a
     batch that takes long may be waited for, or only handed over."""
-    gains = []
-    for replay in (facts.replay, replay_of(facts, patient=True)):
+    replays, gains = [facts.replay], []
+    if len(facts.named(MULTI)):
+        replays.append(replay_of(facts, patient=True))
+    for replay in replays:
         for scale in (0.0, *RECORDING):
             saved = facts.launching.recording(scale)
             now, then = replay.run(saved), replay.run(saved, without=rows)
             gains.append(max(0.0, 1.0 - then / now))
-    expected = (gains[0] + gains[len(gains) // 2]) / 2
+    expected = (gains[0] + gains[-len(RECORDING) - 1]) / 2  # each replay's, as recorded
     return min(gains) * CAREFUL, expected, max(gains)
 
 
