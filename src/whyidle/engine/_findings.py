@@ -27,17 +27,23 @@ class Judged:
 
 
 def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
-    """Findings sorted by what they cost; those of one bucket never claim more than it holds."""
+    """Findings sorted by what they cost; those of one bucket never claim more than it holds. Where
+    two explain the same time, the one with a fix that needs no new training set-up claims it:
+    a launch-bound step can be compiled as it is, a larger batch changes what is learned."""
     left = dict(job.attribution)
     found = []
-    for item in sorted(judged, key=_weight, reverse=True):
+    for item in sorted(judged, key=lambda item: (not _treatable(item), -_weight(item))):
         room = left[item.cause.bucket]
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
-        left[item.cause.bucket] = max(0.0, room - (low + high) / 2)
+        left[item.cause.bucket] = max(0.0, room - high)
         if high > 0.0 or item.proof.high == 0.0:  # else its bucket is spent
             found.append(_finding(item, low, high))
     return sorted(found, key=lambda finding: -finding.lost.high)
+
+
+def _treatable(item: Judged) -> bool:
+    return any(p.automatic for p in _prescribe(item.cause, item.proof))
 
 
 def _weight(item: Judged) -> float:
