@@ -10,8 +10,11 @@ from whyidle.model.timeline import HostKind
 OP_COST_S = 0.6e-6
 SHAPES_COST_S = 1.0e-6
 FRAME_COST_S = 0.2e-6
-"""what recording one operator (0.6 us, 1.6 us with shapes), one runtime call and one Python frame
-adds to the host's time; measured with PyTorch 2.13 on a CPU, see docs/results/performance.md"""
+"""what recording one operator, its shapes, one runtime call (as an operator) or one Python frame is
+assumed to add to the host's time. PyTorch 2.13 takes 0.3 to 0.7 us per operator, with or without
+shapes, and 0.2 to 0.35 us per frame (bench/recording.py); profilers of 2020 took up to 10 us
+(facebookresearch/dlrm#197: 20 ms for a step of some thousand operators). What is told from these
+figures is told for half and for one and a half of them as well."""
 
 
 def recording_cost_s(kinds: NDArray[np.uint8], *, shapes: bool) -> float:
