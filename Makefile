@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0+cpu
 bin = $(VENV)/bin
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: demo test check format docs bench clean
+.PHONY: demo test test-live check format docs bench clean
 
 demo: $(DEMO)/installed  ## explain a recording that the project makes itself
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -20,6 +20,9 @@ demo: $(DEMO)/installed  ## explain a recording that the project makes itself
 
 test: check  ## everything: lint, types, tests
 	$(bin)/python -m pytest -n 2
+
+test-live: $(VENV)/installed  ## real jobs under `whyidle run`; wants a machine that does nothing else
+	$(bin)/python -m pytest -n 2 -m live
 
 check: $(VENV)/installed  ## lint and types only
 	$(bin)/ruff check .

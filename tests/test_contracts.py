@@ -1,12 +1,14 @@
 """Every registered cause and treatment keeps its contract."""
 
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.cause import cause as declare
+from whyidle.probe.recorder import Recorder
 from whyidle.testing import contracts, form_contracts
 from whyidle.testing.jobs import SICK, healthy
 
@@ -65,11 +67,33 @@ def test_a_cause_must_declare_itself_in_the_vocabulary():
         declare("x", bucket="host", needs=("tea_leaves",))
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-@pytest.mark.parametrize("name", catalog.names("importers"))
-def test_importer(name, suffix, tmp_path):
-    good = healthy().save(tmp_path / f"good{suffix}")
-    form_contracts.check_importer(catalog.module("importers", name), good, tmp_path)
+def probed(folder: Path) -> Path:
+    recorder = Recorder(str(folder))
+    recorder.facts = {"device": "cpu"}
+    for step in range(4):
+        begin = step * 1_000_000
+        recorder.add((begin, begin + 900_000, 1, recorder.number("whyidle::backward"), 1))
+        stepped = recorder.number("Optimizer.step#SGD.step")
+        recorder.add((begin + 900_000, begin + 950_000, 1, stepped, 3))
+    recorder.flush()
+    return next(folder.glob("*.spans"))
+
+
+SAMPLES = {
+    "kineto.json": lambda folder: healthy().save(folder / "good.json"),
+    "kineto.json.gz": lambda folder: healthy().save(folder / "good.json.gz"),
+    "probe": probed,
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_importer(sample, tmp_path):
+    importer = catalog.module("importers", sample.split(".")[0])
+    form_contracts.check_importer(importer, SAMPLES[sample](tmp_path), tmp_path)
+
+
+def test_every_importer_has_a_sample():
+    assert {sample.split(".")[0] for sample in SAMPLES} == set(catalog.names("importers"))
 
 
 @pytest.mark.parametrize("job", ["synchronising", "healthy"])

@@ -41,7 +41,8 @@ def test_document_keys():
 
 def test_what_plug_ins_build_on():
     assert [f.name for f in dataclasses.fields(cause.Proof)] == [
-        *("headline", "low", "high", "predicted", "evidence", "confidence", "where", "facts")
+        *("headline", "low", "high", "predicted", "evidence", "confidence", "where", "facts"),
+        "bucket",
     ]
     assert [f.name for f in dataclasses.fields(treatment.Plan)] == [
         *("summary", "edits", "predicted", "risk", "automatic", "faster")

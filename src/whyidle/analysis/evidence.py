@@ -19,6 +19,6 @@ def measured(
         value=value if isinstance(value, str) else float(value),
         unit=unit,
         window="steps in scope",
-        samples=samples,
+        samples=None if samples is None else int(samples),
         source=source,
     )

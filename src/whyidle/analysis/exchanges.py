@@ -32,6 +32,8 @@ def rhythm_of(facts: Facts) -> Rhythm | None:
     are not recorded."""
     host = facts.timeline.host
     forwards = host.start[facts.named(r"^DistributedDataParallel\.forward$")]
+    if not len(forwards):  # a watched run records backward passes
+        forwards = host.start[facts.named(r"^whyidle::backward$")]
     updates = _updates(facts)
     calls = np.sort(host.start[facts.named(r"^c10d::allreduce_|^(nccl|gloo):all_?reduce$")])
     if len(forwards) < 2 or len(updates) < 2 or not len(calls):

@@ -95,6 +95,9 @@ def exposure(job: Job) -> Exposure | None:
         return None
     in_flight = _mean([facts.share_of(facts.collectives.spans) for facts in ranks])
     alone = _mean([facts.share("collective") + facts.share("collective_wait") for facts in ranks])
+    hidden = max(0.0, 1.0 - alone / in_flight) if in_flight else 0.0
+    if (logged := _logged(ranks)) is not None:
+        hidden, in_flight = logged, alone / max(1.0 - logged, 0.05)
     held = [facts.share_of(facts.held_up) + facts.share("collective_call") for facts in ranks]
     first = ranks[0].collectives.take(_in_scope(ranks[0]))
     sized = first.bytes[first.bytes >= 0]
@@ -105,7 +108,7 @@ def exposure(job: Job) -> Exposure | None:
         unsteady=_mean([h * unsteady(f) for h, f in zip(held, ranks, strict=True)]),
         told=_told(job),
         in_flight=in_flight,
-        hidden_ratio=max(0.0, 1.0 - alone / in_flight) if in_flight else 0.0,
+        hidden_ratio=hidden,
         compute=_mean([facts.share("compute") for facts in ranks]),
         calls=len(first) / ranks[0].step_count,
         kinds={
@@ -149,6 +152,18 @@ def unsteady(facts: Facts) -> float:
     if (kinds != kinds[0]).any() or not took.sum():
         return 0.0
     return float(1.0 - took.min(axis=0).sum() * len(steps) / took.sum())
+
+
+def _logged(ranks: Sequence[Facts]) -> float | None:
+    """The hidden part of DDP's exchanges by its own log, where a watched run shows only what is
+    exposed; None where there is no such log."""
+    found = []
+    for facts in ranks:
+        told = facts.timeline.settings.get("ddp")
+        if isinstance(told, dict) and told.get("avg_backward_comm_time"):
+            overlap = told.get("avg_backward_compute_comm_overlap_time", 0)
+            found.append(min(overlap / told["avg_backward_comm_time"], 1.0))
+    return float(np.mean(found)) if found else None
 
 
 def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:

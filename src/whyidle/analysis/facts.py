@@ -1,7 +1,6 @@
-"""Everything the causes may ask about a recording, computed once and on demand.
+"""Everything the causes may ask about one rank's recording, computed once and on demand.
 
-``Facts`` is one rank; ``job.Job`` is all ranks of one job. Shares are of the step, over the steps
-in *scope*: the steady ones, or all where the cold start is the story.
+Shares are of the step, over those in *scope*: the steady ones, or all in a cold start.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from whyidle.analysis.kernels import KernelClass, classify
 from whyidle.analysis.launching import Launching, replay_of
 from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
+from whyidle.analysis.outside import Outside
 from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.peaks import Peak, peak_of
 from whyidle.analysis.places import Places
@@ -32,6 +32,7 @@ from whyidle.analysis.recording import recording_cost_s
 from whyidle.analysis.replay import Replay
 from whyidle.analysis.steps import Steps, find_steps
 from whyidle.analysis.waits import Waits
+from whyidle.analysis.workers import Workers
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
@@ -338,6 +339,11 @@ class Facts:
         return Waits(self)
 
     @cached_property
+    def workers(self) -> Workers:
+        """The loader from within."""
+        return Workers(self)
+
+    @cached_property
     def optimizer(self) -> OptimizerWork | None:
         """What the optimizer's steps are made of; None where none is marked."""
         return optimizer_work(self)
@@ -363,9 +369,24 @@ class Facts:
         return float(min(cost / max(self.scope_s, 1e-9), 0.9))
 
     @cached_property
+    def outside(self) -> Outside | None:
+        """What was read from outside the process during the steps in scope."""
+        line, ends = self.timeline, self.scope.end
+        if line.telemetry is None or not len(ends):
+            return None
+        low, high = int(self.scope.start[0]), int(ends[-1])
+        return Outside(line.telemetry, line.base_ns + low, line.base_ns + high, line.settings)
+
+    @cached_property
     def signals(self) -> frozenset[str]:
         """The evidence this rank has."""
         found = set(self.timeline.signals())
+        if self.outside is not None:
+            found |= {"host_telemetry"} if self.outside.members else set()
+            found |= {"gpu_telemetry"} if self.outside.own_gpus and not self.on_cpu else set()
+        listed = found >= {"device_events", "gpu_model", "world_size"}
+        if listed or (self.outside is not None and len(self.outside.gpus) > 1):
+            found.add("device_use")
         if "device_events" in found or (self.on_cpu and "host_ops" in found):
             found.add("device_time")
         if self.steps.found_by:

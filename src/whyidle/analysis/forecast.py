@@ -34,7 +34,7 @@ def from_gains(gains: tuple[float, float, float], method: str) -> Predicted:
 
 
 def _speedup(lost: float) -> float:
-    return 1.0 / max(1.0 - min(max(lost, 0.0), 1.0), LEAST_LEFT)
+    return float(1.0 / max(1.0 - min(max(lost, 0.0), 1.0), LEAST_LEFT))
 
 
 WORKERS = (2, 8)

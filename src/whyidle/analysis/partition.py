@@ -120,7 +120,7 @@ def partition(
     window = Intervals(np.array([low]), np.array([high]))
     host = host or Host(timeline, linked)
     if not len(timeline.device):
-        claims = _on_cpu(timeline, host, window) if timeline.info.kind == "cpu" else []
+        claims = _on_cpu(timeline, steps, host, window) if timeline.info.kind == "cpu" else []
     else:
         gaps = idle_gaps(timeline, linked, low, high)
         claims = [*_on_device(timeline, host), *_in_gaps(timeline, steps, host, gaps)]
@@ -343,31 +343,34 @@ def _short(gaps: Gaps, seen: Intervals) -> Intervals:
     return Intervals(quiet.start[short], quiet.end[short])
 
 
-def _on_cpu(timeline: Timeline, host: Host, window: Intervals) -> Claims:
-    """A job whose device is the CPU: operators are the work itself, and a collective in flight
-    with no operator running is exposed."""
+def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> Claims:
+    """A job whose device is the CPU: operators are the work itself, evaluation's included, and a
+    collective in flight with no operator running is exposed."""
     events = timeline.host
     flying = host.roles.rows("collective_flight")
     ops = np.flatnonzero((events.kind == HostKind.OP) & ~_named(timeline, "c10d::", "record_param"))
     work = union(events.start[ops], events.end[ops])
-    frames = host.leaves((HostKind.PYTHON,))
+    search = np.flatnonzero(_named(timeline, "reducer::search_unused_parameters"))
+    if timeline.source.format == "probe":  # samples: they need not nest with what was called
+        python = np.flatnonzero(events.kind == HostKind.PYTHON)
+        python = python[np.isin(events.thread[python], host.drivers)]
+        frames = union(events.start[python], events.end[python])
+    else:
+        frames = host.leaves((HostKind.PYTHON,))
     between = _short(Gaps(window.start, window.end, window.start), work | frames)
+    checkpoint, (_, evaluation), logging = _interruptions(timeline, host, steps)
     return [
+        checkpoint,
+        ("evaluation", evaluation - work),
+        logging,
         *[
             (role, host.during(role))
-            for role in (
-                "checkpoint",
-                "evaluation",
-                "logging",
-                "gc",
-                "compile",
-                "loader",
-                "collective_wait",
-                "preprocess",
-            )
+            for role in ("gc", "compile", "loader", "collective_wait", "preprocess")
         ],
+        ("python", union(events.start[search], events.end[search])),
         ("compute", work),
         ("collective", union(events.start[flying], events.end[flying])),
+        ("blocked", host.during("blocked")),
         ("python", frames | between),
     ]
 

@@ -35,7 +35,24 @@ class Places:
         detail = int(host.detail[row])
         stack = self._timeline.details[detail].stack if detail >= 0 else ""
         frames = [part for part in stack.split(";") if part] if stack else []
-        return self._pick(frames) or self.at(int(host.thread[row]), int(host.start[row]))
+        return self._pick(frames) or self.within(row) or self._at(row)
+
+    def within(self, row: int) -> Place | None:
+        """The user's frame that the first stack sample inside a host event shows; None where the
+        recording has no samples (those are Python events that carry a whole stack)."""
+        host = self._timeline.host
+        inside = (host.start >= host.start[row]) & (host.start < host.end[row])
+        inside &= (host.thread == host.thread[row]) & (host.detail >= 0)
+        for sample in np.flatnonzero(inside)[:50]:
+            stack = self._timeline.details[host.detail[sample]].stack
+            place = self._pick(stack.split(";")) if stack else None
+            if place is not None and not in_library(place):
+                return place
+        return None
+
+    def _at(self, row: int) -> Place | None:
+        host = self._timeline.host
+        return self.at(int(host.thread[row]), int(host.start[row]))
 
     def at(self, thread: int, time: int) -> Place | None:
         """The same for a moment on a thread."""

@@ -49,13 +49,14 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
         _FRAME,
         r"^(?!.*(pydantic|jsonschema|marshmallow|generation/configuration)).*: (evaluate|validate|"
         r"validation_step|eval_epoch|run_evaluation|evaluation_loop)$|"
-        r"^\[pl\].*(validation|val_step)|^## ?(eval|validation)|^(evaluation|validation)$",
+        r"^\[pl\].*(validation|val_step)|^## ?(eval|validation)|^(evaluation|validation)(#grad)?$",
     ),
     "logging": (
         _FRAME,
         r"(^|/)(wandb|torch/utils/tensorboard|tensorboardX|mlflow|comet_ml|neptune|aim/sdk|"
         r"matplotlib)/|^## ?metrics:publish|requests/api\.py|urllib3/connectionpool",
     ),
+    "blocked": ((HostKind.PYTHON,), r"^whyidle::blocked$"),
     "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     "compile": (
         _ANY,

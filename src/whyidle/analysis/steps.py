@@ -33,6 +33,8 @@ _LOADER = re.compile(r"^enumerate\(DataLoader\)#")
 
 WARMUP_FACTOR = 1.5
 """a leading step this many times longer than the median of the rest is warm-up"""
+MOST_TURNS = 32
+"""optimizer calls that make one step, at most"""
 FRAY = 0.2
 """a first or last step this much longer than the inner ones may be an artefact of recording"""
 
@@ -83,7 +85,7 @@ class _Marks:
 
 def find_steps(timeline: Timeline) -> Steps:
     """Steps of one recording; one window without ``found_by`` where there is no boundary."""
-    for method in (_profiler, _framework, _optimizer, _loader, _repetition):
+    for method in (_by_hand, _profiler, _framework, _optimizer, _loader, _backward, _repetition):
         marks = method(timeline)
         if marks is not None:
             edges = marks.edges
@@ -134,9 +136,31 @@ def _optimizer(timeline: Timeline) -> _Marks | None:
     cycle = _per_step(rows, host.name[rows])
     ends = host.end[rows][cycle - 1 :: cycle]
     edges = np.unique(np.concatenate([[low], ends]))
-    if len(edges) > 2 and high - edges[-1] > 0.5 * np.median(np.diff(edges)):
+    watched = timeline.source.format == "probe"  # all of the process: what follows is no step
+    if not watched and len(edges) > 2 and high - edges[-1] > 0.5 * np.median(np.diff(edges)):
         edges = np.append(edges, high)
     return _labelled(edges, "optimizer", 0.85)
+
+
+def _by_hand(timeline: Timeline) -> _Marks | None:
+    """The user's own marks, one at the end of each step."""
+    rows = _rows(timeline, re.compile(r"^whyidle\.step$"))
+    if len(rows) < 2:
+        return None
+    low = _host_extent(timeline)[0]
+    edges = np.unique(np.concatenate([[low], timeline.host.end[rows]]))
+    return _labelled(edges, "whyidle.step", 1.0)
+
+
+def _backward(timeline: Timeline) -> _Marks | None:
+    """Backward passes of a watched process whose optimizer is not seen."""
+    host = timeline.host
+    wanted = [i for i, name in enumerate(timeline.names) if name == "whyidle::backward"]
+    rows = np.flatnonzero(np.isin(host.name, wanted))
+    if len(rows) < 3:
+        return None
+    edges = np.concatenate([[_host_extent(timeline)[0]], host.end[rows]])
+    return _labelled(np.unique(edges), "backward", 0.5)
 
 
 def _loader(timeline: Timeline) -> _Marks | None:
@@ -169,9 +193,13 @@ def _repetition(timeline: Timeline) -> _Marks | None:
 
 
 def _per_step(rows: NDArray[np.int64], names: NDArray[np.int32]) -> int:
-    """How many optimizer calls make one step: several optimizers take turns."""
-    different = len(np.unique(names))
-    return different if len(rows) % different == 0 and len(rows) >= 2 * different else 1
+    """How many optimizer calls make one step: several optimizers take turns. It is the period
+    with which their names repeat best, the shortest of equals."""
+    order = names[np.argsort(rows, kind="stable")]
+    periods = range(1, min(MOST_TURNS, len(order) // 2) + 1)
+    fits = [float(np.mean(order[p:] == order[:-p])) for p in periods]
+    best = max(fits, default=1.0)
+    return next((p for p, fit in zip(periods, fits, strict=True) if fit >= best - 0.02), 1)
 
 
 def _from_starts(

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from whyidle.cli._options import STDOUT
 from whyidle.cli._store import store_of
@@ -68,8 +68,14 @@ def keep(args: argparse.Namespace, diagnosis: Diagnosis) -> str | None:
         return None
 
 
-def say(args: argparse.Namespace, diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> None:
-    """Write the outputs that were asked for, and the report unless standard output is taken."""
+def say(
+    args: argparse.Namespace,
+    diagnosis: Diagnosis,
+    next_steps: Sequence[NextStep],
+    stream: TextIO | None = None,
+) -> None:
+    """Write the outputs that were asked for, and the report to ``stream`` (standard output if
+    None) unless that is taken."""
     from whyidle import catalog
 
     taken = False
@@ -83,7 +89,7 @@ def say(args: argparse.Namespace, diagnosis: Diagnosis, next_steps: Sequence[Nex
         if target != STDOUT:
             note(args, f"wrote {target}")
     if not taken and not args.quiet:
-        terminal(diagnosis, full=args.all, next_steps=next_steps)
+        terminal(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
 
 
 def put(target: str, text: str) -> None:
@@ -107,14 +113,22 @@ def note(args: argparse.Namespace, text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def terminal(diagnosis: Diagnosis, *, full: bool, next_steps: Sequence[NextStep]) -> None:
-    """The report on standard output, as wide and colourful as it may be."""
+def terminal(
+    diagnosis: Diagnosis,
+    *,
+    full: bool,
+    next_steps: Sequence[NextStep],
+    stream: TextIO | None = None,
+) -> None:
+    """The report, as wide and colourful as the stream allows."""
     from whyidle.exporters import terminal as exporter
 
+    out = stream or sys.stdout
     text = exporter.render(
-        diagnosis, width=width(), colours=colours(), full=full, next_steps=next_steps
+        diagnosis, width=width(), colours=colours(out), full=full, next_steps=next_steps
     )
-    show(text)
+    out.write(text)
+    out.flush()
 
 
 def show(text: str) -> None:
@@ -127,13 +141,14 @@ def width() -> int:
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
 
 
-def colours() -> Colours | None:
-    """What standard output can show; None where it shall be plain."""
+def colours(stream: TextIO | None = None) -> Colours | None:
+    """What a stream (standard output if None) can show; None where it shall be plain."""
+    out = stream or sys.stdout
     term = os.environ.get("TERM", "")
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    encoding = (out.encoding or "").lower().replace("-", "")
     if "NO_COLOR" in os.environ or term in ("dumb", "") or encoding != "utf8":
         return None
-    if not sys.stdout.isatty():
+    if not out.isatty():
         return None
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return "truecolor"

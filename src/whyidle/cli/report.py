@@ -41,6 +41,7 @@ def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
         StoreError: there is no such run, or it cannot be read.
     """
     from whyidle.engine.explain import document_at
+    from whyidle.engine.watch import diagnose_recording, recording_at
     from whyidle.errors import StoreError
     from whyidle.store.runs import DIAGNOSIS, read_diagnosis
 
@@ -52,5 +53,8 @@ def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
             hint=f"whyidle explain {_next.shell([Path(name)])}",
         )
     if document is None:
-        document = store_of(args).find(name).path / DIAGNOSIS
+        folder = store_of(args).find(name).path
+        document = folder / DIAGNOSIS
+        if not document.exists() and (recording := recording_at(folder)) is not None:
+            return diagnose_recording(recording), document  # it still runs, or we were killed
     return read_diagnosis(document), document

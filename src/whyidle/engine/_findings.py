@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from whyidle import catalog
 from whyidle.analysis.job import Job
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
 
@@ -25,6 +26,11 @@ class Judged:
     rank: int | None
     spread: float
 
+    @property
+    def bucket(self) -> Bucket:
+        """Where its time lies."""
+        return self.proof.bucket or self.cause.bucket
+
 
 def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     """Findings sorted by what they cost; those of one bucket never claim more than it holds. Where
@@ -33,10 +39,10 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     left = dict(job.attribution)
     found = []
     for item in sorted(judged, key=lambda item: (not _treatable(item), -_weight(item))):
-        room = left[item.cause.bucket]
+        room = left[item.bucket]
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
-        left[item.cause.bucket] = max(0.0, room - high)
+        left[item.bucket] = max(0.0, room - high)
         if high > 0.0 or item.proof.high == 0.0:  # else its bucket is spent
             found.append(_finding(item, low, high))
     return sorted(found, key=lambda finding: -finding.lost.high)
@@ -56,12 +62,12 @@ def _finding(item: Judged, low: float, high: float) -> Finding:
     return Finding(
         cause=cause.id,
         family=cause.family,
-        bucket=cause.bucket,
+        bucket=item.bucket,
         severity=severity(item, high, prescriptions),
         headline=proof.headline,
         where=list(proof.where),
-        lost=Interval(low=round(low, 6), high=round(high, 6)),
-        confidence=proof.confidence,
+        lost=Interval(low=round(float(low), 6), high=round(float(high), 6)),
+        confidence=float(proof.confidence),
         evidence=list(proof.evidence),
         prescriptions=prescriptions,
         title=cause.title,
@@ -76,7 +82,7 @@ def severity(item: Judged, high: float, prescriptions: Sequence[Prescription]) -
     gain = min(_gain(item.proof.predicted, prescriptions), item.proof.high * item.spread)
     if gain < WORTH:
         return "info"
-    waits = item.cause.bucket != "compute"
+    waits = item.bucket != "compute"
     return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
 
 

@@ -11,10 +11,11 @@ from whyidle import __version__, catalog
 from whyidle.analysis.batch import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.analysis.utilization import mfu, peak_flops
+from whyidle.analysis.utilization import peak_flops
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
+from whyidle.engine._telemetry import notes_on_sources, own_cost, utilization
 from whyidle.engine._verdict import emulated, verdict
 from whyidle.model.cause import Cause
 from whyidle.model.diagnosis import (
@@ -25,7 +26,6 @@ from whyidle.model.diagnosis import (
     Diagnosis,
     RunInfo,
     Steps,
-    Utilization,
 )
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
@@ -33,18 +33,21 @@ from whyidle.model.timeline import Timeline
 Progress = Callable[[str], None]
 
 
-def diagnose(timelines: list[Timeline], *, progress: Progress | None = None) -> Diagnosis:
-    """Diagnose one job from the recordings of its ranks."""
+def diagnose(
+    timelines: list[Timeline], *, run: RunInfo | None = None, progress: Progress | None = None
+) -> Diagnosis:
+    """Diagnose one job from the recordings of its ranks. ``run`` says what was watched; without
+    it the recordings were made elsewhere."""
     enrolled, assumed = enrol(timelines)
     job = Job(tuple(Facts(timeline) for timeline in enrolled))
     judged, abstentions = _judge(job, progress or (lambda _: None))
     findings = findings_of(job, judged)
     return Diagnosis(
-        run=_run(job),
+        run=run or _run(job),
         device=_device(job),
         steps=_steps(job),
         attribution=Attribution(**_exact(job.attribution)),
-        utilization=_utilization(job),
+        utilization=utilization(job),
         verdict=verdict(job, findings),
         findings=findings,
         abstentions=abstentions,
@@ -58,7 +61,7 @@ def _judge(job: Job, progress: Progress) -> tuple[list[Judged], list[Abstention]
     judged, abstentions = [], []
     for cause in catalog.causes().values():
         progress(cause.title)
-        missing = [need for need in cause.needs if need not in job.signals]
+        missing = cause.lacks(job.signals)
         if missing or job.lead.step_count < cause.min_steps:
             abstentions.append(_abstain(cause, missing or ["steady_steps"]))
             continue
@@ -144,27 +147,8 @@ def _float(value: object) -> float | None:
     return None if value is None else float(value)  # type: ignore[arg-type]
 
 
-def _utilization(job: Job) -> Utilization:
-    busy = [facts.busy_ratio for facts in job.ranks if facts.busy_ratio is not None]
-    memory = [
-        int(f.timeline.memory.allocated.max()) for f in job.ranks if len(f.timeline.memory.time)
-    ]
-    return Utilization(
-        busy=float(np.mean(busy)) if busy else None,
-        gpu_util=None,
-        sm_active=None,
-        sm_occupancy=None,
-        tensor_active=None,
-        dram_active=None,
-        mfu=mfu(job.lead),
-        power_w=None,
-        memory_peak_bytes=max(memory, default=None),
-        energy_j_per_step=None,
-    )
-
-
 def _coverage(job: Job, assumed: list[str]) -> Coverage:
-    notes = [*assumed, *notes_on(job)]
+    notes = [*assumed, *notes_on(job), *notes_on_sources(job)]
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.shown}: {note}" for note in source.notes]
@@ -185,7 +169,7 @@ def _coverage(job: Job, assumed: list[str]) -> Coverage:
     return Coverage(
         signals=sorted(job.signals),
         windows=len(job.ranks),
-        overhead_ratio=None,
+        overhead_ratio=own_cost(job),
         clock_error_s=job.meetings.clock_error_s,
         notes=notes,
     )

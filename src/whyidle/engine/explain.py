@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from whyidle.engine.diagnose import diagnose
+from whyidle.engine.watch import diagnose_recording, recording_at
 from whyidle.importers._find import sources
 from whyidle.importers._together import load_all
 from whyidle.model.diagnosis import Diagnosis
@@ -35,7 +36,8 @@ def explain(
     """Diagnose what was recorded.
 
     Args:
-        paths: traces, folders or zips of one job's ranks; or one diagnosis, or a run's folder.
+        paths: traces, folders or zips of one job's ranks; or one diagnosis, or a run's folder,
+            where there need not be a diagnosis yet.
         progress: called with (bytes read, bytes in all).
         stage: called with what is looked for next.
 
@@ -45,6 +47,8 @@ def explain(
     """
     if len(paths) == 1 and (document := document_at(paths[0])) is not None:
         return Explanation(read_diagnosis(document), ())
+    if len(paths) == 1 and (recording := recording_at(paths[0])) is not None:
+        return Explanation(diagnose_recording(recording), ())
     timelines = load_all(sources(*paths), progress=progress)
     return Explanation(diagnose(timelines, progress=stage), tuple(timelines))
 

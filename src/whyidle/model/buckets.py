@@ -27,6 +27,7 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "checkpoint": ("interruption", "writing a checkpoint"),
     "evaluation": ("interruption", "evaluating"),
     "logging": ("interruption", "logging or uploading"),
+    "blocked": ("interruption", "blocked in a call that waits: network, file, sleep"),
     "gc": ("interruption", "Python's garbage collector"),
     "compile": ("interruption", "compiling, loading kernels or autotuning"),
     "allocator": ("interruption", "allocating or freeing device memory"),

@@ -39,6 +39,9 @@ class Proof:
     where: tuple[Place, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     """numbers that a treatment may need (for example ``workers``)"""
+    bucket: Bucket | None = None
+    """where its time lies in this run, if not in the cause's own bucket: on a job whose device is
+    the CPU, what the host does in a call is the work itself"""
 
 
 Test = Callable[[Any], "Proof | None"]
@@ -59,6 +62,14 @@ class Cause:
     scope: Scope
     test: Test
     doc: str
+    watched: tuple[str, ...] = ()
+    """signals that do instead of ``needs``, of a process that was watched"""
+
+    def lacks(self, signals: frozenset[str]) -> list[str]:
+        """What is missing before it can be judged."""
+        if self.watched and all(need in signals for need in self.watched):
+            return []
+        return [need for need in self.needs if need not in signals]
 
 
 def cause(
@@ -68,6 +79,7 @@ def cause(
     needs: tuple[str, ...],
     min_steps: int = 1,
     scope: Scope = "rank",
+    watched: tuple[str, ...] = (),
 ) -> Callable[[Test], Cause]:
     """Declare a root cause. Its id and family are its file's and folder's name.
 
@@ -76,7 +88,7 @@ def cause(
     """
     if bucket not in BUCKETS:
         raise ValueError(f"unknown bucket {bucket!r}; one of {', '.join(BUCKETS)}")
-    if unknown := [need for need in needs if need not in SIGNALS]:
+    if unknown := [need for need in (*needs, *watched) if need not in SIGNALS]:
         raise ValueError(f"unknown signals {unknown}; one of {', '.join(SIGNALS)}")
 
     def declare(test: Test) -> Cause:
@@ -91,6 +103,7 @@ def cause(
             scope=scope,
             test=test,
             doc=test.__doc__ or "",
+            watched=watched,
         )
 
     return declare

@@ -76,7 +76,8 @@ class Attribution(Document, frozen=True, kw_only=True):
 
 
 class Utilization(Document, frozen=True, kw_only=True):
-    """How well the device was used. ``busy`` counts any device activity, spinning included."""
+    """How well the devices were used, mean of those of the recorded ranks; ``energy_j_per_step``
+    is of all of them together. ``busy`` counts any device activity, spinning included."""
 
     busy: float | None
     gpu_util: float | None

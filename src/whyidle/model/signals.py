@@ -44,6 +44,14 @@ SIGNALS: Final[dict[str, Signal]] = {
         "time inside the DataLoader",
         "record the part of the loop that asks the DataLoader for its next batch",
     ),
+    "worker_batches": Signal(
+        "what every batch costs in the loader worker that makes it",
+        "watch the command with whyidle run; a profiler's recording does not see loader workers",
+    ),
+    "row_sums": Signal(
+        "checksums of what the loader makes of the same sample in several epochs",
+        "watch the command with whyidle run for two epochs of a map-style dataset",
+    ),
     "pause_marks": Signal(
         "what the host does in pauses: saving, evaluating, logging, collecting garbage",
         "record with with_stack=True, or put record_function around saving and evaluating",
@@ -53,6 +61,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "record inside an initialised torch.distributed job, with a PyTorch of 2022 or newer",
     ),
     "python_stacks": Signal("Python functions on the host", "record with with_stack=True"),
+    "own_settings": Signal(
+        "what the process says about itself: switches, optimizer, compiler, memory",
+        "watch the command: whyidle run COMMAND",
+    ),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
     "memory_events": Signal("allocator events", "record with profile_memory=True"),
     "memory_capacity": Signal(
@@ -64,5 +76,18 @@ SIGNALS: Final[dict[str, Signal]] = {
     ),
     "gpu_model": Signal(
         "which GPU it was", "record with a PyTorch of 2021 or newer (deviceProperties)"
+    ),
+    "device_use": Signal(
+        "which of the visible devices the job uses",
+        "watch the job with whyidle run on a machine with NVML, or record inside an initialised "
+        "torch.distributed job, with a PyTorch of 2022 or newer",
+    ),
+    "host_telemetry": Signal(
+        "what the job's processes, and the cores and memory that they share, did while it ran",
+        "watch the job with whyidle run",
+    ),
+    "gpu_telemetry": Signal(
+        "clocks, power, use and memory of the GPUs while the job ran",
+        "watch the job with whyidle run on the machine of the GPU, with whyidle[nvidia] installed",
     ),
 }

@@ -8,12 +8,16 @@ analysis in that form.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from whyidle.model.loading import Loading
+from whyidle.model.telemetry import Telemetry
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -158,6 +162,11 @@ class Timeline:
     framework: str | None = None
     cut: bool = False
     """the file ended before its document did"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """what a watched process said about itself: loader, optimizer and debug settings, versions"""
+    loading: Loading = field(default_factory=Loading)
+    telemetry: Telemetry | None = None
+    """what was read from outside while it ran, on the clock of ``base_ns``"""
 
     def signals(self) -> frozenset[str]:
         """The evidence this recording holds by itself (ids of ``model.signals``)."""
@@ -171,7 +180,10 @@ class Timeline:
         found |= {"memory_events"} if len(self.memory.time) else set()
         found |= {"memory_capacity"} if self.info.memory_bytes else set()
         found |= {"gpu_model"} if self.info.name else set()
+        found |= {"own_settings"} if "switches" in self.settings else set()
         found |= {"world_size"} if self.world_size else set()
+        found |= {"worker_batches"} if (self.loading.batches["worker"] >= 0).any() else set()
+        found |= {"row_sums"} if len(self.loading.rows) else set()
         runtime = host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)]
         if len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean() > 0.5:
             found.add("launch_links")

@@ -21,6 +21,8 @@ from whyidle.store.atomic import write_atomic
 from whyidle.store.versions import VERSION, upgrade
 
 DIAGNOSIS = "diagnosis.json"
+RECORDING = "recording"
+"""a watched run's folder of raw evidence, which grows while the command runs"""
 META = "meta.json"
 _ID = re.compile(r"\d{8}-\d{6}-\d{6}")
 _LAST = re.compile(r"last(?:~(\d+))?")
@@ -38,6 +40,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     document: str
     """``run.id`` inside the diagnosis"""
     pinned: bool = False
+    command: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +69,70 @@ class Store:
         """
         moment = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
         try:
-            self._prepare()
-            while True:
-                run_id = moment.strftime("%Y%m%d-%H%M%S-%f")
-                draft = self.folder / f".{run_id}"
-                try:
-                    draft.mkdir()
-                except FileExistsError:
-                    moment += timedelta(microseconds=1)
-                    continue
-                if not (self.folder / run_id).exists():
-                    break
-                draft.rmdir()
-                moment += timedelta(microseconds=1)
+            draft, run_id, moment = self._draft(moment)
             return self._write(draft, run_id, moment, diagnosis)
         except OSError as error:
             raise self._refused("write", error) from error
+
+    def begin(self, command: list[str], *, now: datetime | None = None) -> Entry:
+        """Open a run that is being watched: its folder exists from now on, with ``recording/``
+        inside, so that whatever is written there survives a crash of anyone.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        moment = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
+        try:
+            draft, run_id, moment = self._draft(moment)
+            meta = Meta(
+                id=run_id,
+                created=moment.isoformat(timespec="seconds"),
+                state="recording",
+                headline="not diagnosed yet",
+                sources=[],
+                document=run_id,
+                command=command,
+            )
+            (draft / RECORDING).mkdir()
+            (draft / META).write_bytes(msgspec.json.encode(meta))
+            return Entry(run_id, draft.replace(self.folder / run_id), meta, 0)
+        except OSError as error:
+            raise self._refused("write", error) from error
+
+    def complete(self, entry: Entry, diagnosis: Diagnosis) -> Entry:
+        """Put the diagnosis of a watched run beside its evidence.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        content = msgspec.json.encode(diagnosis)
+        told = {"state": diagnosis.verdict.state, "headline": diagnosis.verdict.headline}
+        before = entry.meta
+        if before is None:
+            raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
+        meta = msgspec.structs.replace(before, **told)
+        try:
+            write_atomic(entry.path / DIAGNOSIS, content)
+            write_atomic(entry.path / META, msgspec.json.encode(meta))
+        except OSError as error:
+            raise self._refused("write", error) from error
+        return Entry(entry.id, entry.path, meta, len(content))
+
+    def _draft(self, moment: datetime) -> tuple[Path, str, datetime]:
+        """A hidden folder under an id that nobody has, and the moment that gave the id."""
+        self._prepare()
+        while True:
+            run_id = moment.strftime("%Y%m%d-%H%M%S-%f")
+            draft = self.folder / f".{run_id}"
+            try:
+                draft.mkdir()
+            except FileExistsError:
+                moment += timedelta(microseconds=1)
+                continue
+            if not (self.folder / run_id).exists():
+                return draft, run_id, moment
+            draft.rmdir()
+            moment += timedelta(microseconds=1)
 
     def _prepare(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -218,8 +269,9 @@ def read_diagnosis(path: Path) -> Diagnosis:
 def _entry(path: Path) -> Entry:
     size = 0
     try:
-        size = (path / DIAGNOSIS).stat().st_size
         meta = msgspec.json.decode((path / META).read_bytes(), type=Meta)
+        if meta.state != "recording":
+            size = (path / DIAGNOSIS).stat().st_size
     except OSError as error:
         return Entry(path.name, path, None, size, f"{error.strerror}: {error.filename}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ from whyidle.testing.strip import STRIPPERS
 def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
     """A cause's answer, or None where it would abstain."""
     job = Job(tuple(Facts(timeline) for timeline in timelines))
-    if any(need not in job.signals for need in cause.needs):
+    if cause.lacks(job.signals):
         return None
     if job.lead.step_count < cause.min_steps:
         return None

@@ -6,7 +6,7 @@ from whyidle.model.cause import Proof
 from whyidle.model.treatment import Plan, treatment
 
 
-@treatment("heavy-cpu-transform", consent="numerics")
+@treatment("heavy-cpu-transform", "repeated-deterministic-preprocessing", consent="numerics")
 def cheaper_transforms(proof: Proof) -> Plan | None:
     """Cheaper operations in a better order, or batched on the device where it has time to spare.
     Interpolation differs between libraries. The device is only proposed where it computes for

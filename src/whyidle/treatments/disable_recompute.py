@@ -9,8 +9,10 @@ from whyidle.model.treatment import Plan, treatment
 
 @treatment("needless-compute", consent="none")
 def disable_recompute(proof: Proof) -> Plan | None:
-    """The numbers stay the same; memory grows by the activations kept."""
-    del proof
+    """The numbers stay the same; memory grows by the activations kept. Declines where it is
+    evaluation that computes too much."""
+    if proof.facts.get("gradients"):
+        return None
     return Plan(
         summary="call the layers directly instead of through torch.utils.checkpoint "
         "(gradient_checkpointing=False)",

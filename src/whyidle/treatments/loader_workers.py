@@ -7,7 +7,13 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
 
-@treatment("dataloader-no-workers", "dataloader-too-few-workers", consent="rounding")
+@treatment(
+    "dataloader-no-workers",
+    "dataloader-too-few-workers",
+    "remote-storage-fetch-stall",
+    "small-file-random-io",
+    consent="rounding",
+)
 def loader_workers(proof: Proof) -> Plan | None:
     """Give the DataLoader worker processes, or more of them, and keep them between epochs. Random
     augmentation moves into the workers, so its random numbers come in another order. Never more

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.job import Job
+from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Predicted
+from whyidle.model.diagnosis import Evidence, Predicted
 
 SCALING = 0.9
 """expected efficiency of spreading a job over all devices of one host"""
@@ -14,7 +15,7 @@ SCALING = 0.9
 @cause(
     "Visible GPUs that the job does not use",
     bucket="unknown",
-    needs=("device_events", "gpu_model", "world_size"),
+    needs=("device_use",),
     scope="job",
 )
 def idle_allocated_gpu(job: Job) -> Proof | None:
@@ -29,8 +30,10 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
     How it is detected
     ------------------
     The recording lists the visible devices and how many processes the job has. Devices with work
-    in a process, times processes, are fewer than the devices listed on one host. It costs no time
-    of the GPU that was recorded, so it takes no share of the step and is a remark, not a verdict.
+    in a process, times processes, are fewer than the devices listed on one host. Where the job was
+    watched, NVML tells more directly: visible GPUs on which no kernel ran and no process computes,
+    beside others that worked. It costs no time of the GPU that was recorded, so it takes no share
+    of the step and is a remark, not a verdict.
 
     What looks alike
     ----------------
@@ -47,12 +50,44 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
     Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024;
     PyTorch, ``torchrun --nproc-per-node``.
     """
+    outside = job.lead.outside
+    if outside is not None and len(outside.gpus) > 1:
+        return _read(outside)
+    return _listed(job)
+
+
+def _listed(job: Job) -> Proof | None:
+    """From what recordings say of devices and processes."""
     listed = min(facts.timeline.info.count for facts in job.ranks)
     world = max(facts.timeline.world_size or 0 for facts in job.ranks)
     each = max(len(facts.devices) for facts in job.ranks)
     used = world * max(each, 1)
     if not 0 < used < listed:
         return None
+    evidence = (
+        measured("visible devices", listed, None, source="deviceProperties"),
+        measured("processes of the job", world, None, source="distributedInfo"),
+        measured("devices with work in a recorded process", each, None, source="kernels"),
+    )
+    return _proof(used, listed, evidence)
+
+
+def _read(outside: Outside) -> Proof | None:
+    """From what NVML told of every GPU that the job sees."""
+    busy = {gpu: outside.mean("busy_ratio", gpu) for gpu in outside.gpus}
+    most = {gpu: outside.most("processes", gpu) for gpu in outside.gpus}
+    idle = [gpu for gpu in outside.gpus if busy[gpu] == 0.0 and not (most[gpu] or 0)]
+    used = len(outside.gpus) - len(idle)
+    if not idle or not used:
+        return None
+    evidence = (
+        measured("visible devices", len(outside.gpus), None, source="NVML"),
+        measured("of them without any kernel or process", len(idle), None, source="NVML"),
+    )
+    return _proof(used, len(outside.gpus), evidence)
+
+
+def _proof(used: int, listed: int, evidence: tuple[Evidence, ...]) -> Proof:
     most = listed / used
     return Proof(
         headline=f"The job runs on {used} of {listed} GPUs that it can see",
@@ -64,11 +99,7 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
             high=most,
             method="P7: work spread over all visible GPUs, if they are free",
         ),
-        evidence=(
-            measured("visible devices", listed, None, source="deviceProperties"),
-            measured("processes of the job", world, None, source="distributedInfo"),
-            measured("devices with work in a recorded process", each, None, source="kernels"),
-        ),
+        evidence=evidence,
         confidence=0.6,
         facts={"used": used, "listed": listed},
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
@@ -14,6 +16,10 @@ WINDOWS = (
     r"^CheckpointFunctionBackward$|torch/utils/checkpoint\.py\(\d+\): (recompute_fn|unpack_hook)$"
 )
 INNER = r"^autograd::engine::evaluate_function: (?!CheckpointFunctionBackward)"
+LEAST_SHARE = 0.03
+"""share of the step below which evaluation with gradients is not worth a word"""
+RECORDING = (0.02, 0.15, 0.33)
+"""share of a forward pass that recording for the backward pass costs"""
 LEFT = (0.3, 0.0, 0.0)
 """share of the recomputation that stays, if only part of the memory is there"""
 
@@ -22,6 +28,7 @@ LEFT = (0.3, 0.0, 0.0)
     "Activations are recomputed although memory is free",
     bucket="compute",
     needs=("device_events", "host_ops", "launch_links"),
+    watched=("device_time", "own_settings", "steady_steps"),
 )
 def needless_compute(facts: Facts) -> Proof | None:
     """What it means
@@ -40,6 +47,10 @@ def needless_compute(facts: Facts) -> Proof | None:
     of memory is recorded and above 60 % of the device, nothing is reported: then it is needed.
     Removing them is replayed against the recorded launches (P5).
 
+    On a watched job whose device is the CPU: work inside evaluations during which gradients were
+    never switched off; recording operators for a backward pass that never comes costs up to a third
+    of them.
+
     What looks alike
     ----------------
     Recomputation without which the job would not fit. Without recorded memory the two cannot be
@@ -55,6 +66,8 @@ def needless_compute(facts: Facts) -> Proof | None:
     PyTorch, ``torch.utils.checkpoint``; Hugging Face, "Methods and tools for efficient training on
     a single GPU" (about 20 % slower with gradient checkpointing).
     """
+    if facts.on_cpu:
+        return _gradients_in_evaluation(facts)
     used = _busy.memory_used(facts)
     windows = _recomputing(facts)
     if not len(windows) or (used is not None and used > ROOM):
@@ -92,3 +105,28 @@ def _recomputing(facts: Facts) -> Intervals:
     inner = facts.named(INNER)
     inner = inner[outer.covers(host.start[inner])]
     return outer - union(host.start[inner], host.end[inner])
+
+
+def _gradients_in_evaluation(facts: Facts) -> Proof | None:
+    """Evaluation of a watched process that never switched gradients off."""
+    host = facts.timeline.host
+    rows = facts.named(r"^evaluation#grad$")
+    spans = union(host.start[rows], host.end[rows])
+    share = facts.share_of(spans & facts.part("compute"))
+    if share < LEAST_SHARE:
+        return None
+    gains = (RECORDING[0] * share, RECORDING[1] * share, RECORDING[2] * share)
+    place = facts.places.within(int(rows[0]))
+    return Proof(
+        headline=f"Evaluation computes for {share:.0%} of the time with gradients on",
+        low=gains[0],
+        high=gains[2],
+        predicted=from_gains(gains, "class figure: a forward pass without recording for backward"),
+        evidence=(
+            measured("work in evaluations with gradients on", share, "ratio", source="calls"),
+            measured("such evaluations", len(rows), None, source="Module.eval"),
+        ),
+        confidence=0.7,
+        where=(place,) if place else (),
+        facts={"gradients": True},
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.imbalance import Imbalance, Laggard
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
+from whyidle.model.timeline import HostKind
 
 LEAST_SHARE = 0.01
 """share of the step that ranks wait for each other below which it is not worth a word"""
@@ -52,7 +55,7 @@ def proof(
         predicted=predicted,
         evidence=evidence(job, late),
         confidence=confidence,
-        where=(Place(file=None, line=None, function=None, rank=late.rank),),
+        where=(_sampled(job, late) or Place(file=None, line=None, function=None, rank=late.rank),),
         facts={
             "rank": late.rank,
             "reason": late.reason,
@@ -60,6 +63,18 @@ def proof(
             "source": job.ranks[late.index].timeline.source.shown,
         },
     )
+
+
+def _sampled(job: Job, late: Laggard) -> Place | None:
+    """Where the late rank was seen longest in what holds it up; None without stack samples."""
+    facts, host = job.ranks[late.index], job.ranks[late.index].timeline.host
+    rows = np.flatnonzero((host.kind == HostKind.PYTHON) & (host.detail >= 0))
+    rows = rows[facts.part(late.reason).covers(host.start[rows])]
+    if not len(rows):
+        return None
+    stacks, first, index = np.unique(host.detail[rows], return_index=True, return_inverse=True)
+    took = np.bincount(index, (host.end - host.start)[rows], minlength=len(stacks))
+    return facts.places.of(int(rows[first[took.argmax()]]))
 
 
 def evidence(job: Job, late: Laggard) -> tuple[Evidence, ...]:

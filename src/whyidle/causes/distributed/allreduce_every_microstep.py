@@ -29,8 +29,9 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Between two optimizer steps lie several forward passes of DistributedDataParallel, and each is
-    followed by all-reduces, at least half as many as after any other. Lost time is (N - 1) / N of
+    Between two optimizer steps lie several forward passes of DistributedDataParallel (of a watched
+    run: backward passes), and each is followed by all-reduces, at least half as many as after any
+    other. Lost time is (N - 1) / N of
     the exposed communication behind which work was queued (P7).
 
     What looks alike

@@ -20,7 +20,7 @@ SCALE = r"distributed::reducer::(mul_out|copy_)"
 @cause(
     "DistributedDataParallel does needless work on the host",
     bucket="host",
-    needs=("device_events", "host_ops", "steps"),
+    needs=("device_time", "host_ops", "steps"),
 )
 def ddp_config_overhead(facts: Facts) -> Proof | None:
     """What it means
@@ -39,7 +39,8 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     The recording names them: ``copy_bucket_to_grad`` once per parameter, and
     ``search_unused_parameters`` once per step. Lost time is the device's idle time during them; the
     careful end is half of it, as recording itself lengthens small operators. The hopeful prediction
-    adds the device's own time in these copies.
+    adds the device's own time in these copies. Of a watched run only the walk is timed; where the
+    device is the CPU itself, all of it counts.
 
     What looks alike
     ----------------
@@ -57,14 +58,14 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     huggingface/transformers#45519 (one detection instead of a walk per step).
     """
     walk, copy = _during(facts, WALK), _during(facts, COPY)
-    idle = facts.part("host")
+    idle = facts.scope if facts.on_cpu else facts.part("host")
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
     lost = facts.share_of((walk | copy) & idle)
-    if lost < LEAST_SHARE:
+    if lost < LEAST_SHARE or _used(facts):
         return None
     steps, hopeful = facts.step_count, lost + _copying(facts, copy)
     return Proof(
-        headline=f"DistributedDataParallel's {_what(walked, copied)} keeps the GPU waiting "
+        headline=f"DistributedDataParallel's {_what(walked, copied)} {_costs(facts)} "
         f"{lost:.1%} of the step",
         low=lost * 0.5,
         high=lost,
@@ -96,10 +97,20 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     )
 
 
+def _used(facts: Facts) -> bool:
+    """Whether a watched run says that parameters stay unused, so that somebody must look."""
+    told = facts.timeline.settings.get("ddp")
+    return isinstance(told, dict) and bool(told.get("unused_parameter_size"))
+
+
 def _what(walked: float, copied: float) -> str:
     if walked and copied:
         return "copying of gradients and search for unused parameters"
     return "search for unused parameters" if walked else "copying of gradients out of buckets"
+
+
+def _costs(facts: Facts) -> str:
+    return "takes" if facts.on_cpu else f"keeps the {facts.noun} waiting"
 
 
 def _copying(facts: Facts, spans: Intervals) -> float:

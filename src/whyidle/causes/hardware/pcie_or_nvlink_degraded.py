@@ -9,6 +9,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
 
 DEGRADED = 0.25
 """share of the class rate below which sharing a switch (a half) and traffic of other devices or
@@ -36,7 +37,8 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The median rate of at least three pinned copies of 4 MB and more, against the class of the
-    board's PCIe generation. The gain is the exposed time of these copies times what the full, or
+    board's PCIe generation. Where the job was watched, lanes or generation below what card and slot
+    allow make it sure. The gain is the exposed time of these copies times what the full, or
     half the, rate would save.
 
     What looks alike
@@ -61,6 +63,7 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     seen = float(np.median(found.sizes[large] / found.seconds[large])) / 1e9
     if seen > DEGRADED * rate:
         return None
+    link = _link(facts)
     high = found.exposed * (1.0 - seen / rate)
     low = found.exposed * (1.0 - 2 * seen / rate)
     return Proof(
@@ -72,6 +75,23 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
             measured("rate of large pinned copies", seen * 1e9, "B/s", samples=int(large.sum())),
             measured("usual rate of the board", rate * 1e9, "B/s", source="PCIe generation"),
             measured("copies with nothing beside them, share of step", found.exposed, "ratio"),
+            *link,
         ),
-        confidence=0.6,
+        confidence=0.9 if link else 0.6,
     )
+
+
+def _link(facts: Facts) -> tuple[Evidence, ...]:
+    """The link's lanes and generation while it was watched, where they are below what card and slot
+    allow. Idle links lower their generation, so its highest read counts."""
+    outside = facts.outside
+    told: list[Evidence] = []
+    if outside is None:
+        return ()
+    for gpu in outside.own_gpus:
+        for signal in ("pcie_lanes", "pcie_generation"):
+            now, best = outside.most(signal, gpu), outside.most(f"{signal}_max", gpu)
+            if now and best and now < best:
+                name = signal.replace("_", " ").replace("pcie", "PCIe")
+                told.append(measured(f"{name} under load, of {best:.0f}", now, None, source="NVML"))
+    return tuple(told)

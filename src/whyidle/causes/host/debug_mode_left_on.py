@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.launching import replay_of
+from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.timeline import HostKind
@@ -23,6 +24,7 @@ CHECKED = 0.5
     "A debugging mode is on",
     bucket="host",
     needs=("device_events", "host_ops", "runtime_calls", "launch_links"),
+    watched=("device_time", "own_settings", "steady_steps"),
 )
 def debug_mode_left_on(facts: Facts) -> Proof | None:
     """What it means
@@ -40,6 +42,9 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     returns. Anomaly mode: at least half of the backward nodes hold an ``aten::isnan`` whose
     result is read back. The gain is the replay of the recorded steps without these waits (P3).
 
+    A watched process tells by itself whether anomaly mode is on; the gain is then a class figure
+    on its backward passes.
+
     What looks alike
     ----------------
     Ordinary ``.item()`` calls are ``per-step-host-sync``. A device that always keeps up is
@@ -55,6 +60,8 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     PyTorch, "CUDA semantics, asynchronous execution"; Lightning-AI/pytorch-lightning#17359 (2.5x)
     and #12344 (3x) for anomaly mode.
     """
+    if facts.on_cpu:
+        return watched.debug_mode(facts)
     if len(facts.launching.kernels) < LEAST_KERNELS:
         return None
     if facts.launching.blocking >= BLOCKING:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -24,6 +25,7 @@ _REGION = re.compile(r"^Torch-Compiled Region: (\d+)/\d+")
     "Graph breaks cut the compiled model into pieces",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
+    watched=("device_time", "own_settings", "steady_steps"),
 )
 def graph_breaks(facts: Facts) -> Proof | None:
     """What it means
@@ -43,6 +45,8 @@ def graph_breaks(facts: Facts) -> Proof | None:
     region. The gain is the replay of the recorded steps with a part of that host time gone (P4 on
     the broken part).
 
+    A watched process tells how often Dynamo broke a graph, and where.
+
     What looks alike
     ----------------
     One frame called many times is a repeated block compiled on purpose. Variants of one frame are
@@ -58,6 +62,8 @@ def graph_breaks(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "torch.compile troubleshooting"; pytorch/torchtitan#2823.
     """
+    if facts.on_cpu:
+        return watched.graph_breaks(facts)
     rows, frames = _regions(facts)
     if len(np.unique(frames)) < 2:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals
+from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -25,6 +26,7 @@ LOOKED_UP = 400
     "Python between launches keeps the GPU waiting",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
+    watched=("device_time", "own_settings", "steady_steps"),
 )
 def python_overhead_in_step(facts: Facts) -> Proof | None:
     """What it means
@@ -43,6 +45,9 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     frames name the place where stacks were recorded. The gain is the replay of the recorded steps
     with these pauses halved, in every tenth step only, or gone.
 
+    On a watched job whose device is the CPU: time between the recorded calls in which Python held
+    the interpreter's lock, outside loading, reports and the collector, at least 3 % of the step.
+
     What looks alike
     ----------------
     Many short pauses are ``launch-bound-small-kernels``. Time in the DataLoader, in preprocessing,
@@ -59,6 +64,8 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     TensorFlow, "Optimize TensorFlow GPU performance with the TensorFlow Profiler" (host work
     between steps); pytorch/pytorch#134191 (a forgotten debugger).
     """
+    if facts.on_cpu:
+        return watched.python_overhead(facts)
     pauses = facts.launching.pauses
     exposed = facts.launching.exposed(pauses, "launch", "python")
     if exposed < LEAST_SHARE or facts.launching.sampled:

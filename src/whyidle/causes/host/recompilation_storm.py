@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, interruptions
 from whyidle.analysis.intervals import union
+from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -27,6 +28,7 @@ COMPILING = (
     "The model is compiled again and again",
     bucket="interruption",
     needs=("device_events", "steady_steps"),
+    watched=("device_time", "own_settings", "steady_steps"),
     min_steps=3,
 )
 def recompilation_storm(facts: Facts) -> Proof | None:
@@ -76,6 +78,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         high=lost,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P9: share of compiling"),
         evidence=(
+            *watched.reasons(facts),
             Evidence(
                 quantity="steady steps with compiler activity",
                 value=float(steps),
@@ -94,7 +97,8 @@ def recompilation_storm(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.85,
-        where=tuple(place for place in [facts.places.of(int(rows[0]))] if place),
+        where=watched.compiled(facts)
+        or tuple(place for place in [facts.places.of(int(rows[0]))] if place),
     )
 
 

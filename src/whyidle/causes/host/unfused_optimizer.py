@@ -7,6 +7,7 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.optimizers import FUSED, TRAFFIC, OptimizerWork
+from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -24,6 +25,7 @@ LATENCY_S = 2e-6
     "The optimizer's step is many small kernels",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
+    watched=("device_time", "own_settings", "steady_steps"),
 )
 def unfused_optimizer(facts: Facts) -> Proof | None:
     """What it means
@@ -44,6 +46,9 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     of the recorded steps with that host time shrunk, and with the region's kernels shortened by
     the ratio of memory traffic (Adam: 7 tensor passes instead of 18).
 
+    A watched process tells its optimizer's class, number of tensors and switches; on a CPU a loop
+    over many small tensors is the time of the optimizer's calls above what their bytes need.
+
     What looks alike
     ----------------
     An optimizer that already runs fused code (Apex, ``fused=True``, compiled) is left alone, and
@@ -60,6 +65,8 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     PyTorch, ``torch.optim`` ("foreach" and "fused" implementations); deepmodeling/deepmd-kit#4463;
     pytorch/pytorch#95415.
     """
+    if facts.on_cpu:
+        return watched.optimizer_loop(facts)
     work = facts.optimizer
     if work is None or not work.replaceable:
         return None

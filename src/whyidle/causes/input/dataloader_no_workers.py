@@ -85,7 +85,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
 
 def _where(facts: Facts, hot: Hot | None, row: int) -> tuple[Place, ...]:
     """The function that loads and the line that asks for the batch; the user's own code first."""
-    places = [place for place in (hot.place if hot else None, facts.places.of(row)) if place]
+    found = (hot.place if hot else None, facts.places.of(row), *facts.workers.places("making"))
+    places = list(dict.fromkeys(place for place in found if place))
     return tuple(sorted(places, key=in_library))
 
 

@@ -9,6 +9,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
 from whyidle.analysis.loader import MULTI, Nexts, awaited, nexts
+from whyidle.causes.input._waiting import evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -44,6 +45,11 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     predictions; the hopeful one is no
     wait at all.
 
+    Where the workers were watched from within, their own figures decide: the wait is theirs if
+    they mostly work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with
+    the measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, expected
+    for the best number that the cores allow. No finding where more workers would find no core.
+
     What looks alike
     ----------------
     A short wait in every step is the hand-off of a ready batch; more workers do not help. One long
@@ -59,6 +65,8 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     ----------
     PyTorch Lightning, "Speed up model training: DataLoaders"; Mohan et al., VLDB 2021.
     """
+    if facts.workers.known:
+        return _from_within(facts)
     calls = nexts(facts, MULTI)
     if not len(calls):
         return None
@@ -80,6 +88,27 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=tuple(place for place in [facts.places.of(int(calls.rows[0]))] if place),
         facts={"workers": _enough(blocked, workers), "was": workers},
+    )
+
+
+def _from_within(facts: Facts) -> Proof | None:
+    """The same from what the workers recorded."""
+    workers = workers_of(facts, "work")
+    if workers is None or workers.best <= workers.count:
+        return None
+    one, best = (workers.remaining(workers.stall(n)) for n in (workers.count + 1, workers.best))
+    low = max(0.0, workers.waiting - one - STALL_ERROR)
+    expected = max(low, workers.waiting - best)
+    return Proof(
+        headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
+        f"keep up: {workers.waiting * facts.step_s * 1e3:.3g} ms of waiting per step",
+        low=low,
+        high=expected,
+        predicted=remove(low, workers.waiting, f"P1: {workers.best} workers", expected),
+        evidence=evidence(workers, "cpu", "delay"),
+        confidence=0.9,
+        where=(*workers.places("asked"), *workers.where),
+        facts={"workers": workers.best, "was": workers.count},
     )
 
 

@@ -40,6 +40,9 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     prediction is nothing. The first batch's own delay is not counted: it cannot be told from slow
     loading.
 
+    Where the loader was watched from within: from the making of each iterator with new workers to
+    its first batch, less the time that a worker takes for a batch.
+
     What looks alike
     ----------------
     Making an iterator without workers costs nothing. The very first start has to be paid anyway;
@@ -54,6 +57,8 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     ----------
     PyTorch, ``torch.utils.data.DataLoader``; boreshkinai/delta-interpolator issue 3.
     """
+    if len(facts.workers.restarts):
+        return _from_within(facts)
     host = facts.timeline.host
     starts = facts.named(STARTS)
     starts = starts[np.isin(host.thread[starts], facts.host.drivers)]
@@ -79,4 +84,37 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
         ),
         confidence=0.8,
         where=tuple(place for place in [facts.places.of(int(starts[0]))] if place),
+    )
+
+
+def _from_within(facts: Facts) -> Proof | None:
+    """The same from what the loader recorded."""
+    workers = facts.workers
+    count = len(workers.restarts)
+    share = facts.share_of(facts.part("loader") & workers.restarts)
+    share -= count * workers.wall / facts.scope_s if workers.known else 0.0
+    if share < LEAST_SHARE or workers.settings.get("persistent"):
+        return None
+    starts = [one.first - one.started for one in workers.loading.workers if one.started is not None]
+    low = interruptions(share, 0.5) if count > 1 else 0.0
+    expected = interruptions(share, LEFT)
+    return Proof(
+        headline=f"Starting {workers.count} loader workers holds up every epoch for "
+        f"{share * facts.scope_s / count:.3g} s",
+        low=low,
+        high=share,
+        predicted=remove(low, share, "P9: workers kept between epochs", expected),
+        evidence=(
+            measured("device idle while workers start, share of step", share, "ratio"),
+            measured("starts of workers", count, None, source="DataLoader"),
+            measured(
+                "from a worker's start to its first batch",
+                float(np.median(starts)) / 1e9 if starts else 0.0,
+                "s",
+                samples=len(starts),
+                source="loader workers",
+            ),
+        ),
+        confidence=0.9,
+        where=workers.places("asked"),
     )

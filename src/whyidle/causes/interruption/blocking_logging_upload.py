@@ -6,10 +6,13 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.pauses import pauses
+from whyidle.analysis.samples import busiest
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
+LEAST_BLOCKED = 0.03
+"""a thread that waits for less than this may just have lost its processor"""
 EVERY_TENTH = 0.1
 """residual when only each tenth report is made"""
 LEFT_AT_WORST = 0.5
@@ -36,6 +39,9 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     library or network client, outside the DataLoader. Reports in several steps can be thinned
     (P9); a single one does not tell how often it comes, so its careful prediction is nothing.
 
+    On a watched process: the training thread was not runnable between the recorded calls, so it
+    waited in a call for a network, a file or a clock; stack samples name the line.
+
     What looks alike
     ----------------
     A request inside the DataLoader fetches data. Reading the loss back for a log is
@@ -51,6 +57,8 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     wandb issue 3701 ("watch" slows training as the run goes on); Gao et al., "An
     Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024.
     """
+    if facts.share("blocked") > facts.share("logging"):
+        return _blocked(facts)
     found = pauses(facts, "logging")
     if found is None or found.share < LEAST_SHARE:
         return None
@@ -69,4 +77,30 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
+    )
+
+
+def _blocked(facts: Facts) -> Proof | None:
+    """Waits of a watched process in calls that no tracker is known for."""
+    share = facts.share("blocked")
+    if share < LEAST_BLOCKED:
+        return None
+    where = busiest(facts, facts.part("blocked"))
+    at = f" in {where[0].function}" if where and where[0].function else ""
+    low = interruptions(share, LEFT_AT_WORST)
+    return Proof(
+        headline=f"A blocking call{at} holds the training loop for {share:.0%} of the step",
+        low=low,
+        high=share,
+        predicted=remove(
+            low,
+            share,
+            "P9: made rarer or in the background",
+            interruptions(share, EVERY_TENTH),
+        ),
+        evidence=(
+            measured("training thread blocked, share of step", share, "ratio", source="samples"),
+        ),
+        confidence=0.8 if where else 0.5,
+        where=where,
     )

@@ -53,10 +53,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     if found is None or found.share < LEAST_SHARE:
         return None
     device = facts.device
-    busy = (union(device.start, device.end) & found.spans).total / max(found.spans.total, 1)
+    working = facts.part("compute") if facts.on_cpu else union(device.start, device.end)
+    busy = (working & found.spans).total / max(found.spans.total, 1)
     return Proof(
-        headline=f"Evaluation leaves the GPU idle for {found.share:.0%} of the recording; it works "
-        f"for {busy:.0%} of an evaluation",
+        headline=f"Evaluation leaves the {facts.noun} idle for {found.share:.0%} of the recording; "
+        f"it works for {busy:.0%} of an evaluation",
         low=0.0,
         high=found.share,
         predicted=remove(0.0, found.share, "P9: idle time inside evaluation"),

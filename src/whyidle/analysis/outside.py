@@ -1,0 +1,119 @@
+"""What was read from outside the process while the steps in scope ran: host and GPUs.
+
+Reads come every half second or so and steps do not wait for them: a gauge is the mean of its reads
+in the window, a counter's growth is interpolated at the window's ends. What was not read is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.telemetry import Series, Telemetry, key, split
+
+F64 = NDArray[np.float64]
+
+LEAST_READS = 2
+"""a counter that was read once has not been seen to grow"""
+
+
+class Outside:
+    """Telemetry over a window of a recording.
+
+    Args:
+        telemetry: what was read.
+        low_ns, high_ns: the window, on the telemetry's clock.
+        settings: what the process said of itself: ``pid`` and ``local_rank`` tell its GPU.
+    """
+
+    def __init__(
+        self, telemetry: Telemetry, low_ns: int, high_ns: int, settings: Mapping[str, Any]
+    ) -> None:
+        self.telemetry = telemetry
+        self.low_ns, self.high_ns = low_ns, high_ns
+        self._settings = settings
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window."""
+        return (self.high_ns - self.low_ns) / 1e9
+
+    def reads(self, signal: str, subject: str = "") -> F64:
+        """Values read in the window; a window between two reads has the one before it."""
+        series = self._series(signal, subject)
+        if series is None:
+            return np.empty(0)
+        low, high = np.searchsorted(series.time_ns, [self.low_ns, self.high_ns])
+        return series.value[low:high] if high > low else series.value[max(low - 1, 0) : high]
+
+    def mean(self, signal: str, subject: str = "") -> float | None:
+        """The mean of a gauge in the window."""
+        found = self.reads(signal, subject)
+        return float(found.mean()) if len(found) else None
+
+    def most(self, signal: str, subject: str = "") -> float | None:
+        """The highest read of a gauge in the window."""
+        found = self.reads(signal, subject)
+        return float(found.max()) if len(found) else None
+
+    def grown(self, signal: str, subject: str = "") -> float | None:
+        """How much a counter grew in the window."""
+        series = self._series(signal, subject)
+        if series is None or len(series.time_ns) < LEAST_READS:
+            return None
+        ends = np.interp([self.low_ns, self.high_ns], series.time_ns, series.value)
+        return float(ends[1] - ends[0])
+
+    def rate(self, signal: str, subject: str = "") -> float | None:
+        """How much a counter grew per second of the window that was read."""
+        series, grown = self._series(signal, subject), self.grown(signal, subject)
+        if series is None or grown is None:
+            return None
+        seen = min(self.high_ns, series.time_ns[-1]) - max(self.low_ns, series.time_ns[0])
+        return grown / (seen / 1e9) if seen > 0 else None
+
+    def summed(self, *signals: str) -> float | None:
+        """Rates of several counters together; None where none was read."""
+        rates = [rate for rate in map(self.rate, signals) if rate is not None]
+        return sum(rates) if rates else None
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Every GPU that was read, as subjects."""
+        found = {split(name)[1].partition(".pid")[0] for name in self.telemetry.series}
+        return tuple(sorted(name for name in found if name.startswith("gpu")))
+
+    @property
+    def own_gpus(self) -> tuple[str, ...]:
+        """The GPUs of this process: where its id was seen, else the one of its local rank, else
+        the only one. Ids of a container are others than the driver's."""
+        pid, ordinal = self._settings.get("pid"), self._settings.get("local_rank")
+        held = self.telemetry.of("process_memory_bytes")
+        seen = tuple(gpu for gpu in self.gpus if f"{gpu}.pid{pid}" in held)
+        if seen:
+            return seen
+        told = {self.telemetry.facts.get(key("cuda_ordinal", gpu)): gpu for gpu in self.gpus}
+        if ordinal is not None and str(ordinal) in told:
+            return (told[str(ordinal)],)
+        return self.gpus if len(self.gpus) == 1 else ()
+
+    def pids(self, gpu: str) -> dict[int, float]:
+        """Processes that held memory of a GPU in the window -> the mean of the bytes."""
+        prefix = f"{gpu}.pid"
+        found = {}
+        for subject in self.telemetry.of("process_memory_bytes"):
+            if subject.startswith(prefix) and (mean := self.mean("process_memory_bytes", subject)):
+                found[int(subject.removeprefix(prefix))] = mean
+        return found
+
+    @property
+    def members(self) -> frozenset[int]:
+        """Every process of the job that was seen, at any time."""
+        of_job = self.telemetry.of("cpu_user_s")
+        return frozenset(int(name[3:]) for name in of_job if name.startswith("pid"))
+
+    def _series(self, signal: str, subject: str) -> Series | None:
+        return self.telemetry.series.get(key(signal, subject))

@@ -1,0 +1,346 @@
+"""The loader from within: what batches cost where they are made, and what that costs the step.
+
+Costs are means over the batches made in scope, in seconds; shares are of the step (0-1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.loader import MULTI, nexts
+from whyidle.analysis.places import frame_place, in_library
+from whyidle.model.diagnosis import Place
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+LEAST_SHARE = 0.01
+"""share of the step below which the loader is not worth a word"""
+MOSTLY = 0.5
+"""a part that holds at least this share of a batch's cost is what the batch waits for"""
+EXPLAINED = 0.1
+"""share of the waiting that the workers' own figures must account for: on a crowded machine
+everything takes several times as long, in proportion to what it needs"""
+FEW_BATCHES = 4
+LEAST_SAMPLES = 8
+"""the chance that a coin-flip augmentation leaves so many samples alike twice is 0.4 %"""
+SMALL_FILE = 256 * 1024
+"""files up to this many bytes cost their latency, not their bytes: at 1 GB/s it takes 0.26 ms"""
+
+
+class Workers:
+    """The loader workers of one rank."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.loading = facts.timeline.loading
+
+    # -- what was seen ----------------------------------------------------------------------
+
+    @cached_property
+    def made(self) -> NDArray[Any]:
+        """Batches made by workers in scope; all, where the scope holds hardly any."""
+        rows = self.loading.batches
+        rows = rows[rows["worker"] >= 0]
+        inside = rows[self.facts.scope.covers(rows["end"])]
+        return inside if len(inside) >= FEW_BATCHES else rows
+
+    @cached_property
+    def takes(self) -> NDArray[Any]:
+        """Batches taken from workers in scope."""
+        rows = self.loading.takes
+        return rows[self.facts.scope.covers(rows["start"])]
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the loader with workers that gives most batches."""
+        several = [s for s in self.loading.settings if s.get("workers")]
+        if len(several) > 1 and len(self.takes):
+            number = Counter(self.takes["iterator"].tolist()).most_common(1)[0][0]
+            if 0 < number <= len(self.loading.iterators):
+                return self.loading.settings[self.loading.iterators[number - 1].settings]
+        return several[0] if several else {}
+
+    @property
+    def known(self) -> bool:
+        """Whether enough batches of workers were seen to say anything."""
+        return len(self.made) >= FEW_BATCHES and bool(self.count) and len(self.takes) > 0
+
+    @property
+    def count(self) -> int:
+        """How many workers the loader has."""
+        return int(self.settings.get("workers") or 0)
+
+    @property
+    def depth(self) -> int:
+        """Batches that may be ready at most."""
+        return self.count * int(self.settings.get("prefetch") or 2)
+
+    @property
+    def cores(self) -> float:
+        """Cores that the process and its workers may use; 1 where not told."""
+        return float(self.loading.cores or 1.0)
+
+    def mean(self, column: str) -> float:
+        """Mean of a column over the batches made, s (or what the column counts)."""
+        values = self.made[column]
+        values = values[values >= 0]
+        scale = 1.0 if column in ("chars", "read", "faults", "opens", "samples") else 1e9
+        return float(values.mean()) / scale if len(values) else 0.0
+
+    @cached_property
+    def wall(self) -> float:
+        """Making a batch, s."""
+        return float((self.made["end"] - self.made["start"]).mean()) / 1e9
+
+    @cached_property
+    def others(self) -> float:
+        """CPU of other threads of the worker while a batch is made, s."""
+        return max(0.0, self.mean("process_cpu") - self.mean("cpu"))
+
+    @cached_property
+    def storage(self) -> float:
+        """Neither working nor waiting for a core: waiting for storage, network or sleep, s."""
+        return max(0.0, self.wall - self.mean("cpu") - self.mean("delay") - self.others)
+
+    @cached_property
+    def pickle(self) -> float:
+        """Handing a batch over, in the worker, s."""
+        return self.mean("pickle")
+
+    @cached_property
+    def unpickle(self) -> float:
+        """Handing a batch over, in the training process, s."""
+        return float(self.takes["unpickle"].mean()) / 1e9 if len(self.takes) else 0.0
+
+    # -- what it costs ----------------------------------------------------------------------
+
+    @cached_property
+    def restarts(self) -> Intervals:
+        """From the making of each iterator with new workers to its first batch."""
+        first: dict[int, int] = {}
+        for take in self.loading.takes:
+            first.setdefault(int(take["iterator"]), int(take["end"]))
+        windows = [
+            (iterator.start, first.get(number, iterator.end))
+            for number, iterator in enumerate(self.loading.iterators, 1)
+            if self.loading.settings[iterator.settings].get("workers")
+        ]
+        if not windows:
+            return EMPTY
+        start, end = np.array(windows, dtype=np.int64).T
+        return union(start, np.maximum(start, end)) & self.facts.scope
+
+    @cached_property
+    def waiting(self) -> float:
+        """Share of the step spent waiting for workers, their starts left out."""
+        calls = nexts(self.facts, MULTI)
+        loader = self.facts.part("loader") & union(calls.start, calls.end)
+        return self.facts.share_of(loader - self.restarts)
+
+    @property
+    def rest(self) -> float:
+        """The step without that, s."""
+        restart = self.facts.share_of(self.facts.part("loader") & self.restarts)
+        return self.facts.step_s * max(0.0, 1.0 - self.waiting - restart)
+
+    @property
+    def per_step(self) -> float:
+        """Batches taken per step."""
+        return len(self.takes) / max(self.facts.step_count, 1)
+
+    def stall(self, workers: int, wall: float | None = None, work: float | None = None) -> float:
+        """P1: what a step would wait for its batches, s.
+
+        ``T^(n) - (T - W)`` with ``T^(n) = max(T - W, s / n, (s_cpu + host) / cores)``: each worker
+        makes one batch at a time, and all of them share the cores with the training process.
+
+        Args:
+            workers: how many.
+            wall: a batch's time in its worker, hand-off included, s; None: as measured.
+            work: a batch's CPU time, s; None: as measured.
+        """
+        wall = self.wall + self.pickle if wall is None else wall
+        work = self.mean("process_cpu") if work is None else work
+        threads = (self.loading.threads or 1) if self.facts.on_cpu else 1
+        host = self.rest * min(float(threads), self.cores)
+        made = self.per_step * wall / max(workers, 1)
+        shared = (self.per_step * work + host) / self.cores
+        return max(0.0, max(made, shared) - self.rest)
+
+    def remaining(self, stall: float) -> float:
+        """Share of the step still spent waiting when the model's stall shrinks to ``stall``."""
+        now = self.stall(self.count)
+        return self.waiting * (min(1.0, stall / now) if now > 0.0 else 1.0)
+
+    @cached_property
+    def best(self) -> int:
+        """The fewest workers that wait hardly longer than any number would: as many as there are
+        cores at most, or eight that only wait."""
+        most = max(self.count, int(np.ceil(self.cores)), 8 if self.waits_for_storage else 0)
+        stalls = {n: self.stall(n) for n in range(self.count, most + 1)}
+        least = min(stalls.values())
+        return next(n for n, s in stalls.items() if s <= least + 0.05 * stalls[self.count])
+
+    def replay(self, depth: int) -> float:
+        """P2: mean wait per batch, s, when at most ``depth`` batches may be ready or in work.
+
+        The measured costs of the batches pass through the queue in their order: batch ``k`` is
+        made by worker ``k % n`` once batch ``k - depth`` has been taken, and taken in order.
+        """
+        order = np.argsort(self.made["start"], kind="stable")
+        made = self.made["end"] - self.made["start"] - np.maximum(self.made["delay"], 0)
+        costs = made[order] / 1e9 + self.pickle
+        between = self.rest / max(self.per_step, 1e-9)
+        free, taken, waited = [0.0] * self.count, [0.0] * len(costs), 0.0
+        last = 0.0
+        for k, cost in enumerate(costs):
+            begin = max(free[k % self.count], taken[k - depth] if k >= depth else 0.0)
+            free[k % self.count] = begin + float(cost)
+            wanted = last + between
+            last = max(wanted, free[k % self.count])
+            taken[k] = last
+            waited += (last - wanted) if k >= self.count else 0.0
+        return waited / max(len(costs) - self.count, 1)
+
+    @property
+    def calm(self) -> float:
+        """A batch's time in its worker if it never had to wait for a core, s."""
+        return self.wall - self.mean("delay") + self.pickle
+
+    @property
+    def explained(self) -> bool:
+        """Whether workers with the cores to themselves would be waited for as well; if not, what
+        slows them down is not in the loader."""
+        stall = self.stall(self.count, self.calm)
+        return stall >= max(EXPLAINED * self.waiting * self.facts.step_s, 1e-9)
+
+    # -- what batches wait for --------------------------------------------------------------
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether batches mostly wait for something that is neither CPU nor core."""
+        return self.storage >= MOSTLY * max(self.wall - self.mean("delay"), 1e-9)
+
+    @property
+    def waits_for_handoff(self) -> bool:
+        """Whether handing batches over is what most of the waiting is for, as far as the workers'
+        own figures account for it: packing slows the workers, unpacking the training process."""
+        unpacking = self.unpickle * self.per_step
+        making = self.stall(self.count, self.calm)
+        handing = unpacking + making * min(1.0, self.pickle / max(self.calm, 1e-9))
+        enough = unpacking + making >= 0.3 * self.waiting * self.facts.step_s
+        work = self.mean("cpu") + self.storage + self.pickle
+        enough &= max(self.pickle, self.unpickle * self.count) >= MOSTLY * work
+        return enough and handing >= MOSTLY * (unpacking + making) > 0.0
+
+    @property
+    def crowded(self) -> bool:
+        """Whether workers of several threads each crowd the cores."""
+        threads = max((worker.threads for worker in self.loading.workers), default=1)
+        demand = self.count * threads
+        busy = self.others >= 0.3 * self.mean("cpu") or self.mean("delay") >= 0.2 * self.wall
+        return threads > 1 and demand > self.cores and busy
+
+    @cached_property
+    def bursty(self) -> bool:
+        """Whether the workers are fast enough on average, and a deeper queue would absorb half of
+        the waiting."""
+        waits = self.waiting * self.facts.step_s / max(self.per_step, 1e-9)
+        short = self.calm / max(self.count, 1)
+        if waits <= 0.0 or short > self.rest / max(self.per_step, 1e-9):
+            return False
+        now = self.replay(self.depth)
+        return now > 0.3 * waits and self.replay(4 * self.depth) <= 0.5 * now
+
+    @cached_property
+    def kind(self) -> str | None:
+        """What the step waits for: "handoff", "crowd", "burst", "small files", "cache",
+        "storage" or "work"; None where it hardly waits, or the loader's own
+        figures do not tell why."""
+        if not self.known or self.waiting < LEAST_SHARE:
+            return None
+        if self.crowded:
+            return "crowd"
+        if self.bursty:
+            return "burst"
+        if self.waits_for_handoff:
+            return "handoff"
+        if not self.explained:
+            return None
+        return self._stored() if self.waits_for_storage else "work"
+
+    @property
+    def same_again(self) -> bool:
+        """Whether the loader makes the same of every sample in every epoch, as far as was seen."""
+        same, again = self.repeated
+        return again >= LEAST_SAMPLES and same == again
+
+    def _stored(self) -> str:
+        opens, chars = self.mean("opens"), self.mean("chars")
+        if opens >= MOSTLY * self.mean("samples") and chars / max(opens, 1e-9) <= SMALL_FILE:
+            return "small files"
+        return "cache" if self.reread >= MOSTLY else "storage"
+
+    @cached_property
+    def reread(self) -> float:
+        """Share of what is read in later epochs that comes from storage although it was read
+        before; 0 with a single epoch, or where storage is not read through this machine."""
+        epochs = sorted(iterator.start for iterator in self.loading.iterators)
+        if len(epochs) < 2:
+            return 0.0
+        rows = self.loading.batches[self.loading.batches["worker"] >= 0]
+        later = rows[rows["start"] >= epochs[1]]
+        needed = later["chars"].sum() + 4096 * later["faults"].sum()
+        return float(later["read"].sum() / needed) if needed > 0 else 0.0
+
+    @cached_property
+    def repeated(self) -> tuple[int, int]:
+        """Of how many samples the loader made the same again, of how many that it made again."""
+        rows = self.loading.rows
+        same = again = 0
+        for index in np.unique(rows["index"]):
+            sums = rows["sum"][rows["index"] == index]
+            if len(sums) > 1:
+                again += 1
+                same += int((sums == sums[0]).all())
+        return same, again
+
+    # -- where ------------------------------------------------------------------------------
+
+    @cached_property
+    def hot(self) -> tuple[Place, float] | None:
+        """The line of the user's own code that workers are at most often, and its share of the
+        samples; None without samples in such code."""
+        looks = self.loading.samples["stack"]
+        lines = [self._own(self.loading.stacks[i]) for i in looks]
+        counted = Counter(line for line in lines if line)
+        if not counted:
+            return None
+        line, count = counted.most_common(1)[0]
+        place = frame_place(line, self.facts.rank)
+        return (place, count / len(lines)) if place else None
+
+    def _own(self, stack: str) -> str:
+        for frame in stack.split(";"):
+            place = frame_place(frame, None)
+            if place is not None and not in_library(place):
+                return frame
+        return ""
+
+    def places(self, *keys: str) -> tuple[Place, ...]:
+        """Places that the settings name ("asked", "making", "collating"), the user's only."""
+        told = [frame_place(str(self.settings.get(key) or ""), self.facts.rank) for key in keys]
+        return tuple(place for place in told if place and not in_library(place))
+
+    @property
+    def where(self) -> tuple[Place, ...]:
+        """The line that costs most, else the dataset's method."""
+        return (self.hot[0],) if self.hot else self.places("making")

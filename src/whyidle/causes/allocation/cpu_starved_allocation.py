@@ -1,0 +1,98 @@
+"""The job has too few cores to feed its device."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.outside import Outside
+from whyidle.model.cause import Proof, cause
+
+FEW = 2.0
+"""cores for a training process with which preparing data and training fight for them; GPU nodes
+give eight and more to a GPU"""
+FULL = 0.85
+"""use of the granted cores from which on there is nothing left to prepare data with"""
+CROWDED = 1.25
+"""processes that run or wait for a core, per granted core; a neighbour on the same cores may keep
+the job's own use of them low"""
+HELD = 0.05
+"""share of the time held back by a quota that is felt"""
+LEAST_SHARE = 0.05
+"""share of the step waiting for data (where peers begin to warn)"""
+
+
+@cause(
+    "The job has too few CPU cores",
+    bucket="input",
+    needs=("host_telemetry", "steady_steps"),
+)
+def cpu_starved_allocation(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The job may use one or two cores per training process, by its affinity or by a quota of its
+    control group, it uses them up, and the device waits for data.
+
+    Why it costs
+    ------------
+    Loader workers, decoding and the training process take turns on the same cores. More workers
+    only add more turns.
+
+    How it is detected
+    ------------------
+    Cores granted against CPU time used by all processes of the job, how many of them want to run at
+    once, and the time in which the quota held the job back, over the steps in scope; together with
+    an exposed wait for the next batch of at least 5 % of the step. With enough cores loading hides
+    behind computing: at best all of that wait, carefully none, as storage may turn out to be the
+    next limit (P1).
+
+    What looks alike
+    ----------------
+    Workers that wait for storage leave cores idle: then nothing is said. Neighbours that take the
+    cores have the same effect where only one or two were granted: with more cores the scheduler
+    would have had others to offer.
+
+    What to do
+    ----------
+    Ask for more cores per GPU; until then fewer operator threads, cheaper or cached preparation,
+    or decoding on the GPU.
+
+    References
+    ----------
+    Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (cores per GPU
+    that hide preparation); Linux, cgroup v2 ``cpu.max`` and ``cpu.stat``.
+    """
+    outside, waited = facts.outside, facts.share("input")
+    if outside is None or waited < LEAST_SHARE:
+        return None
+    cores, used, held = _cores(outside)
+    processes = max(facts.timeline.world_size or 1, 1)
+    if cores is None or cores > FEW * processes:
+        return None
+    crowd = outside.mean("job_running") or 0.0
+    used_up = used is not None and used >= FULL * cores
+    if not (used_up or held >= HELD or crowd >= CROWDED * cores):
+        return None
+    return Proof(
+        headline=f"The job uses up the {cores:g} CPU core{'s' if cores != 1 else ''} that it may "
+        "use, and waits for data",
+        low=0.0,
+        high=waited,
+        predicted=remove(0.0, waited, "P1: loading hidden behind computing, given the cores"),
+        evidence=(
+            measured("cores that the job may use", cores, None, source="affinity and quota"),
+            measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
+            measured("its processes that run or wait for a core", crowd, None, source="/proc"),
+            measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
+            measured("waiting for the next batch, share of step", waited, "ratio"),
+        ),
+        confidence=0.85 if used_up or held >= HELD else 0.7,
+        facts={"cores": cores, "workers": None},
+    )
+
+
+def _cores(outside: Outside) -> tuple[float | None, float | None, float]:
+    """Granted, used, and the share of the time that the quota held the job back."""
+    granted = outside.mean("cores_effective")
+    used = outside.summed("job_cpu_user_s", "job_cpu_system_s")
+    return granted, used, min(1.0, outside.rate("throttled_s") or 0.0)

@@ -1,0 +1,74 @@
+"""The job would run as fast on a much smaller GPU."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Predicted
+
+ACTIVE = 0.20
+FULL = 0.20
+"""share of the multiprocessors, and of the memory, below which a seventh of the card (the smallest
+MIG slice) or two of them would do"""
+WELL_FED = 0.80
+"""share of useful compute from which on nothing else holds the GPU back"""
+
+
+@cause(
+    "The GPU is too big for the job",
+    bucket="compute",
+    needs=("gpu_telemetry", "device_events", "steady_steps"),
+)
+def gpu_too_big_for_job(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Kernels run nearly all of the time, yet on a fifth of the multiprocessors and in a fifth of the
+    memory or less.
+
+    Why it costs
+    ------------
+    Nothing for this job; the rest of the card is idle for as long as it runs.
+
+    How it is detected
+    ------------------
+    GPM counters over the steps in scope: mean share of active multiprocessors, and peak memory
+    against the card's; and at least 80 % of the step is useful compute, so that it is not idleness
+    that keeps them low. It is a remark: it makes no step faster.
+
+    What looks alike
+    ----------------
+    A starved GPU shows low activity too: then its cause is reported instead. A larger batch may
+    fill the card: ``batch-too-small`` says so where the recording shows it.
+
+    What to do
+    ----------
+    A MIG slice or a smaller GPU, several runs on one card (a search over hyperparameters as one
+    batch of models), or a larger batch if learning allows.
+
+    References
+    ----------
+    Strati et al., "Orion: Interference-aware, Fine-grained GPU Sharing for ML Applications",
+    EuroSys 2024; NVIDIA, "Multi-Instance GPU User Guide".
+    """
+    outside = facts.outside
+    if outside is None or len(outside.own_gpus) != 1 or facts.share("compute") < WELL_FED:
+        return None
+    gpu = outside.own_gpus[0]
+    active = outside.mean("sm_active_ratio", gpu)
+    used, whole = outside.most("memory_used_bytes", gpu), outside.mean("memory_total_bytes", gpu)
+    if active is None or used is None or not whole or active >= ACTIVE or used >= FULL * whole:
+        return None
+    return Proof(
+        headline=f"The job keeps {active:.0%} of the GPU's multiprocessors and {used / whole:.0%} "
+        "of its memory in use",
+        low=0.0,
+        high=0.0,
+        predicted=Predicted(speedup=1.0, low=1.0, high=1.0, method="frees hardware, same speed"),
+        evidence=(
+            measured("multiprocessors active", active, "ratio", source="GPM"),
+            measured("memory in use at most", used / whole, "ratio", source="NVML"),
+            measured("useful compute, share of step", facts.share("compute"), "ratio"),
+        ),
+        confidence=0.6,
+    )

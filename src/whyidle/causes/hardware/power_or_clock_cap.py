@@ -1,0 +1,84 @@
+"""Somebody limits the power or the clocks of the GPU."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.outside import Outside
+from whyidle.causes.hardware._clocks import worst
+from whyidle.model.cause import Proof, cause
+
+POWER, APPLICATION, BRAKE = 0x004, 0x002, 0x080
+HEAT = 0x020 | 0x040
+LOWERED = 0.95
+"""a power limit below this share of the card's default was set by somebody"""
+LEAST_SHARE = 0.01
+
+
+@cause(
+    "The GPU's power or clocks are limited",
+    bucket="compute",
+    needs=("gpu_telemetry", "steps"),
+)
+def power_or_clock_cap(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    A power limit below the card's default, application clocks, or the power brake of the chassis
+    keeps the clocks down while the GPU works.
+
+    Why it costs
+    ------------
+    Kernels bound by computing take longer in proportion to the clock.
+
+    How it is detected
+    ------------------
+    Reads in which NVML gives such a reason while kernels run, and the clock in them against its
+    maximum (P11). A software power cap counts only where the limit in force is under 95 % of the
+    default. Even unlimited, a well-fed GPU does not hold its maximum clock, so the careful end is
+    nothing.
+
+    What looks alike
+    ----------------
+    A software power cap at the *default* limit is normal on a well-fed GPU. Limits may be there on
+    purpose, to save energy: ask before calling it a fault.
+
+    What to do
+    ----------
+    Ask the administrator whether the limit is meant; ``nvidia-smi -pl``, ``-rac``.
+
+    References
+    ----------
+    NVIDIA, NVML, "nvmlClocksEventReasons"; Chung et al., "Perseus: Removing Energy Bloat from
+    Large Model Training", SOSP 2024 (limits on purpose).
+    """
+    outside = facts.outside
+    if outside is None:
+        return None
+    limited = min((_limit(outside, gpu) for gpu in outside.own_gpus), default=1.0)
+    reasons = APPLICATION | BRAKE | (POWER if limited < LOWERED else 0)
+    found = worst(outside, reasons, unless=HEAT)
+    high = found.share * found.slower * facts.share("compute") if found else 0.0
+    if found is None or high < LEAST_SHARE:
+        return None
+    return Proof(
+        headline=f"A limit keeps the GPU at {1 - found.slower:.0%} of its clock {found.share:.0%} "
+        "of the time",
+        low=0.0,
+        high=high,
+        predicted=remove(0.0, high, "P11: clocks at their maximum"),
+        evidence=(
+            measured(
+                "time under a limit", found.share, "ratio", samples=found.reads, source="NVML"
+            ),
+            measured("clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"),
+            measured("power limit against the default", limited, "ratio", source="NVML"),
+        ),
+        confidence=0.6,
+    )
+
+
+def _limit(outside: Outside, gpu: str) -> float:
+    """The power limit in force, as share of the default; 1 where it is not known."""
+    now, default = outside.mean("power_limit_w", gpu), outside.mean("power_limit_default_w", gpu)
+    return now / default if now and default else 1.0

@@ -1,0 +1,73 @@
+"""The GPU slows down because it is hot."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.causes.hardware._clocks import worst
+from whyidle.model.cause import Proof, cause
+
+HEAT = 0x020 | 0x040
+"""software and hardware thermal slowdown, as nvml.h names the bits"""
+LEAST_SHARE = 0.01
+"""share of the step below which it is not worth a word"""
+
+
+@cause(
+    "The GPU slows down because of heat",
+    bucket="compute",
+    needs=("gpu_telemetry", "steps"),
+)
+def thermal_throttle(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The driver or the hardware lowers the clocks to keep the GPU or its memory from overheating.
+
+    Why it costs
+    ------------
+    Kernels bound by computing take longer in proportion to the clock; a hardware slowdown halves
+    it or worse. In a job of several ranks all wait for the hottest GPU.
+
+    How it is detected
+    ------------------
+    Reads in which NVML gives a thermal reason while kernels run, and the clock in them against its
+    maximum (P11). Kernels bound by memory do not gain, so the careful end is a quarter of it.
+
+    What looks alike
+    ----------------
+    Lowered clocks of an idle GPU, a power limit (``power-or-clock-cap``), or application clocks
+    have reasons of their own and do not count.
+
+    What to do
+    ----------
+    Look after cooling, dust and neighbours; a somewhat lower power limit avoids swinging between
+    full speed and slowdown; move the job, report the node.
+
+    References
+    ----------
+    NVIDIA, NVML, "nvmlClocksEventReasons".
+    """
+    outside = facts.outside
+    found = worst(outside, HEAT) if outside else None
+    if outside is None or found is None:
+        return None
+    high = found.share * found.slower * facts.share("compute")
+    if high < LEAST_SHARE:
+        return None
+    hottest = outside.most("temperature_c", found.gpu)
+    return Proof(
+        headline=f"The GPU is slowed down by heat {found.share:.0%} of the time, to "
+        f"{1 - found.slower:.0%} of its clock",
+        low=high / 4,
+        high=high,
+        predicted=remove(high / 4, high, "P11: clocks at their maximum"),
+        evidence=(
+            measured(
+                "time slowed down by heat", found.share, "ratio", samples=found.reads, source="NVML"
+            ),
+            measured("clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"),
+            measured("highest temperature read", hottest or 0.0, "°C", source="NVML"),
+        ),
+        confidence=0.8,
+    )

@@ -1,0 +1,77 @@
+"""A few slow batches empty a queue that is fast enough on average."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import STALL_ERROR, remove
+from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.model.cause import Proof, cause
+
+FACTORS = (2, 4, 8)
+"""how much deeper the queue is made, at least and at most"""
+
+
+@cause(
+    "A few slow batches empty a shallow queue",
+    bucket="input",
+    needs=("device_time", "loader_marks", "worker_batches", "steady_steps"),
+    min_steps=8,
+)
+def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    On average the loader's workers are faster than training, but some batches take much longer
+    than others, and too few finished ones lie ready to bridge them.
+
+    Why it costs
+    ------------
+    Batches are returned in their order, so a slow one holds up those behind it, and with a full
+    queue the other workers stand still.
+
+    How it is detected
+    ------------------
+    The mean cost of a batch divided by the workers is shorter than the step without waiting, and
+    yet the step waits. The measured costs, passed through a queue as deep as now, wait too, and
+    through one four times as deep at most half as long. That replay for twice, four and eight
+    times the depth gives the careful, expected and hopeful prediction.
+
+    What looks alike
+    ----------------
+    Workers that are too slow on average: no queue is deep enough for them.
+
+    What to do
+    ----------
+    Raise ``prefetch_factor`` to 4 or 8; group samples of like length, or split the longest ones.
+    ``in_order=False`` returns whatever is ready, in another order.
+
+    References
+    ----------
+    PyTorch, ``torch.utils.data.DataLoader``; Mohan et al., VLDB 2021.
+    """
+    workers = workers_of(facts, "burst")
+    if workers is None:
+        return None
+    now = workers.replay(workers.depth)
+    left = [workers.replay(factor * workers.depth) / now for factor in FACTORS]
+    gains = sorted(workers.waiting * (1.0 - min(ratio, 1.0)) for ratio in left)
+    low = max(0.0, gains[0] - STALL_ERROR)
+    costs = (workers.made["end"] - workers.made["start"]) / 1e9
+    return Proof(
+        headline=f"A few slow batches (up to {costs.max() * 1e3:.3g} ms against "
+        f"{np.median(costs) * 1e3:.3g} ms) empty a queue of {workers.depth}",
+        low=low,
+        high=max(gains[2], workers.waiting),
+        predicted=remove(low, workers.waiting, "P2: replay through a deeper queue", gains[1]),
+        evidence=(
+            *evidence(workers, "cpu"),
+            measured("longest batch", float(costs.max()), "s", source=SOURCE),
+            measured("median batch", float(np.median(costs)), "s", source=SOURCE),
+            measured("queue depth", workers.depth, None, source="DataLoader"),
+        ),
+        confidence=0.85,
+        where=(*workers.where, *workers.places("asked")),
+        facts={"prefetch": 4 * max(int(workers.settings.get("prefetch") or 2), 1)},
+    )

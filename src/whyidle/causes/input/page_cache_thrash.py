@@ -1,0 +1,75 @@
+"""Data is read from disk again in every epoch."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.model.cause import Proof, cause
+
+REMOVED = (0.2, 0.6, 1.0)
+"""share of the waiting that data kept in memory removes: how much of it fits is not known"""
+
+
+@cause(
+    "Data is read from disk again in every epoch",
+    bucket="input",
+    needs=("device_time", "loader_marks", "worker_batches", "steps"),
+)
+def page_cache_thrash(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The kernel keeps what was read in memory, but by the next epoch it is gone: the data is larger
+    than the memory that is left for it, or something drops it.
+
+    Why it costs
+    ------------
+    Every epoch is as slow as the first. With samples in random order the least recently used ones
+    are thrown away just before they are needed.
+
+    How it is detected
+    ------------------
+    Workers mostly wait for storage, and of what they read in the second and later epochs at least
+    half came from a disk of this machine although the first epoch had read it.
+
+    What looks alike
+    ----------------
+    The first epoch always reads from disk. Storage over the network that is not cached here shows
+    as ``remote-storage-fetch-stall``.
+
+    What to do
+    ----------
+    Keep a fixed part of the data in memory (in the dataset, or in ``/dev/shm``), store it smaller,
+    give the job more memory, and do not drop caches or read past them (``O_DIRECT``).
+
+    References
+    ----------
+    Mohan et al., VLDB 2021 (MinIO cache).
+    """
+    workers = workers_of(facts, "cache")
+    if workers is None:
+        return None
+    gains = [
+        workers.waiting - workers.remaining(workers.stall(workers.count, made))
+        for made in (workers.wall + workers.pickle - share * workers.storage for share in REMOVED)
+    ]
+    return Proof(
+        headline=f"{workers.reread:.0%} of what workers read in later epochs comes from disk again",
+        low=min(gains),
+        high=workers.waiting,
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: what fits is kept in memory"),
+        evidence=(
+            *evidence(workers, "cpu", "chars", "read"),
+            measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
+            measured(
+                "read from disk again in later epochs", workers.reread, "ratio", source=SOURCE
+            ),
+        ),
+        confidence=0.85,
+        where=workers.where,
+        facts={
+            "workers": workers.best if workers.best > workers.count else None,
+            "was": workers.count,
+        },
+    )

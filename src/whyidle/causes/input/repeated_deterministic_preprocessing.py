@@ -1,0 +1,76 @@
+"""The same samples are prepared in the same way in every epoch."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.model.cause import Proof, cause
+
+KEPT = (0.5, 0.1, 0.0)
+"""share of the CPU time that a cached form still costs: careful, expected, hopeful"""
+
+
+@cause(
+    "The same work is done on the same samples in every epoch",
+    bucket="input",
+    needs=("device_time", "loader_marks", "worker_batches", "row_sums", "steps"),
+)
+def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Loader workers decode, resize, parse or tokenise the same samples in every epoch, with the
+    same result each time.
+
+    Why it costs
+    ------------
+    Work that could be done once is paid for in every epoch, and the workers do not keep up.
+
+    How it is detected
+    ------------------
+    The step waits for workers that work (not for storage, not for hand-off), and of some samples
+    a checksum of what the loader made was taken: every one of at least eight samples that were
+    made in several epochs came out the same each time. Expected is that a cached form costs a
+    tenth of the CPU time, careful half of it.
+
+    What looks alike
+    ----------------
+    Random augmentation makes something else of a sample every time: then only the part before it
+    could be cached, and this is silent. With too few epochs, or batches whose rows cannot be told
+    apart, nothing is said.
+
+    What to do
+    ----------
+    Keep the result: in memory, as a memory-mapped array, or as a prepared copy of the dataset.
+    Mind that prepared data can be larger, hence slower to read.
+
+    References
+    ----------
+    Isenko et al., "Where Is My Training Bottleneck?" (PRESTO), SIGMOD 2022; Graur et al.,
+    "Cachew", USENIX ATC 2022.
+    """
+    workers = workers_of(facts, "work")
+    if workers is None or not workers.same_again:
+        return None
+    same, again = workers.repeated
+    gains = []
+    for kept in KEPT:
+        saved = (1.0 - kept) * workers.mean("cpu")
+        made = max(workers.wall + workers.pickle - saved, 0.0)
+        work = max(workers.mean("process_cpu") - saved, 0.0)
+        gains.append(workers.waiting - workers.remaining(workers.stall(workers.count, made, work)))
+    return Proof(
+        headline=f"Workers spend {workers.mean('cpu') * 1e3:.3g} ms of CPU on every batch to make "
+        "what they made in the epoch before",
+        low=min(gains),
+        high=workers.waiting,
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: prepared once"),
+        evidence=(
+            *evidence(workers, "cpu", "delay"),
+            measured("samples made again", again, None, source=SOURCE),
+            measured("of them with the same result", same, None, source=SOURCE),
+        ),
+        confidence=0.9,
+        where=workers.where,
+    )

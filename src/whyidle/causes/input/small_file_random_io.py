@@ -1,0 +1,72 @@
+"""Many small files are read one by one."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.model.cause import Proof, cause
+
+REMOVED = (0.3, 0.8, 1.0)
+"""share of the waiting that reading shards in sequence removes: careful, expected, hopeful. On a
+fast local disk it may be little, so the careful end is low"""
+
+
+@cause(
+    "Many small files are read one by one",
+    bucket="input",
+    needs=("device_time", "loader_marks", "worker_batches", "steps"),
+)
+def small_file_random_io(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Every sample is a file of its own, small enough that opening and finding it costs more than
+    reading its bytes.
+
+    Why it costs
+    ------------
+    Each file pays the storage's latency, several times: to look it up, to open it and to read it.
+
+    How it is detected
+    ------------------
+    Workers mostly wait for storage (as in ``remote-storage-fetch-stall``), open at least one file
+    for every second sample, and read at most 256 KiB per file opened.
+
+    What looks alike
+    ----------------
+    Large files on slow storage. On a fast local disk small files hardly wait, and are not
+    reported.
+
+    What to do
+    ----------
+    Pack samples into shards (tar, Arrow, RecordIO) and read them in sequence with a shuffle
+    buffer; or copy the files to a local disk, or have more workers.
+
+    References
+    ----------
+    roboflow/rf-detr issue 1396 (2.0 times with 4 workers on object storage, nothing on NVMe).
+    """
+    workers = workers_of(facts, "small files")
+    if workers is None:
+        return None
+    gains = [
+        workers.waiting - workers.remaining(workers.stall(workers.count, made))
+        for made in (workers.wall + workers.pickle - share * workers.storage for share in REMOVED)
+    ]
+    return Proof(
+        headline=f"Loader workers wait {workers.storage * 1e3:.3g} ms per batch for small files",
+        low=min(gains),
+        high=workers.waiting,
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: sequential reads"),
+        evidence=(
+            *evidence(workers, "cpu", "delay", "opens", "chars"),
+            measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
+        ),
+        confidence=0.85,
+        where=workers.where,
+        facts={
+            "workers": workers.best if workers.best > workers.count else None,
+            "was": workers.count,
+        },
+    )

@@ -1,0 +1,72 @@
+"""Handing batches over costs more than making them."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.model.cause import Proof, cause
+
+
+@cause(
+    "Handing batches over from workers costs more than making them",
+    bucket="input",
+    needs=("device_time", "loader_marks", "worker_batches", "steps"),
+)
+def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Loader workers have their batches ready, but packing them (pickle, shared memory) and
+    unpacking them in the training process takes longer than making them.
+
+    Why it costs
+    ------------
+    Unpacking happens in the training process, one batch after the other, and packing holds up the
+    worker: more workers do not help.
+
+    How it is detected
+    ------------------
+    Time inside pickling, measured in the workers, and inside unpickling, measured in the training
+    process, account for at least half of the waiting that the workers' figures explain, and for
+    half of what a batch costs. Expected is a hand-off at a tenth of its cost, which a few
+    contiguous tensors reach; careful is half of it.
+
+    What looks alike
+    ----------------
+    Workers that take long to make a batch. A short wait in every step is the normal hand-off.
+
+    What to do
+    ----------
+    Return few contiguous tensors instead of many Python objects: collate in the worker, convert
+    lists and dictionaries to arrays, keep images as uint8.
+
+    References
+    ----------
+    roboflow/rf-detr issue 1396; pytorch/pytorch issue 81412; PyTorch, "Multiprocessing best
+    practices".
+    """
+    workers = workers_of(facts, "handoff")
+    if workers is None:
+        return None
+    own = max(workers.wall - workers.others, workers.mean("cpu"))
+    gains = []
+    for left in (0.5, 0.1, 0.0):
+        stall = workers.stall(workers.count, own + left * workers.pickle)
+        saved = (1.0 - left) * min(workers.unpickle * workers.per_step / facts.step_s, 1.0)
+        made = workers.waiting - workers.remaining(stall)
+        gains.append(min(max(made, saved), workers.waiting))
+    return Proof(
+        headline=f"Handing a batch over takes {(workers.pickle + workers.unpickle) * 1e3:.3g} ms, "
+        f"making it {own * 1e3:.3g} ms",
+        low=min(gains),
+        high=workers.waiting,
+        predicted=from_gains((min(gains), sorted(gains)[1], max(gains)), "P1: a leaner hand-off"),
+        evidence=(
+            *evidence(workers, "cpu", "collate"),
+            measured("packing a batch in the worker", workers.pickle, "s", source=SOURCE),
+            measured("unpacking it in the training process", workers.unpickle, "s", source=SOURCE),
+        ),
+        confidence=0.85,
+        where=workers.places("collating", "making"),
+    )

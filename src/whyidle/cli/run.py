@@ -1,0 +1,207 @@
+"""Watch a training command, then say why its device idles.
+
+COMMAND is what you type today: train.py --lr 1, python -m pkg.train, torchrun ..., a shell script.
+It runs unmodified; its exit status, its output and its signals are its own. Our report goes to
+standard error, after it has ended.
+
+This command is experimental: it has been tried on jobs whose device is the CPU, not yet on a GPU,
+and not all of its causes are in place. For a GPU, record a trace and use whyidle explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _next, _output
+from whyidle.cli._options import outputs, storage
+from whyidle.cli._store import store_of
+from whyidle.errors import StoreError, UsageError, WhyidleError
+
+if TYPE_CHECKING:
+    from whyidle.engine.monitor import Monitor
+    from whyidle.engine.record import Beside
+    from whyidle.store.runs import Entry
+
+
+LEAST_S, MOST_S = 0.05, 3600.0
+"""bounds of --interval"""
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.usage = "whyidle run [OPTIONS] [--] COMMAND..."
+    outputs(parser)
+    storage(parser)
+    group = parser.add_argument_group("watching")
+    group.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=_seconds,
+        help="time between reads of the host and the GPUs (default: 0.5, and more where reading "
+        "would take over 1 %% of a core)",
+    )
+    group.add_argument(
+        "--steps",
+        metavar="N",
+        type=_count,
+        help="stop watching after N optimizer steps of a process; the job goes on",
+    )
+    group.add_argument(
+        "--stop-after",
+        metavar="N",
+        type=_count,
+        help="end the job after N optimizer steps, as Ctrl-C would: each training process "
+        "interrupts itself at the end of that step; the status is the job's own, usually 130",
+    )
+    group.add_argument(
+        "--no-live", action="store_true", help="no view at the bottom of the terminal meanwhile"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not LEAST_S <= number <= MOST_S:
+        raise argparse.ArgumentTypeError(f"must be {LEAST_S} to {MOST_S} seconds")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; then read, diagnose, store, say. Returns the command's own status."""
+    from whyidle.engine.record import Limits, command_of, record
+    from whyidle.engine.watch import note_end
+
+    command = command_of(args.command)
+    _output.check(args)
+    if "-" in (args.json, args.markdown):
+        raise UsageError(
+            "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
+        )
+    if (why := _why_not()) is not None:
+        print(f"whyidle: {why}", file=sys.stderr)
+        return record(command, None).status
+    with _folder(args, command) as (recording, entry):
+        run_id = entry.id if entry else "unstored"
+        if recording:
+            note_end(recording, run_id, command, None)
+        limits = Limits(steps=args.steps, stop_after=args.stop_after)
+        ended = record(command, recording, limits, _beside(args, recording))
+        if recording:
+            note_end(recording, run_id, command, ended)
+            _end(args, recording, entry)
+    return ended.status
+
+
+def _beside(args: argparse.Namespace, recording: Path | None) -> list[Beside]:
+    """What goes on while the command runs."""
+    from whyidle.cli import _live
+    from whyidle.engine.watch import monitor
+
+    if recording is None:
+        return []
+    reading: list[Monitor] = []
+
+    def read(pid: int) -> Monitor:
+        reading.append(monitor(recording, pid, args.interval))
+        return reading[0]
+
+    def show(_: int) -> _live.Live:
+        return _live.Live(recording, lambda: reading[0] if reading else None)
+
+    return [read, show] if _live.wanted(args.quiet, args.no_live) else [read]
+
+
+def _why_not() -> str | None:
+    """Why the command is run without being watched, where it is."""
+    from whyidle.engine.watch import running
+
+    if os.environ.get("WHYIDLE_DISABLE") == "1":
+        return "not watched: WHYIDLE_DISABLE=1"
+    outer = os.environ.get("WHYIDLE_RUN")
+    if outer and running(Path(outer)):
+        return "not watched here: an outer whyidle run watches already"
+    return None
+
+
+def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> None:
+    """Say what was found. The command's status stands, whatever happens to us here."""
+    try:
+        _tell(args, recording, entry)
+    except WhyidleError as error:
+        _complain(f"whyidle: {error}")
+    except KeyboardInterrupt:
+        _complain("whyidle: interrupted before the diagnosis was ready", entry)
+    except Exception as error:  # a mistake of ours must not become the command's failure
+        _complain(f"whyidle: no diagnosis: {type(error).__name__}: {error}", entry)
+
+
+def _complain(text: str, entry: Entry | None = None) -> None:
+    with suppress(OSError, ValueError):  # standard error is closed
+        print(text, file=sys.stderr)
+        if entry is not None:
+            print(f"    the evidence is kept: whyidle report {entry.id}", file=sys.stderr)
+
+
+@contextmanager
+def _folder(
+    args: argparse.Namespace, command: list[str]
+) -> Iterator[tuple[Path | None, Entry | None]]:
+    """Where the probe writes: the store, or a folder that is thrown away, or nowhere at all."""
+    from whyidle.store.runs import RECORDING
+
+    if not args.no_store:
+        store = store_of(args)
+        try:
+            entry = store.begin(command)
+        except StoreError as error:
+            print(f"whyidle: not stored: {error.what} {error.why}", file=sys.stderr)
+        else:
+            try:
+                yield (entry.path / RECORDING).absolute(), entry
+            except UsageError:  # it never started
+                with suppress(StoreError):
+                    store.delete(entry)
+                raise
+            return
+    try:
+        scratch = tempfile.mkdtemp(prefix="whyidle-")
+    except OSError as error:
+        print(f"whyidle: not watched: no folder can be written: {error}", file=sys.stderr)
+        yield None, None
+        return
+    try:
+        yield Path(scratch), None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _tell(args: argparse.Namespace, recording: Path, entry: Entry | None) -> None:
+    import msgspec
+
+    from whyidle.engine.watch import diagnose_jobs
+
+    for number, diagnosis in enumerate(diagnose_jobs(recording)):
+        kept, found = entry, diagnosis
+        if entry is not None:
+            if number:  # a run per job
+                kept = store_of(args).begin(diagnosis.run.command or [])
+                run = msgspec.structs.replace(diagnosis.run, id=kept.id)
+                found = msgspec.structs.replace(diagnosis, run=run)
+            store_of(args).complete(kept or entry, found)
+        steps = _next.after(found, [], kept.id if kept else None)
+        _output.say(args, found, steps, stream=sys.stderr)

@@ -1,0 +1,114 @@
+"""What telemetry adds to a diagnosis: how well the GPUs were used, and what watching has cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from whyidle.analysis.job import Job
+from whyidle.analysis.outside import Outside
+from whyidle.analysis.utilization import mfu
+from whyidle.model.diagnosis import Utilization
+from whyidle.model.telemetry import Absent
+
+HOST_SOURCE, GPU_SOURCE = "cpu_user_s", "busy_ratio"
+"""signals whose absence stands for that of the whole source"""
+LOOK_S, LOOKS_SHARE = 0.02, 0.002
+"""the probe's sampler looks this often, and more rarely where that would take more of the time"""
+
+
+def utilization(job: Job) -> Utilization:
+    """From the recordings, and from telemetry where a job was watched."""
+    busy = [facts.busy_ratio for facts in job.ranks if facts.busy_ratio is not None]
+    peaks = [
+        int(f.timeline.memory.allocated.max()) for f in job.ranks if len(f.timeline.memory.time)
+    ]
+    gpus = _gpus(job)
+
+    def mean(signal: str) -> float | None:
+        return _mean(gpus, lambda outside, gpu: outside.mean(signal, gpu))
+
+    return Utilization(
+        busy=float(np.mean(busy)) if busy else None,
+        gpu_util=mean("busy_ratio"),
+        sm_active=mean("sm_active_ratio"),
+        sm_occupancy=mean("sm_occupancy_ratio"),
+        tensor_active=mean("tensor_active_ratio"),
+        dram_active=mean("dram_active_ratio"),
+        mfu=mfu(job.lead),
+        power_w=mean("power_w"),
+        memory_peak_bytes=max(peaks, default=_memory(gpus)),
+        energy_j_per_step=_energy(job, gpus),
+    )
+
+
+def _gpus(job: Job) -> dict[str, Outside]:
+    """Every GPU of a recorded rank, once, with the window of that rank. Ranks of other hosts have
+    other recordings, so a GPU is told apart by both."""
+    found: dict[str, Outside] = {}
+    for facts in job.ranks:
+        outside = facts.outside
+        if outside is not None:
+            for gpu in outside.own_gpus:
+                found.setdefault(f"{id(outside.telemetry)}:{gpu}", outside)
+    return found
+
+
+def _mean(gpus: dict[str, Outside], value: Callable[[Outside, str], float | None]) -> float | None:
+    read = [value(outside, name.partition(":")[2]) for name, outside in gpus.items()]
+    known = [one for one in read if one is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _memory(gpus: dict[str, Outside]) -> int | None:
+    """Most memory in use on a device, by whomever."""
+    most = [outside.most("memory_used_bytes", n.partition(":")[2]) for n, outside in gpus.items()]
+    known = [int(one) for one in most if one is not None]
+    return max(known, default=None)
+
+
+def _energy(job: Job, gpus: dict[str, Outside]) -> float | None:
+    """Joules of all GPUs per step. The rate stands for the part of the window that was not read."""
+    each = _mean(gpus, lambda outside, gpu: outside.rate("energy_j", gpu))
+    if each is None or job.lead.steps.found_by is None:
+        return None
+    return each * len(gpus) * job.lead.step_s
+
+
+def own_cost(job: Job) -> float | None:
+    """Our own CPU time per second of the run, all that was counted: the sampler in each process,
+    and the monitor beside them. None where nobody counted."""
+    sampled = [_sampler(facts.timeline.settings.get("sampler")) for facts in job.ranks]
+    outside = job.lead.outside
+    watched = outside.rate("monitor_cpu_s") if outside else None
+    each = max((cost for cost in sampled if cost is not None), default=None)
+    known = [cost for cost in (each, watched) if cost is not None]
+    return round(sum(known), 6) if known else None
+
+
+def _sampler(told: object) -> float | None:
+    """CPU time of a look, times looks a second."""
+    if not isinstance(told, dict):
+        return None
+    looks, spent = told.get("looks"), told.get("spent_s")
+    if not looks or not isinstance(spent, float):
+        return None
+    each = spent / looks
+    return each / max(LOOK_S, each / LOOKS_SHARE)
+
+
+def notes_on_sources(job: Job) -> list[str]:
+    """What of the sources was not to be had, and why; short."""
+    outside = job.lead.outside
+    if outside is None:
+        return []
+    gone = outside.telemetry.missing
+    read = {"the host": bool(outside.members), "GPUs": bool(outside.gpus)}
+    signals = {"the host": HOST_SOURCE, "GPUs": GPU_SOURCE}
+    missing = [what for what, known in read.items() if not known and signals[what] in gone]
+    return [f"{what} could not be read: {_said(gone[signals[what]])}" for what in missing]
+
+
+def _said(absent: Absent) -> str:
+    return f"{absent.reason}; {absent.how}" if absent.how else absent.reason

@@ -1,0 +1,172 @@
+"""What a running command does right now, at a small and bounded cost.
+
+Step times come from the bytes that the probe has appended since the last look. Every couple of
+seconds the last half minute is diagnosed by the same code as a finished run, less often where that
+would take more than ``SHARE`` of a core.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import deque
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.engine._tail import tail
+from whyidle.engine.watch import diagnose_recording
+from whyidle.errors import WhyidleError
+from whyidle.importers import probe
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.live import Moment
+from whyidle.model.telemetry import Reading
+
+SHARE = 0.005
+"""of a core, for diagnosing"""
+EVERY_S = 2.0
+LAST_S = 2.0
+"""the step time that is shown is the median of so long"""
+TREND = 120
+"""seconds of trend that are kept"""
+FASTER, SLOWER = 0.8, 1.25
+"""step times that differ less from those before are no change"""
+_STEP = "Optimizer.step#"
+
+
+class Steps:
+    """The ends of one process's steps, read as its file grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, len(probe.MAGIC)
+        self._number: int | None = None
+        self.count = 0
+        self.ends: deque[int] = deque(maxlen=4096)
+
+    def read(self) -> None:
+        """Take what was appended."""
+        size = probe.SPAN.itemsize
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(1 << 20)
+        except OSError:
+            return
+        spans = np.frombuffer(data[: len(data) // size * size], dtype=probe.SPAN)
+        self._at += len(spans) * size
+        number = self._step_name()
+        if number is not None and len(spans):
+            found = spans["end"][spans["name"] == number]
+            self.count += len(found)
+            self.ends.extend(found.tolist())
+
+    def _step_name(self) -> int | None:
+        """The number of the first optimizer's name."""
+        if self._number is None:
+            try:
+                names = self._path.with_suffix(".names").read_text("utf-8", "replace").split("\n")
+            except OSError:
+                return None
+            self._number = next((i for i, n in enumerate(names) if n.startswith(_STEP)), None)
+        return self._number
+
+    def lengths(self, since_ns: int) -> NDArray[np.float64]:
+        """Step lengths, s, of the steps that ended since."""
+        ends = np.array([end for end in self.ends if end >= since_ns], dtype=np.int64)
+        return np.diff(ends) / 1e9
+
+
+class Watch:
+    """Looks at a recording again and again."""
+
+    def __init__(self, recording: Path) -> None:
+        self._recording = recording
+        self._processes: dict[str, Steps] = {}
+        self._trend: deque[float] = deque(maxlen=TREND)
+        self._second = 0
+        self._due = 0.0
+        self._diagnosis: Diagnosis | None = None
+        self._before: Diagnosis | None = None
+        self._changed = ""
+        self._cpu: deque[tuple[float, float]] = deque(maxlen=8)
+
+    def look(self, reading: Reading) -> Moment:
+        """How it is now. ``reading`` is the monitor's latest."""
+        for pid in probe.trained(self._recording):
+            known = self._processes.setdefault(pid, Steps(self._recording / f"{pid}.spans"))
+            known.read()
+        lead = max(self._processes.values(), key=lambda one: one.count, default=None)
+        if lead is None or lead.count == 0:
+            return Moment(reading=reading, cores=self._cores(reading))
+        length = self._length(lead)
+        return Moment(
+            steps=lead.count,
+            step_s=length,
+            trend_s=tuple(self._trend),
+            diagnosis=self._diagnosis,
+            reading=reading,
+            cores=self._cores(reading),
+            changed=self._changed,
+        )
+
+    def _length(self, lead: Steps) -> float | None:
+        now = time.perf_counter_ns()
+        lengths = lead.lengths(now - int(LAST_S * 1e9))
+        if not len(lengths):
+            lengths = lead.lengths(0)[-1:]
+        length = float(np.median(lengths)) if len(lengths) else None
+        if length is not None and now // 1_000_000_000 != self._second:
+            self._second = now // 1_000_000_000
+            self._trend.append(length)
+        return length
+
+    def _cores(self, reading: Reading) -> float | None:
+        """CPU seconds per second, over the last few reads."""
+        user, system = reading.get("job_cpu_user_s"), reading.get("job_cpu_system_s")
+        if user is None or system is None:
+            return None
+        if not self._cpu or user + system != self._cpu[-1][1]:
+            self._cpu.append((time.monotonic(), user + system))
+        (begin, first), (end, last) = self._cpu[0], self._cpu[-1]
+        return (last - first) / (end - begin) if end - begin > 0.2 else None
+
+    def diagnose(self) -> None:
+        """Diagnose anew when it is time."""
+        if time.monotonic() < self._due or not self._processes:
+            return
+        begin = time.thread_time()
+        try:
+            with tempfile.TemporaryDirectory(prefix="whyidle-live-") as folder:
+                tail(self._recording, Path(folder))
+                self._diagnosis = diagnose_recording(Path(folder))
+        except (WhyidleError, OSError):
+            pass  # too early, or a file that is being replaced: next time
+        else:
+            self._compare(self._diagnosis)
+        first = not self._due  # what loading the causes costs does not come again
+        spent = 0.0 if first else time.thread_time() - begin
+        self._due = time.monotonic() + max(EVERY_S, spent / SHARE)
+
+    def _compare(self, now: Diagnosis) -> None:
+        """Remember what changed, until something else does."""
+        before, self._before = self._before, self._before or now
+        if before is None or not (before.steps.p50_s and now.steps.p50_s):
+            return
+        ratio = now.steps.p50_s / before.steps.p50_s
+        if FASTER < ratio < SLOWER:
+            return
+        self._before = now
+        clock = datetime.now().astimezone().strftime("%H:%M:%S")
+        moved = {
+            b: getattr(now.attribution, b) * now.steps.p50_s
+            - getattr(before.attribution, b) * before.steps.p50_s
+            for b in BUCKETS
+        }
+        most = max(moved, key=lambda b: moved[b] * (1 if ratio > 1 else -1))
+        self._changed = (
+            f"{clock}  steps {before.steps.p50_s * 1e3:.3g} → {now.steps.p50_s * 1e3:.3g} ms, "
+            f"{most} {moved[most] * 1e3:+.3g} ms"
+        )

@@ -1,0 +1,99 @@
+"""Runs a command with the probe in it, untouched otherwise, and returns what it left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from whyidle.engine._signals import relay
+from whyidle.errors import UsageError
+
+BOOT = Path(__file__).parent.parent / "probe" / "boot"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a watched command ended. ``status`` is what a shell would report."""
+
+    status: int
+    started: str
+    duration_s: float
+
+
+def command_of(words: Sequence[str]) -> list[str]:
+    """What to execute: a first word that ends in ``.py`` is run with this interpreter.
+
+    Raises:
+        UsageError: there is nothing to run.
+    """
+    words = list(words[1:] if words[:1] == ["--"] else words)
+    if not words:
+        raise UsageError("There is no command to watch.", hint="whyidle run python train.py")
+    return [sys.executable, *words] if words[0].endswith(".py") else words
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop watching, and when to end the job, in optimizer steps; None is never."""
+
+    steps: int | None = None
+    stop_after: int | None = None
+
+    def told(self) -> dict[str, str]:
+        """As the probe is told."""
+        asked = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
+        return {name: str(number) for name, number in asked.items() if number is not None}
+
+
+def environment(folder: Path, limits: Limits | None = None) -> dict[str, str]:
+    """The command's environment: ours, with the probe's boot folder first on PYTHONPATH."""
+    before = os.environ.get("PYTHONPATH")
+    paths = [str(BOOT), *([before] if before else [])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "WHYIDLE_RUN": str(folder)} | (
+        limits.told() if limits else {}
+    )
+
+
+Beside = Callable[[int], AbstractContextManager[object]]
+"""what goes on beside the command, from its first process's id, while it runs"""
+
+
+def record(
+    command: Sequence[str],
+    folder: Path | None,
+    limits: Limits | None = None,
+    beside: Sequence[Beside] = (),
+) -> Ended:
+    """Run a command to its end. Its streams are its own; signals sent to us reach it. Without a
+    folder it is not watched.
+
+    Raises:
+        UsageError: the command cannot be started.
+    """
+    started = datetime.now(timezone.utc)
+    with relay() as (signals, numbers):
+        try:
+            child = subprocess.Popen(command, env=environment(folder, limits) if folder else None)
+        except OSError as error:
+            raise UsageError(
+                f"Cannot run {command[0]}.",
+                why=f"{error.strerror or error}.",
+                hint="Check the command.",
+            ) from error
+        signals.start(child, numbers)
+        with ExitStack() as running:
+            for begin in beside:
+                running.enter_context(begin(child.pid))
+            status = child.wait()
+    took = (datetime.now(timezone.utc) - started).total_seconds()
+    return Ended(
+        status=128 - status if status < 0 else status,
+        started=started.isoformat(timespec="seconds"),
+        duration_s=took,
+    )

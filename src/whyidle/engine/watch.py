@@ -1,0 +1,194 @@
+"""From a watched command to a diagnosis: record, read what the probe left, diagnose."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whyidle import __version__, catalog
+from whyidle.engine import _roster
+from whyidle.engine.diagnose import diagnose
+from whyidle.engine.monitor import Monitor
+from whyidle.engine.record import Ended
+from whyidle.errors import BrokenTraceError, InputError
+from whyidle.importers import probe
+from whyidle.model.diagnosis import Diagnosis, RunInfo
+from whyidle.model.telemetry import Target, Telemetry
+from whyidle.model.timeline import Timeline
+from whyidle.store.atomic import write_atomic
+from whyidle.store.runs import RECORDING
+
+_DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
+SEVERAL = "The command ran several jobs; each is diagnosed by itself."
+ENDED = "ended.json"
+"""what the launcher knows of the command, beside the probe's files"""
+TELEMETRY = "telemetry.jsonl"
+"""what the monitor read of the host and the GPUs while the command ran"""
+
+
+def note_end(recording: Path, run_id: str, command: Sequence[str], ended: Ended | None) -> None:
+    """Write down how the command ended (``None``: it has not), for whoever diagnoses later."""
+    told = {
+        "id": run_id,
+        "command": list(command),
+        "started": ended.started if ended else None,
+        "duration_s": ended.duration_s if ended else None,
+        "exit_status": ended.status if ended else None,
+    }
+    with suppress(OSError):  # a full disk: the diagnosis will not know this, and that is all
+        write_atomic(recording / ENDED, json.dumps(told).encode())
+
+
+def running(recording: Path) -> bool:
+    """Whether the command that is recorded there has not ended, as far as is written."""
+    told = _told(recording)
+    return bool(told) and told.get("exit_status") is None
+
+
+def recording_at(path: Path) -> Path | None:
+    """The recording that a path means: a run's folder without a diagnosis, or what is in it."""
+    for folder in (path, path / RECORDING):
+        if (folder / ENDED).is_file() or next(folder.glob("*.facts.json"), None):
+            return folder
+    return None
+
+
+def monitor(recording: Path, pid: int, period_s: float | None = None) -> Monitor:
+    """What reads the host and the GPUs beside a command whose first process is ``pid``."""
+    target = Target(pid=pid, environ=dict(os.environ))
+    return Monitor(target, recording / TELEMETRY, period_s=period_s)
+
+
+def diagnose_recording(recording: Path) -> Diagnosis:
+    """Diagnose what the probe left in a run's ``recording`` folder, however the command ended.
+
+    Raises:
+        InputError: no process of the command trained, as far as the probe could see.
+    """
+    return diagnose_jobs(recording)[0]
+
+
+def diagnose_jobs(recording: Path) -> list[Diagnosis]:
+    """The same, one diagnosis per job of the command: a script may start several.
+
+    Raises:
+        InputError: no process of the command trained, as far as the probe could see.
+    """
+    jobs = jobs_of(read(recording))
+    if not jobs:
+        raise InputError(
+            "Nothing to diagnose: no training step was seen.",
+            why=_why_nothing(recording),
+            hint="Mark steps yourself with whyidle.step(), or see whyidle doctor.",
+        )
+    return [_diagnose_job(recording, job, alone=len(jobs) == 1) for job in jobs]
+
+
+def jobs_of(timelines: list[Timeline]) -> list[list[Timeline]]:
+    """Processes that are ranks of one job belong together; all others are jobs of their own. In
+    the order in which they began to train."""
+    jobs: dict[tuple[object, ...], list[Timeline]] = {}
+    for timeline in sorted(timelines, key=lambda t: t.settings.get("first_step") or t.base_ns):
+        told = timeline.settings
+        port = told.get("environment", {}).get("MASTER_PORT")
+        ranked = timeline.rank is not None and (timeline.world_size or 1) > 1
+        key = ("ranks", told.get("ppid"), port) if ranked else ("process", timeline.source.path)
+        turn = 0
+        while any(t.rank == timeline.rank for t in jobs.get((*key, turn), ())):
+            turn += 1  # this rank is there already: another job of the same parent
+        jobs.setdefault((*key, turn), []).append(timeline)
+    return [sorted(job, key=lambda t: (t.rank is None, t.rank)) for job in jobs.values()]
+
+
+def _diagnose_job(recording: Path, timelines: list[Timeline], *, alone: bool) -> Diagnosis:
+    diagnosis = diagnose(timelines, run=_run(recording, timelines))
+    status = _told(recording).get("exit_status")
+    gone = _roster.notes_on(recording, timelines, status) if alone else [SEVERAL]
+    notes = [*gone, *_fault_notes(recording), *diagnosis.coverage.notes]
+    coverage = msgspec.structs.replace(diagnosis.coverage, notes=notes)
+    return msgspec.structs.replace(diagnosis, coverage=coverage)
+
+
+def _fault_notes(recording: Path) -> list[str]:
+    """What failed inside the command's processes, each kind of fault once, with its count."""
+    counts: dict[str, int] = {}
+    for path in sorted(recording.glob("*.faults")):
+        with suppress(OSError):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                counts[line] = counts.get(line, 0) + 1
+    many = {line: f" (in {count} processes)" if count > 1 else "" for line, count in counts.items()}
+    return [f"A measurement failed and was switched off: {line}{many[line]}." for line in counts]
+
+
+def _told(recording: Path) -> dict[str, Any]:
+    try:
+        told = json.loads((recording / ENDED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def read(recording: Path) -> list[Timeline]:
+    """Every process of a recording that trained, by rank, with what was read from outside."""
+    each = (_timeline(recording / f"{pid}.spans") for pid in probe.trained(recording))
+    outside = telemetry(recording)
+    found = [replace(timeline, telemetry=outside) for timeline in each if timeline is not None]
+    return sorted(found, key=lambda timeline: (timeline.rank is None, timeline.rank))
+
+
+def telemetry(recording: Path) -> Telemetry | None:
+    """What the monitor wrote, whole or cut; None where there is nothing."""
+    load = catalog.module("sources", "replay").load
+    try:
+        found: Telemetry = load(recording / TELEMETRY)
+    except InputError:
+        return None
+    return found
+
+
+def _timeline(path: Path) -> Timeline | None:
+    try:
+        return probe.load(path)
+    except BrokenTraceError:
+        return None  # it trained too short a time to leave anything
+
+
+def _why_nothing(recording: Path) -> str:
+    faults = _fault_notes(recording)
+    if faults:
+        return faults[0]
+    command = _told(recording).get("command") or []
+    for flag in takewhile(lambda word: word.startswith("-"), command[1:]):
+        if _DEAF.fullmatch(flag):
+            return f"Python was started with {flag}: it then ignores what would wake the probe."
+    return (
+        "No optimizer step happened in any Python process of the command that loads "
+        "sitecustomize. Python does not with -S, -I or -E, nor where the command sets PYTHONPATH "
+        "anew instead of adding to it."
+    )
+
+
+def _run(recording: Path, timelines: list[Timeline]) -> RunInfo:
+    told = _told(recording)
+    worlds = [timeline.world_size or 0 for timeline in timelines]
+    return RunInfo(
+        id=told.get("id") or recording.parent.name,
+        command=told.get("command"),
+        started=told.get("started"),
+        duration_s=told.get("duration_s"),
+        exit_status=told.get("exit_status"),
+        framework="pytorch",
+        ranks=max(*worlds, len(timelines)),
+        hosts=sorted({timeline.hostname for timeline in timelines if timeline.hostname}),
+        whyidle=__version__,
+        sources=[Path(timeline.source.path).name for timeline in timelines],
+    )

@@ -1,0 +1,116 @@
+"""Reads what loaders and their workers recorded beside a watched process's spans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
+
+_LOOK = np.dtype(
+    [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("_", "V4")]
+)
+
+
+def loading(folder: Path, pid: str, base: int) -> Loading:
+    """The loaders of process ``pid``; empty where it had none. Files may end anywhere."""
+    told = document(folder / f"{pid}.loaders.json")
+    mine = [pid, *sorted(_children(folder, pid))]
+    found = [_looks(folder, one) for one in mine[1:]]
+    batches = [records(folder / f"{one}.batches", BATCH) for one in mine]
+    stacks: list[str] = []
+    looks = []
+    for (samples, texts), made in zip(found, batches[1:], strict=True):
+        looks.append(_inside(samples, made, len(stacks)))
+        stacks += texts
+    joined = _joined(batches, BATCH, base, "start", "end")
+    return Loading(
+        batches=joined[np.argsort(joined["start"], kind="stable")],
+        takes=_joined([records(folder / f"{pid}.takes", TAKE)], TAKE, base, "start", "end"),
+        rows=_joined([records(folder / f"{one}.rows", ROW) for one in mine], ROW, base, "time"),
+        samples=_joined(looks, SAMPLE, base, "time"),
+        stacks=tuple(stacks),
+        workers=tuple(_worker(folder, one, base) for one in mine[1:]),
+        settings=tuple(x for x in told.get("settings", ()) if isinstance(x, dict)),
+        iterators=tuple(
+            Iterator(begin - base, end - base, number)
+            for begin, end, number in told.get("made", ())
+        ),
+        cores=told.get("cores"),
+        threads=told.get("threads"),
+    )
+
+
+def records(path: Path, layout: np.dtype[Any], magic: bytes = b"") -> NDArray[Any]:
+    """Whole records of a file; none where it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        data = b""
+    data = data[len(magic) :] if data.startswith(magic) else b""
+    return np.frombuffer(data[: len(data) // layout.itemsize * layout.itemsize], dtype=layout)
+
+
+def lines(path: Path) -> list[str]:
+    """Whole lines of a file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    except OSError:
+        return []
+
+
+def document(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _children(folder: Path, pid: str) -> list[str]:
+    return [
+        path.name.split(".")[0]
+        for path in folder.glob("*.worker.json")
+        if str(document(path).get("parent")) == pid.split("-", maxsplit=1)[0]
+    ]
+
+
+def _worker(folder: Path, pid: str, base: int) -> Worker:
+    told = document(folder / f"{pid}.worker.json")
+    started = told.get("started")
+    return Worker(
+        number=int(told.get("worker", 0)),
+        started=None if started is None else int(started) - base,
+        first=int(told.get("first", base)) - base,
+        threads=int(told.get("threads", 1)),
+    )
+
+
+def _looks(folder: Path, pid: str) -> tuple[NDArray[Any], list[str]]:
+    samples, stacks = records(folder / f"{pid}.samples", _LOOK), lines(folder / f"{pid}.stacks")
+    return samples[samples["stack"] < len(stacks)], stacks
+
+
+def _inside(samples: NDArray[Any], made: NDArray[Any], offset: int) -> NDArray[Any]:
+    """The samples taken while a batch was made; a worker that waits for work tells nothing."""
+    row = np.searchsorted(made["start"], samples["time"], side="right") - 1
+    ends = np.append(made["end"], np.iinfo(np.int64).min)  # row -1: before any batch
+    samples = samples[samples["time"] < ends[row]]
+    looks = np.empty(len(samples), SAMPLE)
+    looks["time"] = samples["time"]
+    looks["stack"] = samples["stack"] + offset
+    return looks
+
+
+def _joined(
+    tables: list[NDArray[Any]], layout: np.dtype[Any], base: int, *times: str
+) -> NDArray[Any]:
+    table = np.concatenate([np.empty(0, layout), *tables])
+    for time in times:
+        table[time] -= base
+    return table

@@ -1,0 +1,286 @@
+"""What our own probe wrote inside a watched command: one Timeline per process that trained.
+
+A run's folder holds, per process, ``PID.facts.json``, ``PID.spans``, ``PID.samples`` and their
+texts; see ``whyidle.probe.recorder`` for the layout. Files may end anywhere: a torn record at the
+end is dropped. Stack samples become Python events that last until the next sample; those inside
+the framework's modules count as operators, which on a CPU is the work itself.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.errors import BrokenTraceError
+from whyidle.importers._loading import document, lines, loading, records
+from whyidle.importers._speaking import spoken_for
+from whyidle.model.timeline import (
+    Detail,
+    DeviceEvents,
+    DeviceInfo,
+    HostEvents,
+    HostKind,
+    MemorySamples,
+    Source,
+    Timeline,
+)
+
+SUFFIXES = (".spans",)
+MAGIC = b"whyidle spans 1\n"
+
+SPAN = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("thread", "<u8"),
+        ("name", "<u4"),
+        ("kind", "u1"),
+        ("_", "V3"),
+    ]
+)
+SAMPLE = np.dtype(
+    [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("held", "<u4")]
+)
+
+LONGEST_SAMPLE_NS = 200_000_000
+"""a sample speaks for at most this long"""
+HELD_US = 500
+"""Python ran, and no native operator, when the interpreter's lock was not free for this long"""
+IDLE = 0.6
+"""a thread that was runnable for less than this share of the time between looks was waiting"""
+BLOCKED = "whyidle::blocked"
+_NATIVE = re.compile(
+    r"(^|/)(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
+    r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
+)
+"""code that is no operator of the framework, even while it runs outside the interpreter's lock"""
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a file's first bytes are those of a process's spans."""
+    return head.startswith(MAGIC)
+
+
+def trained(folder: Path) -> list[str]:
+    """The processes of a run that trained, by id (``ID-2``: after it executed itself anew)."""
+    return sorted(path.name.split(".")[0] for path in folder.glob("*.facts.json"))
+
+
+def load(path: Path) -> Timeline:
+    """Read one process: ``path`` is its ``PID.spans`` file.
+
+    Raises:
+        BrokenTraceError: nothing in it could be read.
+    """
+    folder, pid = path.parent, path.name.split(".")[0]
+    place = document(folder / f"{pid.split('-')[0]}.rank.json")
+    facts = document(folder / f"{pid}.facts.json")
+    facts |= {key: value for key, value in place.items() if value is not None}
+    spans = records(path, SPAN, MAGIC)
+    samples = records(folder / f"{pid}.samples", SAMPLE)
+    names, stacks = lines(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
+    spans = spans[spans["name"] < len(names)]
+    samples = samples[samples["stack"] < len(stacks)]
+    if not len(spans) and not len(samples):
+        raise BrokenTraceError(
+            f"No span could be read from {path}.", hint="Let the command train for a few steps."
+        )
+    spans, samples = _training(spans, samples, names)
+    base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
+    host, all_names, details, threads = _host(spans, samples, names, stacks, base)
+    none = np.empty(0, np.int64)
+    device = facts.get("device") == "cuda"
+    return Timeline(
+        names=tuple(all_names),
+        details=tuple(details),
+        threads=tuple(threads),
+        host=host,
+        device=_no_device(),
+        memory=MemorySamples(none, none, none),
+        source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
+        base_ns=base,
+        info=DeviceInfo(kind="cuda" if device else "cpu"),
+        rank=_number(facts.get("rank")),
+        world_size=_number(facts.get("world_size")),
+        backend=place.get("backend"),
+        hostname=place.get("host"),
+        framework="pytorch",
+        settings=facts,
+        loading=loading(folder, pid, base),
+    )
+
+
+_LOOP = re.compile(r"^(enumerate\(DataLoader\)|whyidle::backward|Optimizer\.step#|whyidle\.step)")
+
+
+def _training(
+    spans: NDArray[Any], samples: NDArray[Any], names: list[str]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What happened from the first batch on; imports and set-up are no part of any step."""
+    loop = np.array([bool(_LOOP.match(name)) for name in names], dtype=bool)[spans["name"]]
+    if not loop.any():
+        return spans, samples
+    begin = spans["start"][loop].min()
+    return spans[spans["start"] >= begin], samples[samples["time"] >= begin]
+
+
+def _host(
+    spans: NDArray[Any], samples: NDArray[Any], names: list[str], stacks: list[str], base: int
+) -> tuple[HostEvents, list[str], list[Detail], list[str]]:
+    threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
+    samples = samples[np.argsort(samples["time"], kind="stable")]
+    leaf = [stack.split(";", 1)[0] for stack in stacks]
+    kinds, blocked = _doing(samples, samples["time"].astype(np.int64), leaf)
+    rows, start, end = spoken_for(spans, samples, names)
+    samples, kinds, blocked = samples[rows], kinds[rows], blocked[rows]
+    frames = _Frames([*names, *leaf])
+    frames.of(samples, start, end, stacks)
+    sampled = samples["stack"].astype(np.int64) + len(names)
+    sampled[blocked] = frames.number(BLOCKED)
+    outer = np.array(frames.events, dtype=np.int64).reshape(-1, 4)
+    columns = {
+        "start": np.concatenate([spans["start"], outer[:, 0], start]) - base,
+        "end": np.concatenate([spans["end"], outer[:, 1], end]) - base,
+        "kind": np.concatenate([spans["kind"], np.full(len(outer), HostKind.PYTHON), kinds]).astype(
+            np.uint8
+        ),
+        "name": np.concatenate([spans["name"], outer[:, 2], sampled]).astype(np.int32),
+        "thread": np.searchsorted(
+            threads,
+            np.concatenate([spans["thread"], outer[:, 3].astype(np.uint64), samples["thread"]]),
+        ).astype(np.int16),
+        "corr": np.full(len(spans) + len(outer) + len(samples), -1, np.int64),
+        "detail": np.concatenate([np.full(len(spans) + len(outer), -1), samples["stack"]]).astype(
+            np.int32
+        ),
+    }
+    events = HostEvents(**columns)
+    events = events.take(np.lexsort((-events.end, events.start)))
+    details = [Detail(stack=stack) for stack in stacks]
+    return events, frames.names, details, [str(thread) for thread in threads]
+
+
+def _doing(
+    samples: NDArray[Any], start: NDArray[np.int64], leaf: list[str]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Kind of every sample, and whether its thread was waiting. A native operator leaves the
+    interpreter's lock free and keeps its thread busy; on a CPU that is the work itself."""
+    foreign = np.array([bool(_NATIVE.search(text)) for text in leaf] + [False], dtype=bool)
+    held = samples["held"] >= HELD_US
+    blocked = _waiting(samples, start) & ~held
+    work = ~held & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
+    return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked
+
+
+def _waiting(samples: NDArray[Any], start: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Samples between two looks of which the thread was hardly ever runnable."""
+    known = np.flatnonzero(samples["cpu"] >= 0)
+    found = np.zeros(len(samples), dtype=bool)
+    if len(known) < 2:
+        return found
+    took = np.maximum(np.diff(start[known]), 1)
+    share = np.diff(samples["cpu"][known].astype(np.int64)) / took
+    idle = np.append(share < IDLE, False)
+    found[known] = idle | np.append(False, idle[:-1]) & (np.append(share, 1.0) < (1 + IDLE) / 2)
+    return found
+
+
+class _Frames:
+    """Turns samples into events of the functions around them, as a recording of calls has them:
+    a function lasts as long as it is on the stack of one sample after the other."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.events: list[tuple[int, int, int, int]] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        found = self._numbers.get(text)
+        if found is None:
+            found = self._numbers[text] = len(self.names)
+            self.names.append(text)
+        return found
+
+    def of(
+        self,
+        samples: NDArray[Any],
+        start: NDArray[np.int64],
+        end: NDArray[np.int64],
+        stacks: list[str],
+    ) -> None:
+        for thread in np.unique(samples["thread"]):
+            rows = np.flatnonzero(samples["thread"] == thread)
+            self._thread(int(thread), samples["stack"][rows], start[rows], end[rows], stacks)
+
+    def _thread(
+        self,
+        thread: int,
+        numbers: NDArray[Any],
+        start: NDArray[np.int64],
+        end: NDArray[np.int64],
+        stacks: list[str],
+    ) -> None:
+        calls: dict[int, list[tuple[str, str]]] = {}
+        open_: list[tuple[str, int, int]] = []  # function, begin, name
+        before, last = -1, 0
+        for number, begin, until in zip(
+            numbers.tolist(), start.tolist(), end.tolist(), strict=True
+        ):
+            if number != before or begin != last:
+                if number not in calls:
+                    calls[number] = _calls(stacks[number])
+                frames = calls[number]
+                depth = _common(open_, frames) if begin == last else 0
+                self._close(open_, depth, last, thread)
+                open_ += [(name, begin, self.number(text)) for name, text in frames[depth:]]
+            before, last = number, until
+        self._close(open_, 0, last, thread)
+
+    def _close(self, open_: list[tuple[str, int, int]], depth: int, end: int, thread: int) -> None:
+        for _, begin, name in open_[depth:]:
+            self.events.append((begin, end, name, thread))
+        del open_[depth:]
+
+
+_LINE = re.compile(r"\(\d+\)")
+
+
+def _calls(stack: str) -> list[tuple[str, str]]:
+    """The functions around the innermost one, outermost first: (what it is, text)."""
+    return [(_LINE.sub("", text, count=1), text) for text in stack.split(";")[:0:-1]]
+
+
+def _common(open_: list[tuple[str, int, int]], frames: list[tuple[str, str]]) -> int:
+    depth = 0
+    for (name, _, _), (other, _) in zip(open_, frames, strict=False):
+        if name != other:
+            break
+        depth += 1
+    return depth
+
+
+def _number(value: object) -> int | None:
+    return int(value) if isinstance(value, int | str) and str(value).isdigit() else None
+
+
+def _no_device() -> DeviceEvents:
+    none = np.empty(0, np.int64)
+    small = np.empty(0, np.float32)
+    narrow = np.empty(0, np.int16)
+    return DeviceEvents(
+        start=none,
+        end=none,
+        kind=np.empty(0, np.uint8),
+        name=np.empty(0, np.int32),
+        device=narrow,
+        stream=none,
+        corr=none,
+        size=none,
+        blocks_per_sm=small,
+        occupancy=small,
+        detail=np.empty(0, np.int32),
+    )

@@ -1,0 +1,76 @@
+"""What the loader's processes said about their own work: tables of a watched run.
+
+Tables are structured arrays; times are integer nanoseconds since the timeline's ``base_ns``, -1
+is *not read* and never leaves the analysis in that form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TIMES = ("start", "end", "cpu", "process_cpu", "delay", "collate", "pickle", "chars", "read")
+BATCH = np.dtype(
+    [
+        *((name, "<i8") for name in _TIMES),
+        ("faults", "<u4"),
+        ("opens", "<u4"),
+        ("samples", "<u4"),
+        ("worker", "<i4"),
+    ]
+)
+"""One batch where it was made. ``cpu``, ``process_cpu``: CPU of the thread and of the whole
+process, ns; ``delay``: the thread waited for a core, ns; ``collate``; ``pickle``: CPU of
+pickling the batches before it, ns; ``chars``: bytes read by calls, ``read``: from storage;
+``faults``: page faults that read; ``opens``: files opened; ``worker``: -1 in the training
+process."""
+TAKE = np.dtype(
+    [("start", "<i8"), ("end", "<i8"), ("unpickle", "<i8"), ("ready", "<i4"), ("iterator", "<u4")]
+)
+"""One batch taken from workers by the training process. ``ready``: batches that workers had
+finished, at the beginning; ``unpickle``: CPU, ns; ``iterator`` counts from 1."""
+ROW = np.dtype([("time", "<i8"), ("index", "<i8"), ("sum", "<u4"), ("_", "V4")])
+"""A checksum of what the loader made of one sample."""
+SAMPLE = np.dtype([("time", "<i8"), ("stack", "<i4")])
+"""What a worker was doing at a moment, inside a batch; ``stack`` indexes ``Loading.stacks``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iterator:
+    """An iterator of a loader: when it was made, ns, and the index of its settings."""
+
+    start: int
+    end: int
+    settings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker process: its start and its first batch, ns (None: not told), threads of an
+    operator."""
+
+    number: int
+    started: int | None
+    first: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loading:
+    """All loaders of one training process. ``settings`` are as ``whyidle.probe._settings.describe``
+    reads them; ``cores`` may be used by the process; ``threads`` are its operators'."""
+
+    batches: NDArray[Any] = field(default_factory=lambda: np.empty(0, BATCH))
+    takes: NDArray[Any] = field(default_factory=lambda: np.empty(0, TAKE))
+    rows: NDArray[Any] = field(default_factory=lambda: np.empty(0, ROW))
+    samples: NDArray[Any] = field(default_factory=lambda: np.empty(0, SAMPLE))
+    stacks: tuple[str, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    settings: tuple[Mapping[str, Any], ...] = ()
+    iterators: tuple[Iterator, ...] = ()
+    cores: float | None = None
+    threads: int | None = None

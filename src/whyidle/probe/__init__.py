@@ -1,0 +1,40 @@
+"""The guest: what runs inside the training process and its loader workers.
+
+Standard library only, plus the framework it is in. It is loaded by path under a name of its own,
+so the training's Python needs no whyidle installed, and nothing here may import the rest of
+whyidle.
+
+``boot/sitecustomize.py`` waits for a framework to be imported and then calls ``install``. A
+handful of call sites are wrapped; each records ``(begin, end, thread, name, kind)`` into a list.
+Another thread samples what the training threads are doing a few dozen times a second, and writes
+everything to append-only files (``recorder``). A fault in a wrapper takes that wrapper off and is
+counted (``guard``); the job never sees it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+FRAMEWORKS = ("torch",)
+
+
+def install(framework: str) -> None:
+    """Start to record in this process: called once, after the framework's import."""
+    folder = os.environ.get("WHYIDLE_RUN")
+    if not folder or os.environ.get("WHYIDLE_DISABLE") == "1" or framework not in FRAMEWORKS:
+        return
+    from . import loop, recorder
+
+    _loops.append(loop.install(recorder.Recorder(folder)))
+
+
+_loops: list[Any] = []
+
+
+def step() -> None:
+    """A step ends here: ``whyidle.step()`` of a watched process."""
+    for one in _loops:
+        from . import loop
+
+        loop.step(one)

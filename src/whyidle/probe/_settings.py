@@ -1,0 +1,105 @@
+"""What a loader, a loader worker and their surroundings say about themselves; read once each."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from .recorder import now
+
+HERE = os.path.dirname(__file__)
+
+
+def describe(loader: Any) -> dict[str, Any]:
+    """A loader's settings, the code it runs, and the line that asked for its iterator."""
+    dataset = type(loader.dataset)
+    context = loader.multiprocessing_context
+    making = next(
+        (found for name in ("__getitems__", "__getitem__", "__iter__")
+         if (found := _place(getattr(dataset, name, None)))),
+        None,
+    )  # fmt: skip
+    return {
+        "workers": loader.num_workers,
+        "batch_size": loader.batch_size,
+        "prefetch": loader.prefetch_factor,
+        "pinned": bool(loader.pin_memory),
+        "persistent": bool(loader.persistent_workers),
+        "in_order": bool(getattr(loader, "in_order", True)),
+        "iterable": bool(loader._dataset_kind),
+        "dataset": f"{dataset.__module__}.{dataset.__qualname__}",
+        "start": context.get_start_method() if context is not None else _default_start(),
+        "sampler": type(loader.sampler).__name__,
+        "making": making,
+        "collating": _place(loader.collate_fn),
+        "asked": _asked(),
+    }
+
+
+def _default_start() -> str | None:
+    import multiprocessing
+
+    return multiprocessing.get_start_method(allow_none=True)
+
+
+def _place(function: Any) -> str | None:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    return f"{code.co_filename}({code.co_firstlineno}): {code.co_name}"
+
+
+def _asked() -> str | None:
+    """The first line outside the framework and this folder that asked for an iterator."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if os.path.dirname(name) != HERE and f"torch{os.sep}utils{os.sep}data" not in name:
+            return f"{name}({frame.f_lineno}): {frame.f_code.co_name}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def surroundings() -> dict[str, Any]:
+    import torch
+
+    return {"cores": cores(), "threads": torch.get_num_threads()}
+
+
+def cores() -> float:
+    """Cores that this process may use: by affinity, and by its control group's quota."""
+    count = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0)
+    count = count or float(os.cpu_count() or 1)
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+        return count if quota == "max" else min(count, int(quota) / int(period))
+    except (OSError, ValueError):
+        return count
+
+
+def worker(number: int) -> dict[str, Any]:
+    import torch
+
+    return {
+        "parent": os.getppid(),
+        "worker": number,
+        "started": _started(),
+        "first": now(),
+        "threads": torch.get_num_threads(),
+        "omp": os.environ.get("OMP_NUM_THREADS"),
+        "cores": cores(),
+    }
+
+
+def _started() -> int | None:
+    """When this process began, by the clock of the records, to 10 ms; None if not told."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        return now() - int(age * 1e9)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None

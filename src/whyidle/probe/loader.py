@@ -1,0 +1,324 @@
+"""The loader from within: what each batch costs where it is made, and how it is handed over.
+
+Loader workers are processes of their own, forked or spawned; both hold these wrappers. A worker
+records into files named by its own process id, with its parent's in ``PID.worker.json``: whoever
+reads the recording keeps the workers whose parent trained. In a worker all counters are read at
+both ends of every batch (some 10 us); in the training process, where that would be felt, only in
+one batch of ``FULL_EVERY``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import _checksum
+from ._settings import describe, surroundings, worker
+from .recorder import ANNOTATION, now
+
+BATCH = struct.Struct("<9q3Ii")
+"""begin ns, end ns, then ns of: the thread's CPU, the process's CPU, run-queue delay of the
+thread, collating, CPU of pickling batches before this one; characters read, bytes read from
+storage; page faults that read, files opened, samples, worker (-1: the training process).
+-1: not read"""
+TAKE = struct.Struct("<3qiI")
+"""begin ns, end ns, CPU ns of unpickling, batches ready or on their way at begin, number of
+iterator"""
+ROW = struct.Struct("<qqI4x")
+"""time ns, index of a sample, checksum of what the loader made of it"""
+FULL_EVERY = 32
+MOST_ITERATORS = 500
+
+Counts = tuple[int, int, int, int, int]
+
+
+class Loader:
+    """What one process knows of its loaders. ``worker`` is -1 outside loader workers."""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self.recorder = loop.recorder
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self.worker = -1
+        self.known = False
+        self.depth = 0
+        self.fetched = 0
+        self.collated = self.pickled = self.unpickled = self.opened = 0
+        self.files: tuple[int, int] = (-1, -1)
+        self.settings: list[dict[str, Any]] = []
+        self.made: list[tuple[int, int, int]] = []
+        self.iterators = 0
+
+    # -- batches ----------------------------------------------------------------------------
+
+    def begin(self) -> tuple[int, int, Counts | None] | None:
+        """Before a batch is made; None inside another batch (nested loaders)."""
+        self.depth += 1
+        if self.depth > 1:
+            return None
+        if not self.known:
+            self._introduce()
+        full = self.worker >= 0 or self.fetched % FULL_EVERY == 0
+        counts = self._counts() if full else None
+        return now(), time.thread_time_ns(), counts
+
+    def end(self, mark: tuple[int, int, Counts | None], index: Any, data: Any) -> None:
+        """After a batch was made."""
+        begin, cpu, before = mark
+        cpu, end = time.thread_time_ns() - cpu, now()
+        after: tuple[int, ...] = (-1, -1, -1, -1, -1)
+        if before is not None:
+            after = tuple(b - a for a, b in zip(before, self._counts(), strict=True))
+        samples = len(index) if isinstance(index, (list, tuple)) else 1
+        process, delay, chars, read, faults = after
+        pickled, self.pickled = self.pickled, 0
+        collated, self.collated = self.collated, 0
+        opened, self.opened = self.opened, 0
+        times = (begin, end, cpu, process, delay, collated, pickled, chars, read)
+        row = (*times, max(faults, 0), opened, samples, self.worker)
+        self.recorder.row("batches", BATCH, row)
+        self.fetched += 1
+        if data is not None and end - begin > _checksum.LEAST_NS:
+            found = _checksum.of_one(index, data)
+            if found is not None:
+                self.recorder.row("rows", ROW, (end, *found))
+
+    def _counts(self) -> Counts:
+        """The process's CPU ns, the thread's wait for a core ns, characters read, bytes read from
+        storage, faults that read."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        process = int((usage.ru_utime + usage.ru_stime) * 1e9)
+        chars = read = delay = 0
+        io, schedule = self.files
+        if io >= 0:
+            fields = os.pread(io, 256, 0).split()
+            chars, read = int(fields[1]), int(fields[9])
+        if schedule >= 0:
+            delay = int(os.pread(schedule, 96, 0).split()[1])
+        return process, delay, chars, read, usage.ru_majflt
+
+    def _introduce(self) -> None:
+        """The first batch that this process makes: who it is."""
+        self.known = True
+        from torch.utils.data import get_worker_info
+
+        self.files = (_open("/proc/self/io"), _open("/proc/thread-self/schedstat"))
+        info = get_worker_info()
+        if info is None:
+            return
+        self.worker = info.id
+        import multiprocessing.util
+
+        self.recorder.documents["worker.json"] = worker(info.id)
+        self.loop.undo["hand-off"] = _time_pickling(self)
+        sys.addaudithook(self._audit)
+        self.loop.watch()
+        self.loop.sampler.follow(threading.get_ident())
+        multiprocessing.util.Finalize(None, self.recorder.flush, exitpriority=10)
+
+    def _audit(self, event: str, _: Any) -> None:
+        if event == "open":
+            self.opened += 1
+
+    # -- iterators --------------------------------------------------------------------------
+
+    def iterator(self, iterator: Any, loader: Any, begin: int) -> None:
+        """An iterator was made: read its settings once."""
+        end = now()
+        self.iterators += 1
+        iterator._whyidle = self.iterators
+        name = f"{sys.modules[type(loader).__module__].__file__}(1): __iter__"
+        self.loop.span(name, ANNOTATION, begin)
+        told = describe(loader)
+        if told not in self.settings:
+            if len(self.settings) > MOST_ITERATORS:
+                return
+            self.settings = [*self.settings, told]
+        if len(self.made) < MOST_ITERATORS:
+            self.made = [*self.made, (begin, end, self.settings.index(told))]
+        self.recorder.documents["loaders.json"] = {
+            **surroundings(),
+            "settings": self.settings,
+            "made": self.made,
+            "iterators": self.iterators,
+        }
+
+    def taken(self, iterator: Any, begin: int, ready: int) -> None:
+        """A batch was taken from the workers."""
+        unpickled, self.unpickled = self.unpickled, 0
+        number = getattr(iterator, "_whyidle", 0)
+        self.recorder.row("takes", TAKE, (begin, now(), unpickled, ready, number))
+
+
+def install(loop: Any) -> None:
+    """Wrap making batches, making iterators and taking batches from workers."""
+    from torch.utils.data import dataloader
+    from torch.utils.data._utils import fetch
+
+    loader = Loader(loop)
+    _wrap_init(loop, loader, fetch._BaseDatasetFetcher)
+    for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        _wrap_fetch(loop, loader, kind)
+    _wrap_made(loop, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
+    _wrap_taken(loop, loader, dataloader._MultiProcessingDataLoaderIter)
+
+
+def _wrap_init(loop: Any, loader: Loader, kind: Any) -> None:
+    """Time collating: the fetcher, which lives in one process only, holds the function."""
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        try:
+            self.collate_fn = _timed_collate(loader, self.collate_fn)
+        except Exception as error:  # contained
+            loop.fault("collate", error)
+
+    _put(loop, "collate", kind, "__init__", __init__)
+
+
+def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(collate)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = now()
+        try:
+            return collate(*args, **kwargs)
+        finally:
+            loader.collated += now() - begin
+
+    return timed
+
+
+def _wrap_fetch(loop: Any, loader: Loader, kind: Any) -> None:
+    where, original = f"fetch {kind.__name__}", kind.fetch
+
+    @functools.wraps(original)
+    def fetch(self: Any, index: Any) -> Any:
+        mark = data = None
+        try:
+            mark = loader.begin()
+        except Exception as error:  # contained
+            loop.fault(where, error)
+        try:
+            data = original(self, index)
+            return data
+        finally:
+            loader.depth -= 1
+            if mark is not None:
+                try:
+                    loader.end(mark, index, data)
+                except Exception as error:  # contained
+                    loop.fault(where, error)
+
+    _put(loop, where, kind, "fetch", fetch)
+
+
+def _wrap_made(loop: Any, loader: Loader, base: Any, kind: Any) -> None:
+    """``DataLoader._get_iterator`` makes every iterator, whatever its class."""
+    original = kind._get_iterator
+
+    @functools.wraps(original)
+    def _get_iterator(self: Any) -> Any:
+        begin = now()
+        made = original(self)
+        try:
+            if isinstance(made, base):
+                loader.iterator(made, self, begin)
+                if hasattr(made, "_data_queue") and "unpickling" not in loop.undo:
+                    loop.undo["unpickling"] = _time_unpickling(loader)
+        except Exception as error:  # contained
+            loop.fault("iterator", error)
+        return made
+
+    _put(loop, "iterator", kind, "_get_iterator", _get_iterator)
+
+
+def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
+    original = kind._next_data
+
+    @functools.wraps(original)
+    def _next_data(self: Any) -> Any:
+        begin, ready = now(), -1
+        try:
+            ready = _ready(self)
+            loader.unpickled = 0
+        except Exception as error:  # contained
+            loop.fault("taken", error)
+        try:
+            return original(self)
+        finally:
+            try:
+                loader.taken(self, begin, ready)
+            except Exception as error:  # contained
+                loop.fault("taken", error)
+
+    _put(loop, "taken", kind, "_next_data", _next_data)
+
+
+def _ready(iterator: Any) -> int:
+    """Batches that workers have finished and the training loop has not taken yet; -1: unknown."""
+    try:
+        held = iterator._worker_result_queue.qsize()
+    except NotImplementedError:  # macOS
+        return -1
+    if iterator._data_queue is not iterator._worker_result_queue:
+        held += iterator._data_queue.qsize()
+    return held + sum(len(info) == 2 for info in iterator._task_info.values())
+
+
+def _put(loop: Any, where: str, owner: Any, name: str, wrapper: Any) -> None:
+    original = owner.__dict__[name]
+    setattr(owner, name, wrapper)
+    loop.undo[where] = lambda: setattr(owner, name, original)
+
+
+def _time_pickling(loader: Loader) -> Callable[[], None]:
+    """In a worker: another thread pickles what is handed over."""
+    from multiprocessing.reduction import ForkingPickler
+
+    original = ForkingPickler.__dict__["dumps"]
+
+    def dumps(cls: Any, obj: Any, protocol: int | None = None) -> Any:
+        begin = time.thread_time_ns()
+        try:
+            return original.__func__(cls, obj, protocol)
+        finally:
+            loader.pickled += time.thread_time_ns() - begin
+
+    ForkingPickler.dumps = classmethod(dumps)  # type: ignore[assignment]
+    return lambda: setattr(ForkingPickler, "dumps", original)
+
+
+def _time_unpickling(loader: Loader) -> Callable[[], None]:
+    from multiprocessing.reduction import ForkingPickler
+
+    original = ForkingPickler.__dict__["loads"]
+    loads = ForkingPickler.loads
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = time.thread_time_ns()
+        try:
+            return loads(*args, **kwargs)
+        finally:
+            loader.unpickled += time.thread_time_ns() - begin
+
+    ForkingPickler.loads = staticmethod(timed)
+    return lambda: setattr(ForkingPickler, "loads", original)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1

@@ -1,0 +1,245 @@
+"""The call sites of a training loop: next batch, backward, optimizer, save, garbage collector.
+
+What lies between them (forward, loss, Python of the user's own) is told by the sampler, so that
+no module and no tensor is touched: models can still be pickled, copied and compiled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from . import guard, limits, loader, phases, ranks, settings
+from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
+from .sampler import Sampler
+
+PACKAGE = __name__.partition(".")[0]
+thread = threading.get_ident
+
+BACKWARDS = 3
+"""after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
+
+
+class Loop:
+    """The wrappers of one process."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.undo: dict[str, Callable[[], Any]] = {}
+        self.steps = 0
+        self.optimizing: list[int] = []
+        self.optimizers: dict[int, str] = {}
+        self.collecting = 0
+        self.backwards = 0
+        self.skipped = 0
+        self.saves: list[dict[str, Any]] = []
+        self.sampler: Sampler | None = None
+        self.evaluation: phases.Evaluation | None = None
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.steps = self.backwards = 0
+        self.optimizing.clear()
+        self.sampler = None
+
+    def span(self, name: str, kind: int, begin: int) -> None:
+        """Record what ends now."""
+        recorder = self.recorder
+        recorder.add((begin, now(), thread(), recorder.number(name), kind))
+
+    def watch(self) -> None:
+        """Look at what this thread does from now on."""
+        if self.sampler is None:
+            self.sampler = Sampler(self.recorder, thread(), (lambda: settings.refresh(self),))
+            self.sampler.start()
+
+    def contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
+        """A hook's work, none of whose faults reaches the job."""
+        _contained(self, where, work, *args)
+
+    def stepped(self, optimizer: Any, begin: int) -> None:
+        """An optimizer's step ends now. Optimizers that take turns are told apart."""
+        name = self.optimizers.get(id(optimizer))
+        if name is None:
+            kind = f"Optimizer.step#{type(optimizer).__name__}.step"
+            same = sum(known.startswith(kind) for known in self.optimizers.values())
+            name = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
+        self.span(name, ANNOTATION, begin)
+        self.steps += 1
+        if self.steps == 1:
+            trains(self, optimizer)
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """A wrapper of ours failed: it comes off."""
+        guard.contain(self.recorder.folder, where, error, self.undo.pop(where, _nothing))
+
+    def wrap(self, where: str, owner: Any, name: str, record: Callable[[Any, int], None]) -> None:
+        """Record every call of ``owner.name``: ``record(first argument, begin)`` after it."""
+        from torch.compiler import is_compiling
+
+        original = getattr(owner, name)
+        home = sys.modules.get(getattr(original, "__module__", None) or "")
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():  # traced by torch.compile: then there is nothing to see in here
+                return original(*args, **kwargs)
+            begin = now()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                _contained(self, where, record, args[0] if args else None, begin)
+
+        # also where it was defined, or it could not be pickled by its name any more
+        owners = [owner]
+        if home is not None and getattr(home, name, None) is original and home is not owner:
+            owners.append(home)
+        for each in owners:
+            setattr(each, name, wrapper)
+
+        def undo() -> None:
+            for each in owners:
+                setattr(each, name, original)
+
+        self.undo[where] = undo
+
+
+def _nothing() -> None:
+    """There is nothing to take off any more."""
+
+
+def install(recorder: Recorder) -> Loop:
+    """Wrap the call sites of PyTorch."""
+    import torch
+    from torch.utils.data import dataloader
+
+    loop = Loop(recorder)
+    iterator = dataloader._BaseDataLoaderIter
+    loop.wrap("loader", iterator, "__next__", lambda it, begin: _batch(loop, it, begin))
+    loader.install(loop)
+    ranks.install(loop)
+    loop.wrap("backward", torch.autograd, "backward", lambda _, begin: _back(loop, begin))
+    _optimizers(loop)
+    _collector(loop)
+    limits.install(loop)
+    phases.install(loop)
+    if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
+        loop.watch()
+    atexit.register(guard.contained, recorder.folder, "the end", lambda: _finish(loop))
+    try:
+        guard.hide(*(sys.modules[name] for name in list(sys.modules) if name.startswith(PACKAGE)))
+    except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
+        guard.note(recorder.folder, "hiding from torch.compile", error)
+    return loop
+
+
+def _batch(loop: Loop, iterator: Any, begin: int) -> None:
+    loop.span(f"enumerate(DataLoader)#{type(iterator).__name__}.__next__", ANNOTATION, begin)
+    evaluation = loop.evaluation
+    if evaluation is not None and evaluation.begin and sys.exc_info()[0] is StopIteration:
+        evaluation.closes()
+
+
+def _back(loop: Loop, begin: int) -> None:
+    loop.span("whyidle::backward", OP, begin)
+    loop.backwards += 1
+    if loop.evaluation is not None:
+        loop.evaluation.begin = 0
+    if loop.backwards == BACKWARDS and not loop.steps:
+        trains(loop, None)  # its optimizer is none of PyTorch's
+
+
+def _optimizers(loop: Loop) -> None:
+    from torch.compiler import is_compiling
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not is_compiling():
+            _contained(loop, "optimizer", loop.optimizing.append, now())
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not is_compiling():
+            _contained(loop, "optimizer", _stepped, loop, optimizer)
+
+    first = register_optimizer_step_pre_hook(before)
+    last = register_optimizer_step_post_hook(after)
+
+    def undo() -> None:
+        first.remove()
+        last.remove()
+
+    loop.undo["optimizer"] = undo
+
+
+def _stepped(loop: Loop, optimizer: Any) -> None:
+    begin = loop.optimizing.pop()
+    loop.span("whyidle::optimizer", OP, begin)
+    loop.stepped(optimizer, begin)
+
+
+def _contained(loop: Loop, where: str, work: Callable[..., Any], *args: Any) -> None:
+    """A hook's work, none of whose faults reaches the job."""
+    try:
+        work(*args)
+    except (RecursionError, MemoryError):
+        pass  # the job is at its limit: that is no time to do anything about it
+    except Exception as error:  # contained, counted, and the hook taken off
+        loop.fault(where, error)
+
+
+def trains(loop: Loop, optimizer: Any) -> None:
+    """From now on this process reports."""
+    if loop.recorder.facts:
+        return
+    loop.watch()
+    if loop.sampler is not None:
+        loop.sampler.follow(thread())
+    loop.recorder.facts = settings.facts(loop, optimizer)
+
+
+def step(loop: Loop) -> None:
+    """The user says that a step ends here."""
+    _contained(loop, "step", _marked, loop)
+
+
+def _marked(loop: Loop) -> None:
+    loop.span("whyidle.step", ANNOTATION, now())
+    loop.steps += 1
+    trains(loop, None)
+
+
+def _collector(loop: Loop) -> None:
+    def collected(phase: str, info: dict[str, int]) -> None:
+        try:
+            if phase == "start":
+                loop.collecting = now()
+            elif loop.collecting:
+                begin, loop.collecting = loop.collecting, 0
+                loop.span("Python GC", OVERHEAD, begin)
+        except BaseException as error:  # Python drops what is raised in here: nothing may be lost
+            if not guard.again(error):
+                loop.fault("gc", error)
+
+    gc.callbacks.append(collected)
+    loop.undo["gc"] = lambda: gc.callbacks.remove(collected)
+
+
+def _finish(loop: Loop) -> None:
+    """The interpreter ends: nothing of ours may run while it falls apart."""
+    if "gc" in loop.undo:
+        loop.undo.pop("gc")()
+    if loop.recorder.facts:
+        settings.refresh(loop)
+        loop.recorder.facts["ended"] = now()
+        loop.recorder.flush()
+    loop.recorder.end()

@@ -1,0 +1,251 @@
+"""What interrupts or surrounds a step: evaluation, explicit collections, synchronisations, saves.
+
+All of it is rare, so each record may also note the caller's stack at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .recorder import ANNOTATION, PYTHON, RUNTIME, now
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+MOST_SAVES = 50
+READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
+"""methods of a tensor that wait for a device"""
+WAITED_NS = 20_000
+"""a read that returned sooner than this did not wait"""
+
+
+def install(loop: Loop) -> None:
+    """Wrap the call sites around a step."""
+    import torch
+
+    _patch(loop, "gc.collect", gc, "collect", _spans(loop, "gc.collect", PYTHON))
+    _patch(loop, "save", torch, "save", _saving(loop))
+    _evaluation(loop, torch)
+    _scaler(loop, torch)
+    if torch.cuda.is_available():
+        _device(loop, torch)
+
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _patch(loop: Loop, where: str, owner: Any, name: str, wrap: Wrap) -> None:
+    """Replace ``owner.name`` by what ``wrap`` makes of it, and remember how to take it off."""
+    original = getattr(owner, name)
+    wrapper = functools.wraps(original)(wrap(original))
+    home = sys.modules.get(getattr(original, "__module__", None) or "")
+    owners = [owner]
+    if home is not None and home is not owner and getattr(home, name, None) is original:
+        owners.append(home)  # where it was defined, or it could not be pickled by its name
+    for each in owners:
+        setattr(each, name, wrapper)
+
+    def undo() -> None:
+        for each in owners:
+            setattr(each, name, original)
+
+    loop.undo[where] = undo
+
+
+def _spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
+    """Record every call as a span of this name, with its place. ``where`` is what comes off after
+    a fault, if it has another name."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            loop.contained(where or name, mark, loop, begin)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                loop.contained(where or name, loop.span, name, kind, begin)
+
+        return wrapper
+
+    return wrap
+
+
+def mark(loop: Loop, begin: int) -> None:
+    """Note the stack of this thread as a sample, so that a rare span has its exact place."""
+    if loop.sampler is not None and threading.get_ident() == loop.sampler.watched:
+        stack = loop.sampler.stacks.number(sys._getframe(1))
+        loop.recorder.samples.append((begin, -1, threading.get_ident(), stack, 0))
+
+
+def _saving(loop: Loop) -> Wrap:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        timed = _spans(loop, "save_checkpoint", ANNOTATION, "save")(original)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            try:
+                return timed(*args, **kwargs)
+            finally:
+                target = kwargs.get("f", args[1] if len(args) > 1 else None)
+                loop.contained("save", _saved, loop, target, now() - begin)
+
+        return wrapper
+
+    return wrap
+
+
+def _saved(loop: Loop, target: Any, took: int) -> None:
+    if isinstance(target, (str, os.PathLike)) and len(loop.saves) < MOST_SAVES:
+        size = os.stat(target).st_size if os.path.exists(target) else None
+        loop.saves.append({"path": os.fspath(target), "bytes": size, "seconds": took / 1e9})
+
+
+class Evaluation:
+    """From ``Module.eval()`` to the return to training. A backward in between shows that only a
+    part of the model, or another model, was frozen: then it was no evaluation."""
+
+    def __init__(self, loop: Loop, grad: Callable[[], bool]) -> None:
+        self.loop = loop
+        self.grad = grad
+        self.begin = 0
+        self.without = False
+        """whether gradients were off at some moment of it"""
+
+    def opens(self) -> None:
+        """``Module.eval()`` was called."""
+        if not self.begin:
+            self.begin, self.without = now(), not self.grad()
+            mark(self.loop, self.begin)
+
+    def closes(self) -> None:
+        """``Module.train()`` was called, or the evaluation's loader has no more batches."""
+        if self.begin and self.loop.steps:
+            begin, self.begin = self.begin, 0
+            without = self.without or not self.grad()
+            self.loop.span("evaluation" if without else "evaluation#grad", ANNOTATION, begin)
+        self.begin = 0
+
+
+def _evaluation(loop: Loop, torch: Any) -> None:
+    loop.evaluation = evaluation = Evaluation(loop, torch.is_grad_enabled)
+    compiling = torch.compiler.is_compiling
+    module = torch.nn.Module
+    _patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
+    _patch(loop, "evaluation end", module, "train", _trains(loop, evaluation, compiling))
+    for kind in (torch.no_grad, torch.inference_mode):
+        _patch(loop, kind.__name__, kind, "__enter__", _without(evaluation))
+    _patch(loop, "set_grad_enabled", torch.set_grad_enabled, "__init__", _switched(evaluation))
+
+
+def _evals(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any) -> Any:
+            if not compiling():
+                loop.contained("evaluation", evaluation.opens)
+            return original(self)
+
+        return wrapper
+
+    return wrap
+
+
+def _trains(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any, mode: bool = True) -> Any:
+            if evaluation.begin and mode and not compiling():
+                loop.contained("evaluation end", evaluation.closes)
+            return original(self, mode)
+
+        return wrapper
+
+    return wrap
+
+
+def _without(evaluation: Evaluation) -> Wrap:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any) -> Any:
+            evaluation.without = True
+            return original(self)
+
+        return wrapper
+
+    return wrap
+
+
+def _switched(evaluation: Evaluation) -> Wrap:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any, mode: bool) -> None:
+            evaluation.without = evaluation.without or not mode
+            original(self, mode)
+
+        return wrapper
+
+    return wrap
+
+
+def _scaler(loop: Loop, torch: Any) -> None:
+    """A step that gradient scaling skips is a step all the same."""
+    scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+
+    def steps(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            begin, before = now(), loop.steps
+            result = original(self, optimizer, *args, **kwargs)
+            if loop.steps == before:
+                loop.contained("scaler", _skipped, loop, optimizer, begin)
+            return result
+
+        return wrapper
+
+    _patch(loop, "scaler", scaler, "step", steps)
+
+
+def _skipped(loop: Loop, optimizer: Any, begin: int) -> None:
+    loop.skipped += 1
+    loop.stepped(optimizer, begin)
+
+
+def _device(loop: Loop, torch: Any) -> None:
+    """Reads that may wait for a GPU; on a job without one they cost nothing and are left alone."""
+    for name in READS:
+        if hasattr(torch.Tensor, name):
+            _patch(loop, f"Tensor.{name}", torch.Tensor, name, _read(loop, torch, name))
+    _patch(
+        loop,
+        "cuda.synchronize",
+        torch.cuda,
+        "synchronize",
+        _spans(loop, "cudaDeviceSynchronize", RUNTIME),
+    )
+    _patch(
+        loop,
+        "cuda.empty_cache",
+        torch.cuda,
+        "empty_cache",
+        _spans(loop, "torch.cuda: empty_cache", PYTHON),
+    )
+
+
+def _read(loop: Loop, torch: Any, name: str) -> Wrap:
+    span = f"cudaStreamSynchronize (Tensor.{name})"
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or not self.is_cuda:
+                return original(self, *args, **kwargs)
+            begin = now()
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                if now() - begin > WAITED_NS:
+                    loop.contained(f"Tensor.{name}", loop.span, span, RUNTIME, begin)
+
+        return wrapper
+
+    return wrap

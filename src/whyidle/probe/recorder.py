@@ -1,0 +1,171 @@
+"""Keeps spans and samples in memory for a moment, and on disk for good.
+
+The hot path appends one tuple to a list. A daemon thread takes the list away a few times a second
+and appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
+SIGKILL. Texts (names, stacks) go to ``PID.names`` and ``PID.stacks``, one per line, in order of
+their number, before the first record that uses them. A disk that fills, or a folder that vanishes,
+ends the recording and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from . import guard
+
+SPAN = struct.Struct("<qqQIB3x")
+"""begin ns, end ns (perf_counter), thread, name, kind"""
+SAMPLE = struct.Struct("<qqQII")
+"""time ns, how long the thread has been runnable ns (-1: unknown), thread, stack, how long Python
+was running when the look was wanted us"""
+
+MAGIC = b"whyidle spans 1\n"
+"""the first bytes of ``PID.spans``: what it is, and the version of this layout"""
+FLUSH_S = 0.25
+MOST_WAITING = 1 << 17
+"""spans in memory at most (15 MB); beyond it the oldest are dropped, which a process that never
+trains, and so never writes, comes to"""
+
+RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
+"""kinds of span, as whyidle.model.timeline.HostKind numbers them"""
+
+
+class Recorder:
+    """One process's recording. ``add`` is the hot path: it takes one tuple as in ``SPAN``."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A forked child records for itself, from nothing."""
+        self.facts: dict[str, Any] = {}
+        self.documents: dict[str, Any] = {}
+        self.tables: dict[str, tuple[struct.Struct, list[Any]]] = {}
+        self.spans: deque[tuple[int, int, int, int, int]] = deque(maxlen=MOST_WAITING)
+        self.samples: list[tuple[int, int, int, int, int]] = []
+        self.add = self.spans.append
+        self.names: dict[str, int] = {}
+        self.stacks: dict[str, int] = {}
+        self.dropped = 0
+        """how often more spans waited than were kept"""
+        self.broken = False
+        self._key = str(os.getpid())
+        self._written = {"names": 0, "stacks": 0}
+        self._begun = False
+        self._told: dict[str, Any] = {}
+        self._rows = 0
+        self._lock = threading.Lock()
+        self._naming = threading.Lock()
+
+    def number(self, name: str) -> int:
+        """The number of a name; the same name always has the same number."""
+        found = self.names.get(name)
+        return self._new(self.names, name) if found is None else found
+
+    def stack(self, text: str) -> int:
+        """The number of a stack, written innermost frame first, ``file(line): function;...``."""
+        found = self.stacks.get(text)
+        return self._new(self.stacks, text) if found is None else found
+
+    def _new(self, numbered: dict[str, int], text: str) -> int:
+        """Rare; two threads must not give one number to two texts."""
+        with self._naming:
+            return numbered.setdefault(text, len(numbered))
+
+    def row(self, suffix: str, layout: struct.Struct, row: tuple[int, ...]) -> None:
+        """A record of any other kind, for ``PID.suffix``."""
+        if self._rows < MOST_WAITING and not self.broken:
+            self.tables.setdefault(suffix, (layout, []))[1].append(row)
+            self._rows += 1
+
+    def flush(self) -> None:
+        """Write what waits. May be called from any thread, at any time."""
+        with self._lock:
+            spans, self.spans = self.spans, deque(maxlen=0 if self.broken else MOST_WAITING)
+            self.add = self.spans.append
+            samples, self.samples = self.samples, []
+            tables, self.tables = self.tables, {}
+            self._rows = 0
+            if self.broken:
+                return
+            try:
+                self._write_spans(list(spans))
+                self._write_rest(samples, tables)
+            except OSError as error:
+                guard.note(self.folder, "writing", error)
+                self._end()
+            self.dropped += len(spans) == MOST_WAITING
+
+    def end(self) -> None:
+        """Record nothing any more, and keep nothing in memory."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        self.broken = True
+        self.spans = deque(maxlen=0)
+        self.add = self.spans.append
+        self.tables = {}
+
+    def _write_spans(self, spans: list[Any]) -> None:
+        if "worker.json" in self.documents or not (self.facts or spans):
+            return
+        if not self._begun:
+            self._choose_key()
+        self._texts("names", self.names)
+        magic = b"" if self._begun else MAGIC
+        self._append("spans", magic + b"".join(SPAN.pack(*span) for span in spans))
+        self._begun = True
+
+    def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
+        if not self.facts and "worker.json" not in self.documents:
+            return  # neither trains nor loads for a process that might
+        self._texts("stacks", self.stacks)
+        self._append("samples", b"".join(SAMPLE.pack(*sample) for sample in samples))
+        for suffix, (layout, rows) in tables.items():
+            self._append(suffix, b"".join(layout.pack(*row) for row in rows))
+        for suffix, document in (("facts.json", self.facts), *self.documents.items()):
+            if document and self._told.get(suffix) != document:
+                self._told[suffix] = dict(document)
+                self._replace(suffix, document)
+
+    def _replace(self, suffix: str, document: Any) -> None:
+        place = self._place(suffix)
+        with open(place + "~", "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.replace(place + "~", place)
+
+    def _choose_key(self) -> None:
+        """One process may be several programs, one after the other: ``os.execv`` keeps the id."""
+        turn = 1
+        while os.path.exists(self._place("spans")):
+            turn += 1
+            self._key = f"{os.getpid()}-{turn}"
+
+    def _texts(self, suffix: str, numbered: dict[str, int]) -> None:
+        done, texts = self._written[suffix], list(numbered)
+        if len(texts) > done:
+            lines = "".join(text.replace("\n", " ") + "\n" for text in texts[done:])
+            self._append(suffix, lines.encode("utf-8", "replace"))
+            self._written[suffix] = len(texts)
+
+    def _append(self, suffix: str, data: bytes) -> None:
+        if data:
+            with open(self._place(suffix), "ab") as file:
+                file.write(data)
+
+    def _place(self, suffix: str) -> str:
+        return os.path.join(self.folder, f"{self._key}.{suffix}")
+
+
+def now() -> int:
+    """The clock of every record, ns; shared by all processes of a host."""
+    return time.perf_counter_ns()

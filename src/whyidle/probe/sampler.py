@@ -1,0 +1,193 @@
+"""Asks a few dozen times a second what the training thread is doing, and writes it down.
+
+It runs from the framework's import on, slowly, and at full pace once the process trains. Besides
+the stack it notes two things that tell work from waiting without touching the thread: how long the
+interpreter's lock was held when the sampler wanted it (long: Python was running, not a native
+operator), and whether the thread itself was runnable (it was not: it waits for something). Where
+the looks together cost more than ``BUDGET`` of the time, they become rarer.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from . import guard
+from .recorder import FLUSH_S, Recorder, now
+
+PERIOD_S = 0.02
+WAITING_S = 0.1
+"""between looks before the first step"""
+PATIENCE_S = 900.0
+"""a process that has not trained after this long is not looked at any more"""
+RAREST_S = 0.2
+"""between looks, however dear they are"""
+CHORES_S = 1.0
+BUDGET = 0.004
+"""share of the time that looks may take"""
+DEPTH = 48
+MOST_KEYS = 20_000
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Sampler:
+    """What runs on the sampling thread of one process. ``chores`` are called now and then."""
+
+    def __init__(
+        self, recorder: Recorder, thread: int, chores: tuple[Callable[[], Any], ...] = ()
+    ) -> None:
+        self.recorder = recorder
+        self.watched = thread
+        self.chores = chores
+        self.period_s = PERIOD_S
+        self.looks = 0
+        self.spent_s = self.look_s = self.others_s = 0.0
+        self.stacks = Stacks(recorder)
+        self._clock = _Clock(_native(thread))
+        self._own = _Clock(None)
+
+    def follow(self, thread: int) -> None:
+        """Watch another thread from now on."""
+        if thread != self.watched:
+            self.watched, self._clock = thread, _Clock(_native(thread))
+
+    def start(self) -> None:
+        """Begin, on a thread that the job's own count of threads does not see."""
+        work = (self.recorder.folder, "sampler", self.run)
+        _thread.start_new_thread(guard.contained, work)
+
+    def run(self) -> None:
+        """Look, and write now and then, until the process ends."""
+        self._own = _Clock(threading.get_native_id())
+        written = done = begun = time.monotonic()
+        while not self.recorder.broken:
+            training = bool(self.recorder.facts or self.recorder.documents)
+            self.look(self.period_s if training else WAITING_S)
+            moment = time.monotonic()
+            if training and moment - done > CHORES_S:
+                done = moment
+                self._do_chores()
+            if moment - written > FLUSH_S:
+                written = moment
+                self.recorder.flush()
+            if not training and moment - begun > PATIENCE_S:
+                return
+
+    def _do_chores(self) -> None:
+        begin = time.thread_time()
+        for chore in self.chores:
+            chore()
+        self.others_s += time.thread_time() - begin
+        told = {
+            "looks": self.looks,
+            "look_s": self.look_s,
+            "spent_s": round(self.spent_s, 6),
+            "chores_s": round(self.others_s, 6),
+        }
+        if self.recorder.facts:
+            self.recorder.facts["sampler"] = told
+
+    def look(self, period_s: float) -> None:
+        """Wait, then record one sample of the watched thread, dated when it was wanted."""
+        _, before = self._own.read()
+        wanted = now() + int(period_s * 1e9)
+        time.sleep(period_s)
+        begin = time.thread_time()
+        frame = sys._current_frames().get(self.watched)
+        runnable, _ = self._clock.read()
+        _, after = self._own.read()
+        if frame is not None:
+            held = max(0, now() - wanted - max(0, after - before)) // 1000
+            stack = self.stacks.number(frame)
+            del frame
+            self.recorder.samples.append(
+                (wanted, runnable, self.watched, stack, min(held, 0xFFFFFFFF))
+            )
+        self._account(time.thread_time() - begin)
+
+    def _account(self, spent: float) -> None:
+        """The next look comes the later, the dearer the last ones were."""
+        self.looks += 1
+        self.spent_s += spent
+        self.look_s += (spent - self.look_s) / min(self.looks, 20)
+        self.period_s = min(max(PERIOD_S, self.look_s / BUDGET), RAREST_S)
+
+
+class Stacks:
+    """Numbers stacks. Text is made once per stack: later looks compare code and position only."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._known: dict[tuple[int, ...], int] = {}
+        self._alive: dict[int, CodeType] = {}
+
+    def number(self, frame: FrameType | None) -> int:
+        """The number of the stack that ends in ``frame``; frames of our own are left out."""
+        key: list[int] = []
+        at = frame
+        while at is not None and len(key) < 2 * DEPTH:
+            key.append(id(at.f_code))
+            key.append(at.f_lasti)
+            at = at.f_back
+        known = tuple(key)
+        found = self._known.get(known)
+        if found is None:
+            found = self._learn(known, frame)
+        return found
+
+    def _learn(self, key: tuple[int, ...], frame: FrameType | None) -> int:
+        if len(self._known) >= MOST_KEYS:
+            self._known.clear()
+            self._alive.clear()
+        at = frame
+        while at is not None:
+            self._alive[id(at.f_code)] = at.f_code  # so that no other code gets its id
+            at = at.f_back
+        found = self._known[key] = self.recorder.stack(describe(frame))
+        return found
+
+
+def describe(frame: FrameType | None) -> str:
+    """A stack as text, innermost frame first: ``file(line): function;...``."""
+    parts: list[str] = []
+    while frame is not None and len(parts) < DEPTH:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OWN):
+            parts.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return ";".join(parts)
+
+
+class _Clock:
+    """How long a thread of this process has run, or wanted to run, as the kernel counts it."""
+
+    def __init__(self, native: int | None) -> None:
+        self._file: int | None = None
+        if native is not None:
+            with contextlib.suppress(OSError):  # else waiting cannot be told from working
+                self._file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY)
+
+    def read(self) -> tuple[int, int]:
+        """(ns on a CPU or waiting for one, -1: unknown; ns of it spent waiting for one)."""
+        if self._file is None:
+            return -1, 0
+        try:
+            ran, waited = os.pread(self._file, 80, 0).split()[:2]
+            return int(ran) + int(waited), int(waited)
+        except (OSError, ValueError):
+            self._file = None
+            return -1, 0
+
+
+def _native(ident: int) -> int | None:
+    for thread in threading.enumerate():
+        if thread.ident == ident:
+            return thread.native_id
+    return None

@@ -1,0 +1,207 @@
+"""What the process says about itself: read once when it first trains, a part of it again later."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from .recorder import now
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+ENVIRONMENT = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "CUDA_LAUNCH_BLOCKING",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_SHOW_CPP_STACKTRACES",
+    "NCCL_DEBUG",
+    "PYTHONMALLOC",
+    "PYTHONDEVMODE",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "CUDA_VISIBLE_DEVICES",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "LOCAL_RANK",
+)
+MOST_COMPILES = 200
+MOST_MEMORY = 2_000
+
+
+def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
+    """Everything known at the first step."""
+    import torch
+
+    told: dict[str, Any] = {
+        "pid": os.getpid(),
+        "ppid": os.getppid(),
+        "argv": sys.argv[:20],
+        "torch": torch.__version__,
+        "device": "cuda" if _on_cuda(torch, optimizer) else "cpu",
+        "gpus": _gpus(),
+        "main": threading.main_thread().ident,
+        "thread": threading.get_ident(),
+        "first_step": now(),
+        "process_start": _process_start(),
+        "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
+        **_ranks(torch),
+    }
+    told["switches"] = switches(torch)
+    if optimizer is not None:
+        told["optimizer"] = _optimizer(optimizer)
+    return told
+
+
+def refresh(loop: Loop) -> None:
+    """What may change while it trains. Called by the sampler's thread a few times a second."""
+    told = loop.recorder.facts
+    torch = sys.modules.get("torch")
+    if not told or torch is None:
+        return
+    try:
+        found = {**told["switches"], **_shared(torch)}
+        told["switches"] = {**found, "seen": _ever(told, found)}
+        told["compile"] = _compile()
+        told["saves"] = list(loop.saves)
+        told["skipped_steps"] = loop.skipped
+        _memory(loop, told)
+    except Exception as error:  # contained: the sampler goes on without it
+        loop.fault("settings", error)
+
+
+def switches(torch: Any) -> dict[str, Any]:
+    """Switches of the framework and the interpreter, as the calling thread sees them."""
+    profiler = getattr(torch.autograd, "_profiler_enabled", None)
+    return {
+        **_shared(torch),
+        "num_threads": torch.get_num_threads(),
+        "num_interop_threads": torch.get_num_interop_threads(),
+        "tracing": sys.gettrace() is not None,
+        "profiling": sys.getprofile() is not None,
+        "torch_profiler": bool(profiler and profiler()),
+        "autocast": bool(torch.is_autocast_enabled()),
+        "gc_threshold": list(gc.get_threshold()),
+    }
+
+
+def _shared(torch: Any) -> dict[str, Any]:
+    """Those that every thread sees alike."""
+    backends = torch.backends
+    return {
+        "anomaly_mode": bool(torch.is_anomaly_enabled()),
+        "deterministic": bool(torch.are_deterministic_algorithms_enabled()),
+        "cudnn_benchmark": bool(backends.cudnn.benchmark),
+        "cudnn_deterministic": bool(backends.cudnn.deterministic),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+    }
+
+
+def _ever(told: dict[str, Any], found: dict[str, Any]) -> dict[str, int]:
+    """How often each switch was seen on."""
+    seen: dict[str, int] = told.get("switches", {}).get("seen", {})
+    on = {key: seen.get(key, 0) + 1 for key, value in found.items() if value is True}
+    return {**seen, **on, "looks": seen.get("looks", 0) + 1}
+
+
+def _ranks(torch: Any) -> dict[str, Any]:
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        rank, world = str(distributed.get_rank()), str(distributed.get_world_size())
+    return {"rank": rank, "world_size": world}
+
+
+def _on_cuda(torch: Any, optimizer: Any) -> bool:
+    if not torch.cuda.is_available():
+        return False
+    groups = getattr(optimizer, "param_groups", None) or []
+    found = {p.device.type for group in groups for p in group["params"][:1]}
+    return "cuda" in found if found else bool(torch.cuda.is_initialized())
+
+
+def _gpus() -> list[str]:
+    """GPUs that this host has, whatever the framework can see."""
+    try:
+        return sorted(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        return []
+
+
+def _optimizer(optimizer: Any) -> dict[str, Any]:
+    groups = getattr(optimizer, "param_groups", [])
+    tensors = [p for group in groups for p in group["params"]]
+    first = groups[0] if groups else {}
+    return {
+        "name": type(optimizer).__name__,
+        "module": type(optimizer).__module__,
+        "groups": len(groups),
+        "tensors": len(tensors),
+        "elements": sum(p.numel() for p in tensors),
+        "foreach": first.get("foreach"),
+        "fused": first.get("fused"),
+        "capturable": first.get("capturable"),
+        "differentiable": first.get("differentiable"),
+        "momentum": first.get("momentum"),
+    }
+
+
+def _compile() -> dict[str, Any] | None:
+    """What torch.compile has done so far; None where it was never used."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None or not utils.counters.get("frames"):
+        return None
+    metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()[-MOST_COMPILES:]
+    compiles = [
+        {
+            "file": getattr(one, "co_filename", None),
+            "line": getattr(one, "co_firstlineno", None),
+            "function": getattr(one, "co_name", None),
+            "began": getattr(one, "start_time", None),
+            "seconds": getattr(one, "entire_frame_compile_time_s", None),
+            "operators": getattr(one, "graph_op_count", None),
+            "reason": _short(getattr(one, "recompile_reason", None)),
+            "failed": _short(getattr(one, "fail_reason", None)),
+        }
+        for one in metrics
+    ]
+    breaks = {_short(str(k)): int(v) for k, v in list(utils.counters["graph_break"].items())[:50]}
+    return {
+        "frames": {key: int(value) for key, value in utils.counters["frames"].items()},
+        "graph_breaks": breaks,
+        "compiles": compiles,
+    }
+
+
+def _short(text: Any) -> Any:
+    return str(text)[:600] if text is not None else None
+
+
+def _memory(loop: Loop, told: dict[str, Any]) -> None:
+    """Resident memory against the number of steps, thinned as it grows long."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return
+    series = told.setdefault("memory", [])
+    if not series or series[-1][1] != loop.steps:
+        series.append([now(), loop.steps, pages * os.sysconf("SC_PAGE_SIZE")])
+    if len(series) > MOST_MEMORY:
+        del series[::2]
+
+
+def _process_start() -> int | None:
+    """When this process began, on the clock of the records."""
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return now() - int(age * 1e9)

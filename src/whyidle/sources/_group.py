@@ -1,0 +1,114 @@
+"""What a job's control group and affinity leave to it: cores, memory, and time held back."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from whyidle.model.telemetry import Absent, Reading, meters
+from whyidle.sources._kept import picked, whole
+from whyidle.sources._levels import Levels, bounded, quota_cores
+
+METERS: Final = (
+    *meters(
+        "affinity",
+        0.7,
+        ("cores_allowed", "1", "gauge", "cores that the job may run on"),
+    ),
+    *meters(
+        "group cpu",
+        5.5,
+        ("cores_quota", "1", "gauge", "cores' worth of time that its control group grants"),
+        ("cores_effective", "1", "gauge", "the smaller of cores allowed and quota"),
+        ("throttled_s", "s", "counter", "time that tasks were held back by the quota"),
+        ("throttled_periods", "1", "counter", "scheduling periods in which the quota ran out"),
+        ("quota_periods", "1", "counter", "scheduling periods that the quota was kept in"),
+    ),
+    *meters(
+        "group memory",
+        13.2,
+        (
+            "group_memory_bytes",
+            "bytes",
+            "gauge",
+            "memory of the control group, page cache included",
+        ),
+        ("group_memory_limit_bytes", "bytes", "gauge", "the tightest limit on it"),
+        ("group_memory_file_bytes", "bytes", "gauge", "of it, page cache"),
+        ("group_out_of_memory_kills", "1", "counter", "processes ended by that limit"),
+    ),
+)
+_THROTTLE: Final = ("throttled_s", "throttled_periods", "quota_periods")
+_MEMORY: Final = tuple(meter.id for meter in METERS if meter.group == "group memory")
+
+
+class Group:
+    """The tightest levels of a process's control groups."""
+
+    def __init__(self, levels: Levels, pid: int) -> None:
+        self._pid = pid
+        self._quota, self._cpu_stat, self._version = levels.quota()
+        self._limit, self._memory = levels.memory()
+        self.missing: dict[str, Absent] = {}
+        if not hasattr(os, "sched_getaffinity"):
+            self.missing["cores_allowed"] = Absent("this system has no affinity of processes")
+        if self._quota is None:
+            self.missing["cores_quota"] = Absent("no quota is set on the job's control group")
+        if self._cpu_stat is None:
+            absent = Absent("the control group does not account for throttling")
+            self.missing.update(dict.fromkeys(_THROTTLE, absent))
+        if self._limit is None:
+            self.missing["group_memory_limit_bytes"] = Absent("no limit is set")
+        if not self._memory:
+            self.missing.update(dict.fromkeys(_MEMORY, Absent("no memory control group is seen")))
+
+    def read(self, into: Reading) -> None:
+        """Add every value."""
+        allowed = _affinity(self._pid)
+        quota = quota_cores(self._quota)
+        into["cores_allowed"], into["cores_quota"] = allowed, quota
+        known = [cores for cores in (allowed, quota) if cores is not None]
+        into["cores_effective"] = min(known, default=None)
+        into.update(self._throttling())
+        into.update(self._memory_now())
+
+    def _throttling(self) -> Reading:
+        spent_name = b"throttled_usec " if self._version == 2 else b"throttled_time "
+        content = self._cpu_stat.read() if self._cpu_stat else None
+        told = picked(content, b"nr_periods ", b"nr_throttled ", spent_name)
+        spent = told.get(spent_name)
+        scale = 1e-6 if self._version == 2 else 1e-9
+        return {
+            "throttled_s": None if spent is None else spent * scale,
+            "throttled_periods": told.get(b"nr_throttled "),
+            "quota_periods": told.get(b"nr_periods "),
+        }
+
+    def _memory_now(self) -> Reading:
+        used, stat, events = (
+            self._memory[name].read() if self._memory else None
+            for name in ("used", "stat", "events")
+        )
+        held = picked(stat, b"total_cache ", b"file ")
+        happened = picked(events, b"oom_kill ")
+        return {
+            "group_memory_bytes": whole(used or b""),
+            "group_memory_limit_bytes": bounded(whole(self._limit.read() or b""))
+            if self._limit
+            else None,
+            "group_memory_file_bytes": held.get(b"total_cache ", held.get(b"file ")),
+            "group_out_of_memory_kills": happened.get(b"oom_kill "),
+        }
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in (*(self._quota or ()), *self._memory.values(), self._cpu_stat, self._limit):
+            if file is not None:
+                file.close()
+
+
+def _affinity(pid: int) -> int | None:
+    try:
+        return len(os.sched_getaffinity(pid))
+    except (AttributeError, OSError):
+        return None

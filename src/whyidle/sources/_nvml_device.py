@@ -1,0 +1,162 @@
+"""One GPU, or one MIG slice of it, read through NVML."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+from whyidle.model.telemetry import Absent, Reading, Value
+from whyidle.sources._gpm import METRICS, Gpm
+from whyidle.sources._gpu import number, percent
+from whyidle.sources._nvml_fields import BUS_WINDOW, FAST, SLOW, Field
+
+SLOW_EVERY: Final = 20
+MOST_EVENTS: Final = 64
+_FOR_GOOD: Final = ("NotSupported", "FunctionNotFound", "NoPermission", "InvalidArgument")
+"""errors after which the same call need not be made again"""
+_SHARED: Final = Absent("it is the whole card's, which a MIG slice shares with others")
+_COUNTED: Final = "pcie_sent_bytes"
+
+
+class Device:
+    """Reads into keys of ``subject``.
+
+    Args:
+        nvml: the ``pynvml`` module, initialised.
+        subject: ``gpu0``, or ``gpu0.mig1`` for a slice.
+        card: the card's handle.
+        own: the slice's handle, and its GPU instance; None for a whole card.
+    """
+
+    def __init__(
+        self, nvml: Any, subject: str, card: Any, own: tuple[Any, int] | None = None
+    ) -> None:
+        self._nvml, self._subject, self._card = nvml, subject, card
+        self._own = own[0] if own else card
+        self._is_slice = own is not None
+        self.missing: dict[str, Absent] = {}
+        self._fast, self._slow = self._offered(FAST), self._offered(SLOW)
+        self._gpm = Gpm(nvml, card, own[1] if own else None)
+        self._tell_gpm()
+        self._events = _events(nvml, card)
+        self._xids = 0
+        self._reads = 0
+        self._seen_until = 0
+
+    def _offered(self, fields: tuple[Field, ...]) -> list[Field]:
+        kept = []
+        for field in fields:
+            if self._is_slice and field.of == "alone":
+                self._lacks(field, _SHARED)
+            else:
+                kept.append(field)
+        return kept
+
+    def _tell_gpm(self) -> None:
+        if self._gpm.absent is None:
+            return
+        for name in METRICS:
+            self.missing[f"{name}@{self._subject}"] = self._gpm.absent
+        if self._is_slice:
+            return
+        for name in BUS_WINDOW.signals:
+            del self.missing[f"{name}@{self._subject}"]
+
+    def _lacks(self, field: Field, absent: Absent) -> None:
+        for name in field.signals:
+            self.missing[f"{name}@{self._subject}"] = absent
+
+    def read(self, into: Reading) -> None:
+        """Add every value."""
+        values: Reading = {}
+        self._ask(self._fast, values)
+        if self._reads % SLOW_EVERY == 0:
+            self._ask(self._slow, values)
+            self._window(values)
+        self._reads += 1
+        if self._gpm.absent is None:
+            values.update(self._gpm.read())
+        values.update(self._xid())
+        into.update({f"{name}@{self._subject}": value for name, value in values.items()})
+        self._processes(into)
+
+    def _ask(self, fields: list[Field], values: Reading) -> None:
+        for field in list(fields):
+            handle = self._own if field.of == "slice" else self._card
+            try:
+                values.update(field.call(self._nvml, handle))
+            except (self._nvml.NVMLError, AttributeError) as error:
+                values.update(dict.fromkeys(field.signals))
+                if _for_good(self._nvml, error):
+                    fields.remove(field)
+                    self._lacks(field, Absent(f"NVML: {error}"))
+
+    def _window(self, values: Reading) -> None:
+        """Traffic by waiting 40 ms, the last resort."""
+        if self._is_slice or self._gpm.absent is None or values.get(_COUNTED) is not None:
+            return
+        self._ask([BUS_WINDOW], values)
+
+    def _xid(self) -> Reading:
+        if self._events is None:
+            return {}
+        last: Value = None
+        with contextlib.suppress(self._nvml.NVMLError):
+            for _ in range(MOST_EVENTS):  # ends with NVMLError_Timeout once there is none left
+                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                self._xids += 1
+                last = number(event.eventData)
+        return {"xid_events": self._xids, "xid_last": last}
+
+    def _processes(self, into: Reading) -> None:
+        nvml, subject = self._nvml, self._subject
+        try:
+            running = nvml.nvmlDeviceGetComputeRunningProcesses(self._own)
+        except (nvml.NVMLError, AttributeError):
+            into[f"processes@{subject}"] = None
+            return
+        into[f"processes@{subject}"] = len(running)
+        busy = {} if self._is_slice or not running else self._busy()
+        for process in running:
+            name = f"{subject}.pid{process.pid}"
+            into[f"process_memory_bytes@{name}"] = number(process.usedGpuMemory, wide=True)
+            into[f"process_busy_ratio@{name}"] = busy.get(process.pid)
+
+    def _busy(self) -> dict[int, float | None]:
+        """Each process's latest sample since the last read."""
+        try:
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._seen_until)
+        except (self._nvml.NVMLError, AttributeError):
+            return {}
+        fresh = (sample for sample in samples if sample.timeStamp > self._seen_until)
+        ordered = sorted(fresh, key=lambda sample: sample.timeStamp)  # drivers return old ones too
+        if ordered:
+            self._seen_until = ordered[-1].timeStamp
+        return {sample.pid: percent(sample.smUtil) for sample in ordered}
+
+    def close(self) -> None:
+        """Free what NVML lent."""
+        self._gpm.close()
+        if self._events is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlEventSetFree(self._events)
+            self._events = None
+
+
+def _for_good(nvml: Any, error: Exception) -> bool:
+    kinds = (AttributeError, *(getattr(nvml, f"NVMLError_{name}") for name in _FOR_GOOD))
+    return isinstance(error, kinds)
+
+
+def _events(nvml: Any, card: Any) -> Any:
+    """A queue of critical errors of a card; None where the system has none (Windows, old ones)."""
+    try:
+        events = nvml.nvmlEventSetCreate()
+    except (nvml.NVMLError, AttributeError):
+        return None
+    try:
+        nvml.nvmlDeviceRegisterEvents(card, nvml.nvmlEventTypeXidCriticalError, events)
+    except (nvml.NVMLError, AttributeError):
+        nvml.nvmlEventSetFree(events)
+        return None
+    return events

@@ -1,0 +1,171 @@
+"""NVIDIA GPUs through NVML: utilization, clocks, power, heat, memory, PCIe, and GPM.
+
+Needs the extra ``nvidia`` (the package nvidia-ml-py) and a driver. Of the GPUs on the machine it
+reads those that the job sees (``CUDA_VISIBLE_DEVICES``, MIG). Costs on a device were not measured:
+no GPU was at hand, which is why they are None; against a stand-in that answers at once, the binding
+left out, our own part of a read takes 30 us for a GPU (quartiles 28 and 48, ``bench/sources.py``).
+Without a driver ``probe`` takes 0.06 ms once the binding is imported (20 ms).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from whyidle.errors import InputError
+from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target
+from whyidle.sources import _gpu
+from whyidle.sources._nvml_device import Device
+from whyidle.sources._visible import Card, Slice, visible
+
+SIGNALS: tuple[Meter, ...] = _gpu.METERS
+PERIOD_S = 0.5
+LIVE = True
+
+_EXTRA = "pip install 'whyidle[nvidia]'"
+_DRIVER = "check that `nvidia-smi` works; in a container start it with --gpus all"
+
+
+class _Nvml:
+    """The GPUs of one job. NVML is initialised once for each reader, and counts that itself."""
+
+    def __init__(self, nvml: Any, target: Target) -> None:
+        self._nvml = nvml
+        self._devices: list[Device] = []
+        self.facts: dict[str, str] = {"driver": _words(nvml.nvmlSystemGetDriverVersion())}
+        self._open = True
+        handles: dict[int, Any] = {}
+        seen = visible(target.environ, _cards(nvml, handles))
+        if seen.doubt:
+            self.facts["cuda_order_doubt"] = seen.doubt
+        for ordinal, (card, one) in enumerate(seen.chosen):
+            self._add(handles[card.index], card, one)
+            if not seen.doubt:
+                self.facts[f"cuda_ordinal@{_subject(card, one)}"] = str(ordinal)
+
+    def _add(self, handle: Any, card: Card, one: Slice | None) -> None:
+        subject = _subject(card, one)
+        own = None
+        if one is not None:
+            own = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.index)
+            self.facts[f"card_uuid@{subject}"] = card.uuid
+        self.facts[f"name@{subject}"] = card.name
+        self.facts[f"uuid@{subject}"] = one.uuid if one else card.uuid
+        lent = (own, one.gpu_instance) if one is not None else None
+        self._devices.append(Device(self._nvml, subject, handle, lent))
+
+    @property
+    def missing(self) -> dict[str, Absent]:
+        """Grows as calls turn out not to be supported."""
+        return {name: why for device in self._devices for name, why in device.missing.items()}
+
+    def read(self) -> Reading:
+        """Every value of every GPU now."""
+        into: Reading = {}
+        for device in self._devices:
+            device.read(into)
+        return into
+
+    def close(self) -> None:
+        """Free what NVML lent, and NVML itself."""
+        for device in self._devices:
+            device.close()
+        self._devices = []
+        if self._open:
+            self._open = False
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+
+
+def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
+    """Whether the job sees a GPU, and what its first read does not give."""
+    reader = _reader(target)
+    if isinstance(reader, Absent):
+        return reader
+    reader.read()
+    missing = reader.missing
+    reader.close()
+    return Available(missing)
+
+
+def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
+    """Read the GPUs that a job with ``target.environ`` sees.
+
+    Raises:
+        InputError: no binding, no driver, or no GPU for this job.
+    """
+    reader = _reader(target)
+    if isinstance(reader, Absent):
+        raise InputError("GPUs cannot be read.", why=f"{reader.reason}.", hint=reader.how)
+    return reader
+
+
+def _reader(target: Target) -> _Nvml | Absent:
+    try:
+        import pynvml as nvml  # noqa: PLC0415  # an extra, and 20 ms
+    except ImportError:
+        return Absent("the package nvidia-ml-py is not installed", _EXTRA)
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return Absent(f"NVML does not start: {error}", _DRIVER)
+    try:
+        reader = _Nvml(nvml, target)
+    except nvml.NVMLError as error:
+        nvml.nvmlShutdown()
+        return Absent(f"NVML fails: {error}", _DRIVER)
+    if not reader._devices:
+        reader.close()
+        listed = target.environ.get("CUDA_VISIBLE_DEVICES")
+        told = "" if listed is None else f" (CUDA_VISIBLE_DEVICES={listed})"
+        return Absent(f"the job sees no GPU{told}", "" if listed is None else "unset it")
+    return reader
+
+
+def _subject(card: Card, one: Slice | None) -> str:
+    return f"gpu{card.index}" if one is None else f"gpu{card.index}.mig{one.index}"
+
+
+def _cards(nvml: Any, handles: dict[int, Any]) -> list[Card]:
+    """Every card that answers; one that is lost is left out."""
+    cards = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        with contextlib.suppress(nvml.NVMLError):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            split = _is_split(nvml, handle)
+            slices = _slices(nvml, handle) if split else ()
+            uuid, name = (
+                _words(nvml.nvmlDeviceGetUUID(handle)),
+                _words(nvml.nvmlDeviceGetName(handle)),
+            )
+            handles[index] = handle
+            cards.append(Card(index, uuid, name, slices, split))
+    return cards
+
+
+def _words(text: str | bytes) -> str:
+    """Bindings before 11.515 return bytes."""
+    return text.decode() if isinstance(text, bytes) else text
+
+
+def _is_split(nvml: Any, handle: Any) -> bool:
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except (nvml.NVMLError, AttributeError):
+        return False  # older cards have no such mode
+
+
+def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
+    found = []
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with contextlib.suppress(nvml.NVMLError):  # places without a slice are not found
+            one = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            found.append(
+                Slice(
+                    index,
+                    _words(nvml.nvmlDeviceGetUUID(one)),
+                    nvml.nvmlDeviceGetGpuInstanceId(one),
+                    nvml.nvmlDeviceGetComputeInstanceId(one),
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,164 @@
+"""A recording read again as if it were live: our own telemetry, or a log of nvidia-smi.
+
+Each read gives the recording's next moment; after the last one readings are empty. ``load`` gives
+the whole recording as columns. A row of 115 values costs 23 us to read.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from whyidle.errors import InputError, NotATraceError
+from whyidle.model.telemetry import (
+    Absent,
+    Available,
+    Meter,
+    Reader,
+    Reading,
+    Target,
+    Telemetry,
+)
+from whyidle.model.telemetry_lines import Lines, gather
+from whyidle.sources import _gpu, host
+from whyidle.sources._smi_log import Log, is_header
+
+SIGNALS: tuple[Meter, ...] = (*_gpu.METERS, *host.SIGNALS)
+PERIOD_S = 0.5
+LIVE = False
+
+_HEAD_LINES = 200
+"""a header stands below nvidia-smi's table, which is as long as processes are many"""
+_HOW = "pass a telemetry file of a run, or the CSV output of nvidia-smi --query-gpu=..."
+
+
+class Recording:
+    """A reader over a file.
+
+    Attributes:
+        clock_ns: the moment of the last read, on the recording's clock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._stream = _stream(path)
+        try:
+            self._decoder = _decoder(path)
+        except InputError:
+            self._stream.close()
+            raise
+        self._rest = self._until_cut()
+        self.clock_ns = 0
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What the rows so far said of themselves."""
+        return self._decoder.facts
+
+    @property
+    def missing(self) -> Mapping[str, Absent]:
+        """What the recording said was not to be had."""
+        return self._decoder.missing if isinstance(self._decoder, Lines) else {}
+
+    @property
+    def lost(self) -> int:
+        """Lines that could not be read so far."""
+        return self._decoder.lost
+
+    @property
+    def offset_ns(self) -> int | None:
+        """Unix time minus the recording's clock, where it is known."""
+        told = self._decoder
+        return told.offset_ns if isinstance(told, Lines) else told.unix_ns
+
+    def read(self) -> Reading:
+        """The next moment's values; empty after the last."""
+        for clock_ns, reading in self._rest:
+            self.clock_ns = clock_ns
+            return reading
+        return {}
+
+    def rows(self) -> Iterator[tuple[int, Reading]]:
+        """Every moment that is left."""
+        return self._rest
+
+    def _until_cut(self) -> Iterator[tuple[int, Reading]]:
+        """A file that was cut ends where it was cut."""
+        try:
+            yield from self._decoder.rows(self._stream)
+        except (EOFError, OSError, ValueError):  # a gzip file that was cut, or closed under us
+            return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
+def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
+    """Whether the target names a recording of a kind that is known."""
+    if target.recording is None:
+        return Absent("no recording was named", _HOW)
+    try:
+        _decoder(target.recording)
+    except InputError as error:
+        return Absent(str(error.why or error.what), error.hint)
+    return Available()
+
+
+def open(target: Target) -> Recording:  # noqa: A001  # a source's verb
+    """Replay ``target.recording``.
+
+    Raises:
+        InputError: there is none, or it cannot be read.
+        NotATraceError: it is no telemetry.
+    """
+    if target.recording is None:
+        raise InputError("There is nothing to replay.", hint=_HOW)
+    return Recording(target.recording)
+
+
+def load(path: Path) -> Telemetry:
+    """A whole recording, as columns.
+
+    Raises:
+        InputError: as ``open``.
+    """
+    recording = Recording(path)
+    try:
+        series = gather(recording.rows())
+        return Telemetry(
+            series, recording.facts, recording.missing, recording.offset_ns, recording.lost
+        )
+    finally:
+        recording.close()
+
+
+def _stream(path: Path) -> BinaryIO:
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise InputError(f"Cannot read {path}.", why=f"{error.strerror or error}.") from error
+    if stream.read(2) == b"\x1f\x8b":
+        stream.close()
+        return cast("BinaryIO", gzip.open(path))
+    stream.seek(0)
+    return stream
+
+
+def _decoder(path: Path) -> Lines | Log:
+    """What reads this file, by its first lines."""
+    with _stream(path) as stream:
+        try:
+            for _ in range(_HEAD_LINES):
+                line = stream.readline(1 << 20)
+                if line.startswith(b'{"schema":"whyidle/telemetry/'):
+                    return Lines()
+                if is_header(line.replace(b"\x00", b"").decode("utf-8", "replace")):
+                    return Log()
+        except (EOFError, OSError) as error:
+            raise NotATraceError(f"{path} is no telemetry.", why=f"{error}.", hint=_HOW) from error
+    raise NotATraceError(f"{path} is no telemetry.", why="Nothing in it is known.", hint=_HOW)
+
+
+_: Reader = cast("Recording", None)  # the type checker holds Recording to the protocol

@@ -1,0 +1,19 @@
+"""Evaluate without recording for a backward pass."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("needless-compute", consent="none")
+def evaluate_without_gradients(proof: Proof) -> Plan | None:
+    """The numbers stay the same. Declines where nothing says that it is evaluation."""
+    if not proof.facts.get("gradients"):
+        return None
+    return Plan(
+        summary="with torch.inference_mode(): around evaluation",
+        edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
+        risk="code that needs gradients while it evaluates fails",
+    )

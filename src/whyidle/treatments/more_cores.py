@@ -1,0 +1,17 @@
+"""Give the job more cores."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("cpu-starved-allocation", consent="none")
+def more_cores(_proof: Proof) -> Plan | None:
+    """Only the scheduler can grant cores; what the job can do itself is to need fewer."""
+    return Plan(
+        summary="ask for more CPU cores per GPU (--cpus-per-task, cpu limits of the container); "
+        "until then torch.set_num_threads(1) in workers and cheaper or cached preparation",
+        risk="none",
+        automatic=False,
+    )

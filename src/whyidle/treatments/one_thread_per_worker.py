@@ -1,0 +1,20 @@
+"""Let each loader worker compute with one thread."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("cpu-oversubscription", consent="rounding")
+def one_thread_per_worker(proof: Proof) -> Plan | None:
+    """One thread per worker: the workers themselves are the parallelism. Sums over several threads
+    round otherwise."""
+    return Plan(
+        summary="in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0); "
+        "OMP_NUM_THREADS=1 for other libraries",
+        edits=(Edit(knob="loader.worker_threads", value=1, was=proof.facts.get("threads")),),
+        risk="a single worker with genuine parallel work becomes slower",
+        automatic=True,
+    )

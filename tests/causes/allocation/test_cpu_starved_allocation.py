@@ -1,0 +1,67 @@
+"""A real job that may use one core only, watched from outside."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("torch")
+
+JOB = """
+    import os, sys, time
+    if sys.argv[1] == "one":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.execv(sys.executable, [sys.executable, "train.py"])
+"""
+TRAIN = """
+    import time
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Heavy(Dataset):
+        def __len__(self):
+            return 100000
+        def __getitem__(self, index):
+            total = 0
+            for number in range(40000):
+                total += number * number % 7
+            return torch.randn(64), index % 4
+
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(64, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    begin, done = time.time(), 0
+    for x, y in DataLoader(Heavy(), batch_size=4, num_workers=2):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        done += 1
+        if done > 20 and time.time() - begin > 4:
+            break
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinity: Linux")
+def test_a_job_on_one_core(tmp_path):
+    for name, text in (("start.py", JOB), ("train.py", TRAIN)):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    command = [sys.executable, "-m", "whyidle", "run", "-q", "--interval", "0.2"]
+    subprocess.run(
+        [*command, "--json", "out.json", "--no-store", "start.py", "one"],
+        cwd=tmp_path,
+        check=True,
+        timeout=120,
+    )
+    diagnosis = json.loads((tmp_path / "out.json").read_text())
+    found = {finding["cause"]: finding for finding in diagnosis["findings"]}
+    starved = found.get("cpu-starved-allocation")
+    if starved is None and os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        pytest.skip("other processes take this machine's cores, so the job cannot use up its own")
+    assert starved is not None
+    evidence = {one["quantity"]: one["value"] for one in starved["evidence"]}
+    assert evidence["cores that the job may use"] == 1.0
+    assert diagnosis["verdict"]["bound"] == "input"

@@ -1,0 +1,94 @@
+"""Looking at a recording that grows: cheap, and told as a finished run would be."""
+
+import time
+
+import pytest
+
+from whyidle.engine import live
+from whyidle.engine._tail import MOST_RECORDS, tail
+from whyidle.engine.live import Watch
+from whyidle.importers import probe
+from whyidle.probe.recorder import ANNOTATION, OP, Recorder
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def recording(tmp_path):
+    recorder = Recorder(str(tmp_path))
+    recorder.facts = {"pid": 1, "device": "cpu"}
+    return recorder, tmp_path
+
+
+def grow(recorder, steps, length_ms, begin):
+    names = [
+        recorder.number(name)
+        for name in (
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            "whyidle::backward",
+            "Optimizer.step#SGD.step",
+        )
+    ]
+    for step in range(steps):
+        at = begin + step * length_ms * MS
+        middle, end = at + length_ms * MS // 2, at + length_ms * MS
+        recorder.add((at, middle, 1, names[0], ANNOTATION))
+        recorder.add((middle, end - MS // 10, 1, names[1], OP))
+        recorder.add((end - MS // 10, end, 1, names[2], ANNOTATION))
+    recorder.flush()
+    return begin + steps * length_ms * MS
+
+
+def test_steps_are_followed_as_they_come(recording):
+    recorder, folder = recording
+    watch = Watch(folder)
+    assert watch.look({}).steps == 0
+    now = time.perf_counter_ns()
+    end = grow(recorder, 50, 10, now - 500 * MS)
+    assert watch.look({}).steps == 50
+    grow(recorder, 20, 10, end)
+    moment = watch.look({"x": 1})
+    assert moment.steps == 70
+    assert moment.step_s == pytest.approx(0.010)
+    assert moment.reading == {"x": 1}
+    watch.diagnose()
+    told = watch.look({}).diagnosis
+    assert told.attribution.input == pytest.approx(0.5, abs=0.05)
+
+
+def test_what_changed_is_said_once_it_has(recording, monkeypatch):
+    recorder, folder = recording
+    monkeypatch.setattr(live, "EVERY_S", 0.0)
+    monkeypatch.setattr(live, "SHARE", 1e9)
+    monkeypatch.setattr("whyidle.engine._tail.WINDOW_NS", 2_000 * MS)
+    watch = Watch(folder)
+    end = grow(recorder, 100, 10, 1_000 * MS)
+    watch.look({})
+    watch.diagnose()
+    assert watch.look({}).changed == ""
+    grow(recorder, 100, 30, end)
+    watch.look({})
+    watch.diagnose()
+    assert "steps 10 → 30 ms" in watch.look({}).changed
+
+
+def test_a_tail_is_bounded_and_a_recording(recording):
+    recorder, folder = recording
+    grow(recorder, 4000, 1, 1_000 * MS)
+    into = folder / "tail"
+    into.mkdir()
+    tail(folder, into)
+    (pid,) = probe.trained(into)
+    spans = (into / f"{pid}.spans").stat().st_size
+    assert spans <= len(probe.MAGIC) + MOST_RECORDS * probe.SPAN.itemsize
+    assert len(probe.load(into / f"{pid}.spans").host)
+
+
+def test_cores_in_use(recording, monkeypatch):
+    recorder, folder = recording
+    grow(recorder, 5, 10, time.perf_counter_ns())
+    watch, clock = Watch(folder), [100.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
+    assert watch.look({"job_cpu_user_s": 1.0, "job_cpu_system_s": 0.0}).cores is None
+    clock[0] += 2.0
+    assert watch.look({"job_cpu_user_s": 4.0, "job_cpu_system_s": 0.0}).cores == pytest.approx(1.5)

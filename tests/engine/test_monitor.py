@@ -1,0 +1,182 @@
+"""The monitor: cheap, harmless, and its file true."""
+
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from whyidle.engine._appended import Appended
+from whyidle.engine._budget import LIMIT, MOST, WINDOW_NS, Budget
+from whyidle.engine.monitor import Monitor, live_sources
+from whyidle.errors import InputError
+from whyidle.model.telemetry import Meter, Target
+from whyidle.sources import replay
+
+METER = Meter(id="x", unit="1", kind="gauge", meaning="x", group="x", cost_us=1)
+
+
+class Reader:
+    """Does what it is told at each read."""
+
+    def __init__(self, each):
+        self.each, self.reads, self.closed = each, 0, 0
+        self.facts, self.missing = {"name": "fake"}, {}
+
+    def read(self):
+        self.reads += 1
+        return self.each(self.reads)
+
+    def close(self):
+        self.closed += 1
+
+
+def source(each, period_s=0.005, opened=None):
+    reader = Reader(each)
+
+    def begin(target):
+        if opened is not None:
+            raise opened
+        return reader
+
+    return SimpleNamespace(
+        SIGNALS=(METER,), PERIOD_S=period_s, LIVE=True, open=begin, reader=reader
+    )
+
+
+def watch(path, enough=lambda: True, **sources):
+    """A monitor that ran until there was enough of it, however busy the machine is."""
+    monitor = Monitor(Target(), path, sources)
+    monitor.start()
+    wait(enough)
+    assert monitor.stop()
+    return monitor
+
+
+def wait(enough):
+    deadline = time.monotonic() + 20
+    while not enough():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_reads_each_source_in_its_own_time(tmp_path):
+    path = tmp_path / "t"
+    often, seldom = source(lambda n: {"x": n}), source(lambda n: {"y": n}, period_s=60)
+    monitor = watch(path, lambda: often.reader.reads > 5, often=often, seldom=seldom)
+    told = replay.load(path)
+    assert told.series["x"].value.tolist() == list(range(1, often.reader.reads + 1))
+    assert told.series["y"].value.tolist() == [1, 2]  # at the start, and a last time at the end
+    assert often.reader.closed == seldom.reader.closed == 1
+    assert monitor.latest == {"x": often.reader.reads, "y": 2}
+    assert told.facts == {"name": "fake"}
+    assert told.series["monitor_cpu_s"].value[-1] == pytest.approx(monitor.cpu_s)
+    assert abs(told.offset_ns + told.series["x"].time_ns[0] - time.time_ns()) < 60e9
+
+
+def fail(number):
+    if number == 3:
+        raise ZeroDivisionError("no")
+    return {"x": number}
+
+
+def test_a_source_that_fails_is_given_up_and_the_others_go_on(tmp_path):
+    path = tmp_path / "t"
+    bad, good = source(fail), source(lambda n: {"y": n})
+    monitor = watch(path, lambda: good.reader.reads > 5, bad=bad, good=good)
+    assert (bad.reader.reads, bad.reader.closed) == (3, 1)
+    assert "ZeroDivisionError" in monitor.absent["bad"].reason
+    assert "ZeroDivisionError" in replay.load(path).missing["x"].reason
+
+
+def test_a_source_that_cannot_be_opened_says_why_in_the_file(tmp_path):
+    path = tmp_path / "t"
+    error = InputError("No.", why="No driver.", hint="Get one.")
+    watch(path, gone=source(dict, opened=error), odd=source(dict, opened=KeyError("k")))
+    absent = replay.load(path).missing["x"]
+    assert "KeyError" in absent.reason or (absent.reason, absent.how) == ("No driver.", "Get one.")
+
+
+def test_a_hanging_source_does_not_keep_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr("whyidle.engine.monitor.STOP_S", 0.05)
+    slow = source(lambda n: time.sleep(1) or {})
+    monitor = Monitor(Target(), tmp_path / "t", {"slow": slow})
+    monitor.start()
+    wait(lambda: slow.reader.reads)
+    began = time.perf_counter()
+    assert not monitor.stop()
+    assert time.perf_counter() - began < 0.9
+
+
+def test_a_folder_that_is_gone_costs_evidence_and_nothing_else(tmp_path):
+    good = source(lambda n: {"x": n})
+    monitor = watch(tmp_path / "no/such", lambda: good.reader.reads > 1, good=good)
+    assert "No such file" in monitor.broken
+    assert monitor.latest["x"] > 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no /dev/full")  # noqa: PTH110
+def test_a_full_disk_ends_the_file_and_nothing_else():
+    file = Appended("/dev/full")
+    file.write(b"x")
+    assert "space" in file.broken
+    file.write(b"y")
+    file.close()
+
+
+def test_never_started_stops(tmp_path):
+    assert Monitor(Target(), tmp_path / "t", {}).stop()
+
+
+def test_a_killed_monitors_file_is_readable_until_then(tmp_path):
+    path = tmp_path / "t"
+    monitor = Monitor(Target(), path, {"a": source(lambda n: {"x": n}, period_s=0.001)})
+    monitor.start()
+    wait(lambda: path.exists() and path.stat().st_size > 2000)
+    content = path.read_bytes()  # as a kill at this moment would leave it
+    monitor.stop()
+    (tmp_path / "cut").write_bytes(content[:-3])
+    values = replay.load(tmp_path / "cut").series["x"].value.tolist()
+    assert values == list(range(1, len(values) + 1))
+
+
+def test_it_slows_down_when_reading_is_dear(tmp_path):
+    budget = Budget()
+    cpu = wall = 0
+    for _ in range(20):  # each read costs 20 ms of CPU time, meant to come every 500 ms
+        cpu, wall = cpu + 20_000_000, wall + int(500_000_000 * budget.stretch)
+        budget.note(cpu, wall, int(500_000_000 * budget.stretch))
+    assert 4 <= budget.stretch < 8
+    assert 20 / (500 * budget.stretch) <= LIMIT
+
+
+def test_it_speeds_up_again_and_keeps_its_bounds():
+    budget = Budget()
+    budget.note(WINDOW_NS, WINDOW_NS, 0)
+    assert budget.stretch > 100
+    for window in range(2, 40):
+        budget.note(WINDOW_NS, window * WINDOW_NS, 0)
+    assert budget.stretch == 1
+    budget.note(10**15, 41 * WINDOW_NS, 0)
+    assert budget.stretch == MOST
+
+
+def test_a_window_waits_for_the_slowest_source():
+    budget = Budget()
+    assert not budget.note(10**9, WINDOW_NS, WINDOW_NS)
+    assert budget.note(10**9, 4 * WINDOW_NS, WINDOW_NS)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_watching_this_machine_for_a_moment(tmp_path):
+    path = tmp_path / "t"
+    monitor = Monitor(Target(pid=os.getpid(), environ=os.environ), path)
+    monitor.start()
+    wait(lambda: "job_processes" in monitor.latest)
+    assert monitor.stop()
+    told = replay.load(path)
+    assert told.series["job_processes"].value[0] >= 1
+    assert told.series[f"threads@pid{os.getpid()}"].value[-1] >= 2
+    assert "replay" not in live_sources()
+    assert "nvml" in monitor.absent or "busy_ratio@gpu0" in told.series

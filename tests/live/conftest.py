@@ -1,0 +1,72 @@
+"""Running a command alone and under watch, from the outside."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import whyidle
+
+SOURCE = str(Path(whyidle.__file__).parent.parent)
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+class Watching:
+    """Commands run in a folder of their own; ``store`` is there too."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.store = folder / "store"
+        self.env = {**os.environ, "PYTHON": sys.executable}
+
+    def words(self, *command, options=()):
+        """The command under watch, as one types it."""
+        return [*self.whyidle("run"), *options, *map(str, command)]
+
+    def whyidle(self, verb):
+        return [sys.executable, "-m", "whyidle", verb, "--store", str(self.store)]
+
+    def start(self, command, **options):
+        env = {**self.env, **options.pop("env", {})}
+        env = {name: value for name, value in env.items() if value is not None}
+        if "whyidle" in command:  # only our own command may need to be found
+            path = env.get("PYTHONPATH")
+            env["PYTHONPATH"] = os.pathsep.join([SOURCE, *([path] if path else [])])
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        return subprocess.Popen([*map(str, command)], cwd=self.folder, env=env, **options)
+
+    def run(self, *command, **options):
+        return end(self.start(self.words(*command), **options))
+
+    def alone(self, *command, **options):
+        return end(self.start(command, **options))
+
+    def recording(self):
+        (run,) = (self.store / "runs").iterdir()
+        return run / "recording"
+
+    def diagnoses(self):
+        runs = sorted((self.store / "runs").iterdir())
+        return [json.loads((run / "diagnosis.json").read_text()) for run in runs]
+
+    def diagnosis(self):
+        return json.loads((self.recording().parent / "diagnosis.json").read_text())
+
+
+def end(child):
+    with child:
+        out, err = child.communicate(timeout=120)
+    return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+
+
+@pytest.fixture
+def watching(tmp_path):
+    return Watching(tmp_path)
+
+
+@pytest.fixture
+def scripts():
+    return SCRIPTS

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Two jobs, one after the other; the second one's status is the script's.
+set -u
+here=$(dirname "$0")
+echo "first"
+"$PYTHON" "$here/gan.py" | tail -n 3
+echo "second: $*" >&2
+"$PYTHON" "$here/trainer.py" >/dev/null
+status=$?
+echo "status $status"
+exit $status

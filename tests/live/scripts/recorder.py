@@ -1,0 +1,5 @@
+losses = []
+
+
+def record(step, loss):
+    losses.append((step, loss))

@@ -1,0 +1,142 @@
+"""Whatever fails on our side, the job never sees it, and what was seen until then is diagnosed."""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.live
+
+HEAD = """
+import os, resource, shutil, sys, threading, time
+import torch
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+losses = []
+
+def train(steps, pause=0.002):
+    for x in DataLoader(torch.randn(4 * steps, 8), batch_size=4):
+        time.sleep(pause)
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+EVERY_HOOK = """
+import gc, inspect
+probe = {name.partition(".")[2]: module for name, module in sys.modules.items()
+         if name.startswith("_whyidle_probe.")}
+loops = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+(loop,) = loops
+train(20)
+
+def broken(*args, **kwargs):
+    raise ValueError("a planted fault")
+
+def use_all():
+    train(2, 0)
+    torch.save({}, os.devnull)
+    gc.collect()
+
+hooks = sorted(loop.undo)
+wrapped = {"backward": lambda: torch.autograd.backward, "save": lambda: torch.save}
+before = {name: get() for name, get in wrapped.items()}
+kept = loop.span
+loop.span = broken  # every hook ends in it
+for _ in range(3):
+    use_all()
+loop.span = kept
+for name, get in wrapped.items():
+    assert get() is inspect.unwrap(before[name]), name
+left = [name for name in hooks if name in loop.undo]
+train(20)
+print("off", sorted(set(hooks) - set(left)))
+print(losses[-1])
+"""
+
+
+def job(watching, text):
+    path = watching.folder / "train.py"
+    path.write_text(HEAD + text)
+    return path
+
+
+def test_a_fault_in_every_hook_takes_it_off_and_is_told(watching):
+    done = watching.run(job(watching, EVERY_HOOK))
+    assert done.returncode == 0, done.stderr
+    off = done.stdout.splitlines()[0]
+    for hook in ("backward", "gc", "loader", "optimizer", "save"):
+        assert f"'{hook}'" in off
+    notes = [note for note in watching.diagnosis()["coverage"]["notes"] if "planted" in note]
+    assert {"backward", "gc", "loader", "optimizer", "save"} <= {
+        note.split("switched off: ")[1].split(":")[0] for note in notes
+    }
+
+
+def test_a_full_disk_costs_evidence_only(watching):
+    text = """
+train(60)
+time.sleep(0.6)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+train(600, 0)
+time.sleep(0.6)
+train(600, 0)
+print(losses[-1])
+"""
+    done = watching.run(job(watching, text))
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    (spans,) = watching.recording().glob("*.spans")
+    assert spans.stat().st_size < 60_000
+    diagnosis = watching.diagnosis()
+    assert diagnosis["steps"]["count"] > 20
+    assert [note for note in diagnosis["coverage"]["notes"] if "writing" in note]
+
+
+def test_a_folder_that_vanishes_costs_evidence_only(watching):
+    text = """
+train(20)
+time.sleep(0.4)
+shutil.rmtree(os.environ["WHYIDLE_RUN"])
+train(200)
+time.sleep(0.4)
+print(len(losses), threading.active_count())
+"""
+    done = watching.run(job(watching, text))
+    assert done.returncode == 0
+    assert done.stdout == "220 1\n"
+    assert "Traceback" not in done.stderr
+    assert "no training step was seen" in done.stderr
+
+
+def test_killed_with_the_launcher_the_evidence_is_diagnosed(watching):
+    path = job(watching, "print(os.getpid(), flush=True)\ntrain(100000)\n")
+    with watching.start(watching.words(path), start_new_session=True) as child:
+        child.stdout.readline()
+        recording = watching.recording()
+        until = time.monotonic() + 60
+        while not list(recording.glob("*.facts.json")) and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(random.uniform(0.3, 1.2))
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate(timeout=60)
+    run = recording.parent
+    told = watching.alone(*watching.whyidle("report"), run.name, "--json", "-")
+    assert told.returncode == 0, told.stderr
+    diagnosis = json.loads(told.stdout)
+    assert diagnosis["run"]["exit_status"] is None
+    assert diagnosis["steps"]["count"] > 5
+    for place in (run, recording):
+        again = watching.alone(sys.executable, "-m", "whyidle", "explain", place, "--json", "-")
+        assert again.stdout == told.stdout

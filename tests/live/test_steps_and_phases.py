@@ -1,0 +1,128 @@
+"""What `whyidle run` finds between the loader and the optimizer, on real CPU jobs."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.live
+
+HEAD = """
+import gc, time, torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+def net(width=256, layers=2):
+    return torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
+"""
+
+GC = """
+heap = [{"a": [i]} for i in range(100_000)]
+model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(30):
+    model(torch.randn(64, 256)).mean().backward()
+    optimizer.step()
+    gc.collect()  # HERE
+"""
+BLOCKED = """
+model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(30):
+    model(torch.randn(64, 256)).mean().backward()
+    optimizer.step()
+    time.sleep(0.05)  # HERE
+"""
+PYTHON = """
+model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def score(n):
+    return sum(i * i for i in range(n))  # HERE
+for _ in range(30):
+    model(torch.randn(64, 256)).mean().backward()
+    optimizer.step()
+    score(300_000)
+"""
+UNFUSED = """
+model = net(16, 200); optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+for _ in range(40):
+    model(torch.randn(8, 16)).mean().backward()
+    optimizer.step()
+"""
+GAN = """
+a, b = net(), net()
+first = torch.optim.SGD(a.parameters(), lr=0.01); second = torch.optim.SGD(b.parameters(), lr=0.01)
+for _ in range(20):
+    a(torch.randn(512, 256)).mean().backward(); first.step()
+    b(torch.randn(512, 256)).mean().backward(); second.step()
+"""
+OWN = """
+model = net()
+for _ in range(20):
+    model(torch.randn(512, 256)).mean().backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.01 * p.grad
+            p.grad = None
+"""
+
+
+def diagnoses(tmp_path, body):
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(HEAD) + body)
+    command = [sys.executable, "-m", "whyidle", "run", "--store", str(tmp_path / "store")]
+    subprocess.run([*command, str(script)], capture_output=True, timeout=120, check=True)
+    runs = sorted((tmp_path / "store" / "runs").iterdir())
+    return [json.loads((run / "diagnosis.json").read_text()) for run in runs], script
+
+
+@pytest.mark.parametrize(
+    ("cause", "body"),
+    [
+        ("python-gc-pauses", GC),
+        ("blocking-logging-upload", BLOCKED),
+        ("python-overhead-in-step", PYTHON),
+        ("unfused-optimizer", UNFUSED),
+    ],
+)
+def test_a_cause_is_the_first_finding(tmp_path, cause, body):
+    (diagnosis,), script = diagnoses(tmp_path, body)
+    first = diagnosis["findings"][0]
+    assert first["cause"] == cause
+    lines = script.read_text().splitlines()
+    assert all(place["file"] == str(script) for place in first["where"])
+    named = [lines[place["line"] - 1] for place in first["where"]]
+    assert "HERE" not in body or any("# HERE" in line for line in named)
+
+
+def test_two_optimizers_that_take_turns_make_one_step(tmp_path):
+    (diagnosis,), _ = diagnoses(tmp_path, GAN)
+    assert diagnosis["steps"]["detected_by"] == "optimizer"
+    assert 17 <= diagnosis["steps"]["count"] <= 20
+
+
+def test_an_optimizer_of_ones_own(tmp_path):
+    (diagnosis,), _ = diagnoses(tmp_path, OWN)
+    assert diagnosis["steps"]["detected_by"] == "backward"
+
+
+TWO = """
+import subprocess, sys
+for _ in range(2):
+    subprocess.run([sys.executable, "-c", JOB], check=True)
+"""
+
+
+def test_two_jobs_of_one_command_are_two_runs(tmp_path):
+    job = textwrap.dedent(HEAD) + OWN
+    found, _ = diagnoses(tmp_path, TWO.replace("JOB", repr(job)))
+    assert len(found) == 2
+    assert found[0]["run"]["id"] != found[1]["run"]["id"]
+    assert all(diagnosis["run"]["ranks"] == 1 for diagnosis in found)
+
+
+def test_steps_marked_by_hand(tmp_path):
+    body = "import whyidle\nmodel = net()\nfor _ in range(20):\n"
+    body += "    model(torch.randn(512, 256)).mean().item()\n    whyidle.step()\n"
+    (diagnosis,), _ = diagnoses(tmp_path, body)
+    assert diagnosis["steps"]["detected_by"] == "whyidle.step"

@@ -1,0 +1,65 @@
+"""A dozen scripts in different styles are watched unmodified and compute, print and return what
+they do without us."""
+
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.live
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+UNSEEN = {"functional.py", "own_optimizer.py"}
+"""no optimizer of PyTorch's steps in them"""
+
+JOBS = {"jobs.sh": 2}
+"""separate jobs of one command: each has a diagnosis of its own"""
+
+
+def command_for(script):
+    if script.suffix == ".sh":
+        return ["sh", script, "--lr", "1"]
+    if script.stem == "ddp":
+        return [sys.executable, *TORCHRUN, script]
+    return [sys.executable, script]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plain.py",
+        "trainer.py",
+        "functional.py",
+        "gan.py",
+        "lbfgs.py",
+        "accumulation.py",
+        "loaders.py",
+        "compiled.py",
+        "ddp.py",
+        "spawned.py",
+        "jobs.sh",
+        "chars.py",
+        "own_optimizer.py",
+        "living.py",
+    ],
+)
+def test_the_same_with_and_without(name, watching, scripts):
+    command = command_for(scripts / name)
+    alone = watching.start(command)  # both at once: they have nothing in common
+    watched = watching.run(*command)
+    out, err = alone.communicate(timeout=120)
+    assert watched.stdout == out
+    assert out
+    assert watched.returncode == alone.returncode
+    told = watched.stderr.splitlines(keepends=True)
+    if name not in ("ddp.py", "compiled.py"):  # PyTorch's own warnings carry times
+        assert "".join(told[: len(err.splitlines())]) == err
+    assert "Traceback" not in watched.stderr
+    if name not in UNSEEN:
+        found = watching.diagnoses()
+        assert len(found) >= JOBS.get(name, 1)
+        for diagnosis in found:
+            assert diagnosis["steps"]["count"] >= 2
+            assert name != "ddp.py" or diagnosis["run"]["ranks"] == 2
+            assert not [note for note in diagnosis["coverage"]["notes"] if "failed" in note]

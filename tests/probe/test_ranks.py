@@ -1,0 +1,81 @@
+"""Collectives as the probe records them, without a process group."""
+
+import pytest
+
+from whyidle.probe import ranks
+
+
+class Loop:
+    def __init__(self):
+        self.recorder, self.undo, self.folder, self.spans, self.faults = self, {}, "", [], []
+        self.names = []
+        self.facts = {}
+        self.add = self.spans.append
+
+    def number(self, name):
+        self.names.append(name)
+        return name
+
+    def span(self, name, kind, begin):
+        self.add((begin, begin + 1, ranks.thread(), name, kind))
+
+    def fault(self, where, error):
+        self.faults.append((where, error))
+
+
+@pytest.fixture
+def known():
+    return ranks.Ranks(Loop())
+
+
+def test_a_collective_lasts_from_its_call_to_the_end_of_its_wait(known):
+    work = object()
+    call = ranks._issued(known, lambda: work, "gloo:all_reduce")
+    assert call() is work
+    assert not known.loop.spans
+    ranks._waited(known, work, 7)
+    (wait, flight) = known.loop.spans
+    assert wait[3] == ranks.WAIT
+    assert flight[2:4] == (ranks.FLIGHT, "gloo:all_reduce")
+    assert not known.pending
+
+
+def test_a_call_that_has_waited_itself_is_one_span(known):
+    ranks._issued(known, lambda: None, "nccl:broadcast")()
+    assert [span[3] for span in known.loop.spans] == ["nccl:broadcast"]
+
+
+def test_the_job_s_own_errors_pass_and_ours_do_not(known):
+    def broken():
+        raise RuntimeError("of the job")
+
+    with pytest.raises(RuntimeError, match="of the job"):
+        ranks._issued(known, broken, "gloo:all_reduce")()
+    known.pending = None
+    assert ranks._issued(known, lambda: 3, "gloo:all_reduce")() == 3
+    assert known.loop.faults[0][0] == "collectives"
+
+
+class Model:
+    device_type = "cpu"
+
+    def __init__(self, syncs):
+        self.require_backward_grad_sync = syncs
+
+
+def test_a_backward_pass_without_exchange_is_counted_and_no_collective(known):
+    model = Model(syncs=False)
+    known.models.append(lambda: model)
+    ranks._exchanged(known, ranks.now(), 0, 0)
+    assert (known.synced, known.unsynced) == (0, 1)
+    assert not known.loop.spans
+
+
+def test_what_of_a_backward_pass_the_thread_slept_is_waiting(known):
+    model = Model(syncs=True)
+    known.models.append(lambda: model)
+    begin = ranks.now() - 50_000_000
+    ranks._exchanged(known, begin, ranks.time.thread_time_ns(), ranks._queued(known))
+    ((start, end, _, name, _),) = known.loop.spans
+    assert name == "gloo:all_reduce"
+    assert end - start > 40_000_000
