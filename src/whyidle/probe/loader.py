@@ -117,14 +117,12 @@ class Loader:
         if info is None:
             return
         self.worker = info.id
-        import multiprocessing.util
-
         self.recorder.documents["worker.json"] = worker(info.id)
         self.loop.undo["hand-off"] = _time_pickling(self)
         sys.addaudithook(self._audit)
         self.loop.watch()
         self.loop.sampler.follow(threading.get_ident())
-        multiprocessing.util.Finalize(None, self.recorder.flush, exitpriority=10)
+        self.loop.finish_with_child()
 
     def _audit(self, event: str, _: Any) -> None:
         if event == "open":

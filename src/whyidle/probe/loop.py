@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
-import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import threading
@@ -59,6 +59,27 @@ class Loop:
         if self.sampler is None:
             self.sampler = Sampler(self.recorder, thread(), (lambda: settings.refresh(self),))
             self.sampler.start()
+
+    def finish(self) -> None:
+        """The process ends: nothing of ours may run while its interpreter falls apart."""
+        guard.contained(self.recorder.folder, "the end", self._finish)
+
+    def _finish(self) -> None:
+        if "gc" in self.undo:
+            self.undo.pop("gc")()
+        sampler, self.sampler = self.sampler, None
+        if sampler is not None and not sampler.stop():
+            return  # it hangs in a write, and so would we
+        if self.recorder.facts and not self.recorder.broken:
+            settings.refresh(self)
+            self.recorder.facts["ended"] = now()
+        if self.recorder.facts or self.recorder.documents:
+            self.recorder.flush()
+        self.recorder.end()
+
+    def finish_with_child(self) -> None:
+        """Have a child of ``multiprocessing`` finish: forked ones run no ``atexit``."""
+        multiprocessing.util.Finalize(None, self.finish, exitpriority=10)
 
     def contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
         """A hook's work, none of whose faults reaches the job."""
@@ -132,7 +153,7 @@ def install(recorder: Recorder) -> Loop:
     phases.install(loop)
     if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
         loop.watch()
-    atexit.register(guard.contained, recorder.folder, "the end", lambda: _finish(loop))
+    atexit.register(loop.finish)
     try:
         guard.hide(*(sys.modules[name] for name in list(sys.modules) if name.startswith(PACKAGE)))
     except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
@@ -205,6 +226,8 @@ def trains(loop: Loop, optimizer: Any) -> None:
     if loop.sampler is not None:
         loop.sampler.follow(thread())
     loop.recorder.facts = settings.facts(loop, optimizer)
+    if multiprocessing.parent_process() is not None:
+        loop.finish_with_child()
 
 
 def step(loop: Loop) -> None:
@@ -232,14 +255,3 @@ def _collector(loop: Loop) -> None:
 
     gc.callbacks.append(collected)
     loop.undo["gc"] = lambda: gc.callbacks.remove(collected)
-
-
-def _finish(loop: Loop) -> None:
-    """The interpreter ends: nothing of ours may run while it falls apart."""
-    if "gc" in loop.undo:
-        loop.undo.pop("gc")()
-    if loop.recorder.facts:
-        settings.refresh(loop)
-        loop.recorder.facts["ended"] = now()
-        loop.recorder.flush()
-    loop.recorder.end()

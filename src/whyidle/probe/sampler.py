@@ -30,6 +30,8 @@ PATIENCE_S = 900.0
 RAREST_S = 0.2
 """between looks, however dear they are"""
 CHORES_S = 1.0
+PARTING_S = 1.0
+"""how long a process that ends waits at most for the thread: it may hang in a write to a disk"""
 BUDGET = 0.004
 """share of the time that looks may take"""
 DEPTH = 48
@@ -52,6 +54,8 @@ class Sampler:
         self.stacks = Stacks(recorder)
         self._clock = _Clock(_native(thread))
         self._own = _Clock(None)
+        self._asleep, self._running = _thread.allocate_lock(), _thread.allocate_lock()
+        self._asleep.acquire()  # whoever releases it wakes the thread for the last time
 
     def follow(self, thread: int) -> None:
         """Watch another thread from now on."""
@@ -60,8 +64,25 @@ class Sampler:
 
     def start(self) -> None:
         """Begin, on a thread that the job's own count of threads does not see."""
-        work = (self.recorder.folder, "sampler", self.run)
-        _thread.start_new_thread(guard.contained, work)
+        self._running.acquire()
+        _thread.start_new_thread(self._contained, ())
+
+    def _contained(self) -> None:
+        try:
+            guard.contained(self.recorder.folder, "sampler", self.run)
+        finally:
+            self._running.release()
+
+    def stop(self) -> bool:
+        """End the thread and wait for that; whether it has ended. A thread that is alive while the
+        interpreter falls apart is killed wherever it stands, which ends the process where that is
+        C++ code that must not be left."""
+        with contextlib.suppress(RuntimeError):  # it was asked before
+            self._asleep.release()
+        ended = self._running.acquire(timeout=PARTING_S)
+        if ended:
+            self._running.release()
+        return ended
 
     def run(self) -> None:
         """Look, and write now and then, until the process ends."""
@@ -69,7 +90,8 @@ class Sampler:
         written = done = begun = time.monotonic()
         while not self.recorder.broken:
             training = bool(self.recorder.facts or self.recorder.documents)
-            self.look(self.period_s if training else WAITING_S)
+            if self.look(self.period_s if training else WAITING_S):
+                return
             moment = time.monotonic()
             if training and moment - done > CHORES_S:
                 done = moment
@@ -94,11 +116,13 @@ class Sampler:
         if self.recorder.facts:
             self.recorder.facts["sampler"] = told
 
-    def look(self, period_s: float) -> None:
-        """Wait, then record one sample of the watched thread, dated when it was wanted."""
+    def look(self, period_s: float) -> bool:
+        """Wait, then record one sample of the watched thread, dated when it was wanted. Whether it
+        was asked to stop, and recorded nothing."""
         _, before = self._own.read()
         wanted = now() + int(period_s * 1e9)
-        time.sleep(period_s)
+        if self._asleep.acquire(timeout=period_s):
+            return True
         begin = time.thread_time()
         frame = sys._current_frames().get(self.watched)
         runnable, _ = self._clock.read()
@@ -111,6 +135,7 @@ class Sampler:
                 (wanted, runnable, self.watched, stack, min(held, 0xFFFFFFFF))
             )
         self._account(time.thread_time() - begin)
+        return False
 
     def _account(self, spent: float) -> None:
         """The next look comes the later, the dearer the last ones were."""

@@ -1,0 +1,92 @@
+"""The probe's thread: it looks, it ends when asked, and a process waits for that."""
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from whyidle.probe import sampler as module
+from whyidle.probe.loop import Loop
+from whyidle.probe.recorder import Recorder
+from whyidle.probe.sampler import Sampler
+
+LATE_S = 0.1
+"""a thread that has been woken runs within this time, on a busy machine too"""
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    return Recorder(str(tmp_path))
+
+
+@pytest.fixture
+def sampler(recorder):
+    found = Sampler(recorder, threading.get_ident())
+    yield found
+    found.stop()
+
+
+def looking():
+    return [f for f in sys._current_frames().values() if f.f_code.co_filename == module.__file__]
+
+
+def await_looks(sampler, count):
+    until = time.monotonic() + 10
+    while sampler.looks < count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert sampler.looks >= count
+
+
+def test_a_thread_that_is_asked_to_stop_wakes_at_once_and_is_gone(sampler, recorder, monkeypatch):
+    monkeypatch.setattr(module, "WAITING_S", 60.0)
+    sampler.start()
+    until = time.monotonic() + 10
+    while not looking() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert looking()
+    begin = time.monotonic()
+    assert sampler.stop()
+    assert time.monotonic() - begin < LATE_S
+    assert not looking()
+    assert not recorder.samples
+    assert sampler.stop()  # nothing to do any more
+
+
+def test_what_it_saw_is_kept(sampler, recorder, monkeypatch):
+    monkeypatch.setattr(module, "WAITING_S", 0.005)
+    sampler.start()
+    await_looks(sampler, 3)
+    assert sampler.stop()
+    assert len(recorder.samples) == sampler.looks
+
+
+def test_a_thread_that_hangs_in_a_write_delays_the_end_for_a_moment_only(recorder, monkeypatch):
+    monkeypatch.setattr(module, "PARTING_S", 0.05)
+    monkeypatch.setattr(module, "WAITING_S", 0.001)
+    monkeypatch.setattr(module, "FLUSH_S", 0.0)
+    loop = Loop(recorder)
+    recorder._lock.acquire()  # as a write that does not come back
+    loop.sampler = Sampler(recorder, threading.get_ident())
+    loop.sampler.start()
+    await_looks(loop.sampler, 1)
+    begin = time.monotonic()
+    loop.finish()
+    assert 0.05 <= time.monotonic() - begin < 0.05 + LATE_S
+    recorder._lock.release()
+
+
+def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path):
+    loop = Loop(recorder)
+    loop.sampler = Sampler(recorder, threading.get_ident())
+    loop.sampler.start()
+    recorder.facts = {"pid": os.getpid(), "switches": {}}
+    recorder.add((1, 2, 3, recorder.number("a"), 0))
+    loop.finish()
+    assert not looking()
+    (spans,) = tmp_path.glob("*.spans")
+    size = spans.stat().st_size
+    loop.finish()
+    assert spans.stat().st_size == size
+    assert not list(tmp_path.glob("*.faults"))
