@@ -1,6 +1,7 @@
 """Everything the causes may ask about one rank's recording, computed once and on demand.
 
-Shares are of the step, over those in *scope*: the steady ones, or all in a cold start.
+Shares are of the step, over those in *scope*: the steady ones, or the whole recording where most
+of it is a cold start, or a wait after the last step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from whyidle.analysis.peaks import Peak, peak_of
 from whyidle.analysis.places import Places
 from whyidle.analysis.recording import recording_cost_s
 from whyidle.analysis.replay import Replay
-from whyidle.analysis.steps import Steps, find_steps
+from whyidle.analysis.signals import signals_of
+from whyidle.analysis.steps import AFTER, Steps, find_steps
 from whyidle.analysis.waits import Waits
 from whyidle.analysis.workers import Workers
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
@@ -40,8 +42,6 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-PAUSES = ("checkpoint", "evaluation", "logging", "gc")
-"""roles of host events that interrupt training"""
 COLD_SHARE = 0.5
 """when warm-up takes more than this share of the recording, the cold start is the story"""
 DEVICE_SHARE = 0.02
@@ -118,10 +118,22 @@ class Facts:
         warm = length[: int(np.argmax(self.steps.steady))].sum()
         return bool(warm > COLD_SHARE * length.sum())
 
+    @property
+    def stepless(self) -> bool:
+        """Whether this is a watched command of which no step is known."""
+        return "stepless" in self.timeline.settings
+
+    @cached_property
+    def left_idle(self) -> bool:
+        """Whether the process waited after its last step for most of the recording."""
+        length = self.steps.end - self.steps.start
+        return self.steps.labels[-1] == AFTER and bool(length[-1] > COLD_SHARE * length.sum())
+
     @cached_property
     def chosen(self) -> NDArray[np.bool_]:
         """The steps in scope."""
-        return np.ones(len(self.steps), bool) if self.cold_start else self.steps.steady
+        whole = self.cold_start or self.left_idle
+        return np.ones(len(self.steps), bool) if whole else self.steps.steady
 
     @cached_property
     def scope(self) -> Intervals:
@@ -380,21 +392,4 @@ class Facts:
     @cached_property
     def signals(self) -> frozenset[str]:
         """The evidence this rank has."""
-        found = set(self.timeline.signals())
-        if self.outside is not None:
-            found |= {"host_telemetry"} if self.outside.members else set()
-            found |= {"gpu_telemetry"} if self.outside.own_gpus and not self.on_cpu else set()
-        listed = found >= {"device_events", "gpu_model", "world_size"}
-        if listed or (self.outside is not None and len(self.outside.gpus) > 1):
-            found.add("device_use")
-        if "device_events" in found or (self.on_cpu and "host_ops" in found):
-            found.add("device_time")
-        if self.steps.found_by:
-            found.add("steps")
-        if self.steps.found_by and self.steps.steady.sum() >= 2:
-            found.add("steady_steps")
-        if len(self.host.rows("loader")):
-            found.add("loader_marks")
-        if "python_stacks" in found or any(len(self.host.rows(role)) for role in PAUSES):
-            found.add("pause_marks")
-        return frozenset(found)
+        return signals_of(self)

@@ -73,7 +73,7 @@ class Outside:
         if series is None or grown is None:
             return None
         seen = min(self.high_ns, series.time_ns[-1]) - max(self.low_ns, series.time_ns[0])
-        return grown / (seen / 1e9) if seen > 0 else None
+        return float(grown / (seen / 1e9)) if seen > 0 else None
 
     def summed(self, *signals: str) -> float | None:
         """Rates of several counters together; None where none was read."""

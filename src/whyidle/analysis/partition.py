@@ -120,7 +120,8 @@ def partition(
     window = Intervals(np.array([low]), np.array([high]))
     host = host or Host(timeline, linked)
     if not len(timeline.device):
-        claims = _on_cpu(timeline, steps, host, window) if timeline.info.kind == "cpu" else []
+        claims = [(role, host.during(role)) for role in ("startup", "after")]
+        claims += _on_cpu(timeline, steps, host, window) if timeline.info.kind == "cpu" else []
     else:
         gaps = idle_gaps(timeline, linked, low, high)
         claims = [*_on_device(timeline, host), *_in_gaps(timeline, steps, host, gaps)]

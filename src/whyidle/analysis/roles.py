@@ -56,6 +56,8 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
         r"(^|/)(wandb|torch/utils/tensorboard|tensorboardX|mlflow|comet_ml|neptune|aim/sdk|"
         r"matplotlib)/|^## ?metrics:publish|requests/api\.py|urllib3/connectionpool",
     ),
+    "startup": ((HostKind.ANNOTATION,), r"^whyidle::startup$"),
+    "after": ((HostKind.ANNOTATION,), r"^whyidle::after$"),
     "blocked": ((HostKind.PYTHON,), r"^whyidle::blocked$"),
     "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     "compile": (

@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
 
+from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
 
+_PROMPT = re.compile(
+    r"(^|[/;])(pdb|bdb|cmd|code)\.py\(|/(ipykernel|IPython|prompt_toolkit|zmq|debugpy|pydevd)/"
+)
+
 
 def busiest(facts: Facts, spans: Intervals, most: int = 3) -> tuple[Place, ...]:
     """The user's lines that most samples in some time point at."""
+    return tuple(place for place, _ in lines(facts, spans, HostKind.PYTHON)[:most])
+
+
+def lines(facts: Facts, spans: Intervals, *kinds: HostKind) -> list[tuple[Place, float]]:
+    """The user's lines that samples in some time point at, each with its share of what these
+    samples speak for, the largest first."""
+    spent: Counter[str] = Counter()
+    for stack, time in stacks(facts, spans, *kinds).items():
+        spent[_own_line(stack)] += time
+    whole = max(sum(spent.values()), 1)
+    found = [(frame_place(text, facts.rank), time / whole) for text, time in spent.most_common()]
+    places = [(place, share) for place, share in found if place is not None]
+    return [one for one in places if not in_library(one[0])] or places
+
+
+def said(place: Place) -> str:
+    """A place in a headline: its function, or its line where that has no name of its own."""
+    name = place.function or ""
+    return f"in {name}" if name.isidentifier() else f"at line {place.line}"
+
+
+def stacks(facts: Facts, spans: Intervals, *kinds: HostKind) -> Counter[str]:
+    """Every sampled stack in some time -> ns that it speaks for; of events of some kinds only."""
     timeline, host = facts.timeline, facts.timeline.host
-    rows = np.flatnonzero((host.detail >= 0) & (host.kind == HostKind.PYTHON))
+    rows = np.flatnonzero((host.detail >= 0) & (among(host.kind, kinds) if kinds else True))
     spent: Counter[str] = Counter()
     inside = spans.inside(host.start[rows], host.end[rows])
     for row, time in zip(rows[inside > 0], inside[inside > 0], strict=True):
-        spent[timeline.details[host.detail[row]].stack] += int(time)
-    lines: Counter[str] = Counter()
-    for stack, time in spent.items():
-        lines[_own_line(stack)] += time
-    found = [frame_place(text, facts.rank) for text, _ in lines.most_common(most)]
-    return tuple(place for place in found if place is not None)
+        if stack := timeline.details[host.detail[row]].stack:
+            spent[stack] += int(time)
+    return spent
+
+
+def prompts(facts: Facts) -> Intervals:
+    """When a thread waited in the code of a debugger, a prompt or a notebook."""
+    host, details = facts.timeline.host, facts.timeline.details
+    rows = facts.host.roles.rows("blocked")
+    asks = [bool(_PROMPT.search(details[host.detail[row]].stack)) for row in rows]
+    rows = rows[np.array(asks, dtype=bool)]
+    return union(host.start[rows], host.end[rows])
 
 
 def _own_line(stack: str) -> str:

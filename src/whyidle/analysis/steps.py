@@ -31,6 +31,7 @@ _FRAMEWORK = re.compile(
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _LOADER = re.compile(r"^enumerate\(DataLoader\)#")
 
+AFTER_MARK, AFTER = "whyidle::after", "after the last step"
 WARMUP_FACTOR = 1.5
 """a leading step this many times longer than the median of the rest is warm-up"""
 MOST_TURNS = 32
@@ -91,7 +92,7 @@ def find_steps(timeline: Timeline) -> Steps:
             edges = marks.edges
             start, end = (edges[:-1], edges[1:]) if marks.device else _on_device(timeline, marks)
             if (end > start).all():
-                return Steps(
+                found = Steps(
                     start,
                     end,
                     marks.labels,
@@ -100,9 +101,28 @@ def find_steps(timeline: Timeline) -> Steps:
                     marks.confidence,
                     None if marks.device else (edges[:-1], edges[1:]),
                 )
+                return _with_end(timeline, found)
     low, high = _extent(timeline)
     whole = np.array([low]), np.array([max(high, low + 1)])
     return Steps(*whole, ("whole recording",), np.array([True]), None, 0.0)
+
+
+def _with_end(timeline: Timeline, steps: Steps) -> Steps:
+    """What a watched process waited after its last step, as a window that is never steady."""
+    rows = _rows(timeline, re.compile(rf"^{AFTER_MARK}$"))
+    if not len(rows):
+        return steps
+    low = max(steps.window[1], int(timeline.host.start[rows[0]]))
+    high = max(low + 1, int(timeline.host.end[rows[0]]))
+    starts, ends = steps.on_host
+    return replace(
+        steps,
+        start=np.append(steps.start, low),
+        end=np.append(steps.end, high),
+        labels=(*steps.labels, AFTER),
+        steady=np.append(steps.steady, False),
+        host=(np.append(starts, low), np.append(ends, high)),
+    )
 
 
 def _rows(timeline: Timeline, pattern: re.Pattern[str]) -> NDArray[np.int64]:

@@ -28,6 +28,9 @@ WAITS_FOR: dict[str, str] = {
 def waiting(job: Job, bucket: str) -> str:
     """How a bucket that holds the device up is said, with its share of the time."""
     share = f"{job.attribution[bucket]:.0%} of the time"
+    outside = job.lead.share("startup") + job.lead.share("after")
+    if bucket == "interruption" and outside > job.attribution[bucket] / 2:
+        return f"{outside:.0%} of the time lies before the first step or after the last"
     if bucket == "interruption":
         return f"The training loop is interrupted {share}"
     if bucket == "host" and job.lead.on_cpu:

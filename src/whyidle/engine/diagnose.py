@@ -11,6 +11,7 @@ from whyidle import __version__, catalog
 from whyidle.analysis.batch import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
@@ -127,7 +128,7 @@ def _steps(job: Job) -> Steps:
     p50, p95, p99 = np.percentile(seconds, [50, 95, 99]) if len(seconds) else (None,) * 3
     return Steps(
         count=int(lead.steps.steady.sum()) if lead.steps.found_by else 0,
-        warmup=int((~lead.steps.steady).sum()),
+        warmup=int((~lead.steps.steady).sum()) - (lead.steps.labels[-1] == AFTER),
         mean_s=_float(seconds.mean() if len(seconds) else None),
         p50_s=_float(p50),
         p95_s=_float(p95),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
+from whyidle.importers._around import around
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._speaking import spoken_for
 from whyidle.model.timeline import (
@@ -70,6 +71,12 @@ def trained(folder: Path) -> list[str]:
     return sorted(path.name.split(".")[0] for path in folder.glob("*.facts.json"))
 
 
+def untrained(folder: Path) -> list[str]:
+    """The processes of a run that had the framework and did not train, by id."""
+    seen = {path.name.split(".")[0] for path in folder.glob("*.seen.json")}
+    return sorted(seen - set(trained(folder)))
+
+
 def load(path: Path) -> Timeline:
     """Read one process: ``path`` is its ``PID.spans`` file.
 
@@ -78,7 +85,7 @@ def load(path: Path) -> Timeline:
     """
     folder, pid = path.parent, path.name.split(".")[0]
     place = document(folder / f"{pid.split('-')[0]}.rank.json")
-    facts = document(folder / f"{pid}.facts.json")
+    facts = document(folder / f"{pid}.facts.json") or document(folder / f"{pid}.seen.json")
     facts |= {key: value for key, value in place.items() if value is not None}
     spans = records(path, SPAN, MAGIC)
     samples = records(folder / f"{pid}.samples", SAMPLE)
@@ -89,7 +96,15 @@ def load(path: Path) -> Timeline:
         raise BrokenTraceError(
             f"No span could be read from {path}.", hint="Let the command train for a few steps."
         )
-    spans, samples = _training(spans, samples, names)
+    found = around(spans, samples, names, facts, _waiting)
+    if found is not None:
+        spans, samples = (
+            spans[spans["start"] >= found.begin],
+            samples[samples["time"] >= found.begin],
+        )
+        thread = int(facts.get("thread") or 0)
+        spans = np.concatenate([spans, found.spans(names, thread, SPAN)])
+        facts["around"] = dict(found.told)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
     host, all_names, details, threads = _host(spans, samples, names, stacks, base)
     none = np.empty(0, np.int64)
@@ -112,20 +127,6 @@ def load(path: Path) -> Timeline:
         settings=facts,
         loading=loading(folder, pid, base),
     )
-
-
-_LOOP = re.compile(r"^(enumerate\(DataLoader\)|whyidle::backward|Optimizer\.step#|whyidle\.step)")
-
-
-def _training(
-    spans: NDArray[Any], samples: NDArray[Any], names: list[str]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What happened from the first batch on; imports and set-up are no part of any step."""
-    loop = np.array([bool(_LOOP.match(name)) for name in names], dtype=bool)[spans["name"]]
-    if not loop.any():
-        return spans, samples
-    begin = spans["start"][loop].min()
-    return spans[spans["start"] >= begin], samples[samples["time"] >= begin]
 
 
 def _host(

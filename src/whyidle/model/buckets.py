@@ -28,6 +28,8 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "evaluation": ("interruption", "evaluating"),
     "logging": ("interruption", "logging or uploading"),
     "blocked": ("interruption", "blocked in a call that waits: network, file, sleep"),
+    "startup": ("interruption", "starting up, before the first step"),
+    "after": ("interruption", "waiting after the last step, the process still alive"),
     "gc": ("interruption", "Python's garbage collector"),
     "compile": ("interruption", "compiling, loading kernels or autotuning"),
     "allocator": ("interruption", "allocating or freeing device memory"),

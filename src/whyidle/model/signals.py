@@ -65,6 +65,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "what the process says about itself: switches, optimizer, compiler, memory",
         "watch the command: whyidle run COMMAND",
     ),
+    "own_process": Signal(
+        "what the threads of the process did all its life, whether it trained or not",
+        "watch the command: whyidle run COMMAND",
+    ),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
     "memory_events": Signal("allocator events", "record with profile_memory=True"),
     "memory_capacity": Signal(

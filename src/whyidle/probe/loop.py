@@ -32,6 +32,7 @@ class Loop:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.imported = now()
         self.undo: dict[str, Callable[[], Any]] = {}
         self.steps = 0
         self.optimizing: list[int] = []
@@ -57,7 +58,8 @@ class Loop:
     def watch(self) -> None:
         """Look at what this thread does from now on."""
         if self.sampler is None:
-            self.sampler = Sampler(self.recorder, thread(), (lambda: settings.refresh(self),))
+            chores = (lambda: settings.refresh(self),)
+            self.sampler = Sampler(self.recorder, thread(), chores, lambda: settings.seen(self))
             self.sampler.start()
 
     def finish(self) -> None:
@@ -73,7 +75,11 @@ class Loop:
         if self.recorder.facts and not self.recorder.broken:
             settings.refresh(self)
             self.recorder.facts["ended"] = now()
-        if self.recorder.facts or self.recorder.documents:
+        elif sampler is not None:
+            settings.seen(self)
+            if self.recorder.presence:
+                self.recorder.presence["ended"] = now()
+        if self.recorder.facts or self.recorder.documents or self.recorder.presence:
             self.recorder.flush()
         self.recorder.end()
 

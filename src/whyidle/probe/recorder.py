@@ -31,6 +31,8 @@ FLUSH_S = 0.25
 MOST_WAITING = 1 << 17
 """spans in memory at most (15 MB); beyond it the oldest are dropped, which a process that never
 trains, and so never writes, comes to"""
+MOST_EARLY = 1 << 12
+"""stack samples kept of a process that tells nothing yet; they come ten times a second"""
 
 RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
 """kinds of span, as whyidle.model.timeline.HostKind numbers them"""
@@ -47,6 +49,8 @@ class Recorder:
     def _forget(self) -> None:
         """A forked child records for itself, from nothing."""
         self.facts: dict[str, Any] = {}
+        self.presence: dict[str, Any] = {}
+        """what is told of a process that has not trained; empty while nothing is"""
         self.documents: dict[str, Any] = {}
         self.tables: dict[str, tuple[struct.Struct, list[Any]]] = {}
         self.spans: deque[tuple[int, int, int, int, int]] = deque(maxlen=MOST_WAITING)
@@ -59,7 +63,7 @@ class Recorder:
         self.broken = False
         self._key = str(os.getpid())
         self._written = {"names": 0, "stacks": 0}
-        self._begun = False
+        self._begun = self._keyed = False
         self._told: dict[str, Any] = {}
         self._rows = 0
         self._lock = threading.Lock()
@@ -91,7 +95,7 @@ class Recorder:
         with self._lock:
             spans, self.spans = self.spans, deque(maxlen=0 if self.broken else MOST_WAITING)
             self.add = self.spans.append
-            samples, self.samples = self.samples, []
+            samples = self._taken()
             tables, self.tables = self.tables, {}
             self._rows = 0
             if self.broken:
@@ -103,6 +107,17 @@ class Recorder:
                 guard.note(self.folder, "writing", error)
                 self._end()
             self.dropped += len(spans) == MOST_WAITING
+
+    @property
+    def _telling(self) -> bool:
+        return bool(self.facts or self.presence or "worker.json" in self.documents)
+
+    def _taken(self) -> list[Any]:
+        """Samples to be written; those of a start-up wait until it is known whose they are."""
+        if not self._telling and len(self.samples) < MOST_EARLY and not self.broken:
+            return []
+        samples, self.samples = self.samples, []
+        return samples
 
     def end(self) -> None:
         """Record nothing any more, and keep nothing in memory."""
@@ -118,21 +133,23 @@ class Recorder:
     def _write_spans(self, spans: list[Any]) -> None:
         if "worker.json" in self.documents or not (self.facts or spans):
             return
-        if not self._begun:
-            self._choose_key()
+        self._choose_key()
         self._texts("names", self.names)
         magic = b"" if self._begun else MAGIC
         self._append("spans", magic + b"".join(SPAN.pack(*span) for span in spans))
         self._begun = True
 
     def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
-        if not self.facts and "worker.json" not in self.documents:
-            return  # neither trains nor loads for a process that might
+        if not self._telling:
+            return  # neither trains nor loads for a process that might, as far as is known
+        if "worker.json" not in self.documents:
+            self._choose_key()
         self._texts("stacks", self.stacks)
         self._append("samples", b"".join(SAMPLE.pack(*sample) for sample in samples))
         for suffix, (layout, rows) in tables.items():
             self._append(suffix, b"".join(layout.pack(*row) for row in rows))
-        for suffix, document in (("facts.json", self.facts), *self.documents.items()):
+        own = (("facts.json", self.facts), ("seen.json", self.presence))
+        for suffix, document in (*own, *self.documents.items()):
             if document and self._told.get(suffix) != document:
                 self._told[suffix] = dict(document)
                 self._replace(suffix, document)
@@ -145,8 +162,11 @@ class Recorder:
 
     def _choose_key(self) -> None:
         """One process may be several programs, one after the other: ``os.execv`` keeps the id."""
+        if self._keyed:
+            return
+        self._keyed = True
         turn = 1
-        while os.path.exists(self._place("spans")):
+        while os.path.exists(self._place("spans")) or os.path.exists(self._place("samples")):
             turn += 1
             self._key = f"{os.getpid()}-{turn}"
 

@@ -1,6 +1,7 @@
 """Asks a few dozen times a second what the training thread is doing, and writes it down.
 
-It runs from the framework's import on, slowly, and at full pace once the process trains. Besides
+It runs from the framework's import on, slowly, and at full pace once the process trains. A process
+that goes on without training is told of as one that does not, with the samples. Besides
 the stack it notes two things that tell work from waiting without touching the thread: how long the
 interpreter's lock was held when the sampler wanted it (long: Python was running, not a native
 operator), and whether the thread itself was runnable (it was not: it waits for something). Where
@@ -25,8 +26,11 @@ from .recorder import FLUSH_S, Recorder, now
 PERIOD_S = 0.02
 WAITING_S = 0.1
 """between looks before the first step"""
+SEEN_S = 2.0
+"""a process that has not trained after this long is told of as one that might"""
 PATIENCE_S = 900.0
-"""a process that has not trained after this long is not looked at any more"""
+RARELY_S = 2.0
+"""between looks at a process that has not trained after ``PATIENCE_S``"""
 RAREST_S = 0.2
 """between looks, however dear they are"""
 CHORES_S = 1.0
@@ -39,13 +43,23 @@ MOST_KEYS = 20_000
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+def _nothing() -> None:
+    """No word is wanted of this process before it trains."""
+
+
 class Sampler:
-    """What runs on the sampling thread of one process. ``chores`` are called now and then."""
+    """What runs on the sampling thread of one process. ``chores`` are called now and then, ``seen``
+    once, when it has not trained for a while."""
 
     def __init__(
-        self, recorder: Recorder, thread: int, chores: tuple[Callable[[], Any], ...] = ()
+        self,
+        recorder: Recorder,
+        thread: int,
+        chores: tuple[Callable[[], Any], ...] = (),
+        seen: Callable[[], Any] = _nothing,
     ) -> None:
         self.recorder = recorder
+        self.seen = seen
         self.watched = thread
         self.chores = chores
         self.period_s = PERIOD_S
@@ -90,17 +104,18 @@ class Sampler:
         written = done = begun = time.monotonic()
         while not self.recorder.broken:
             training = bool(self.recorder.facts or self.recorder.documents)
-            if self.look(self.period_s if training else WAITING_S):
+            early = WAITING_S if time.monotonic() - begun < PATIENCE_S else RARELY_S
+            if self.look(self.period_s if training else early):
                 return
             moment = time.monotonic()
+            if not self.recorder.facts and moment - begun > SEEN_S:
+                self.seen()
             if training and moment - done > CHORES_S:
                 done = moment
                 self._do_chores()
             if moment - written > FLUSH_S:
                 written = moment
                 self.recorder.flush()
-            if not training and moment - begun > PATIENCE_S:
-                return
 
     def _do_chores(self) -> None:
         begin = time.thread_time()

@@ -39,23 +39,46 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
     import torch
 
     told: dict[str, Any] = {
-        "pid": os.getpid(),
-        "ppid": os.getppid(),
-        "argv": sys.argv[:20],
-        "torch": torch.__version__,
+        **_identity(loop, torch),
         "device": "cuda" if _on_cuda(torch, optimizer) else "cpu",
-        "gpus": _gpus(),
-        "main": threading.main_thread().ident,
         "thread": threading.get_ident(),
         "first_step": now(),
-        "process_start": _process_start(),
-        "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
         **_ranks(torch),
     }
     told["switches"] = switches(torch)
     if optimizer is not None:
         told["optimizer"] = _optimizer(optimizer)
     return told
+
+
+def _identity(loop: Loop, torch: Any) -> dict[str, Any]:
+    """What holds for a process whether it trains or not; asking for it starts no device."""
+    return {
+        "pid": os.getpid(),
+        "ppid": os.getppid(),
+        "argv": sys.argv[:20],
+        "torch": torch.__version__,
+        "cuda_built": getattr(torch.version, "cuda", None),
+        "cuda_initialized": bool(torch.cuda.is_initialized()),
+        "gpus": _gpus(),
+        "main": threading.main_thread().ident,
+        "process_start": _process_start(),
+        "imported": loop.imported,
+        "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
+    }
+
+
+def seen(loop: Loop) -> None:
+    """Tell of a process that has the framework and does not train, once."""
+    torch, recorder = sys.modules.get("torch"), loop.recorder
+    if torch is None or recorder.presence or recorder.facts:
+        return
+    if "worker.json" in recorder.documents:
+        return
+    try:
+        recorder.presence = {**_identity(loop, torch), "thread": threading.main_thread().ident}
+    except Exception as error:  # contained: nothing is told of it
+        loop.fault("presence", error)
 
 
 def refresh(loop: Loop) -> None:

@@ -6,7 +6,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.pauses import pauses
-from whyidle.analysis.samples import busiest
+from whyidle.analysis.samples import busiest, prompts
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
@@ -82,10 +82,11 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
 
 def _blocked(facts: Facts) -> Proof | None:
     """Waits of a watched process in calls that no tracker is known for."""
-    share = facts.share("blocked")
+    waits = facts.part("blocked") - prompts(facts)  # somebody's pause is no upload
+    share = facts.share_of(waits)
     if share < LEAST_BLOCKED:
         return None
-    where = busiest(facts, facts.part("blocked"))
+    where = busiest(facts, waits)
     at = f" in {where[0].function}" if where and where[0].function else ""
     low = interruptions(share, LEFT_AT_WORST)
     return Proof(

@@ -1,0 +1,39 @@
+"""What evidence a rank has: that of its recording, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+PAUSES = ("checkpoint", "evaluation", "logging", "gc")
+"""roles of host events that interrupt training"""
+
+
+def signals_of(facts: Facts) -> frozenset[str]:
+    """Ids of ``whyidle.model.signals``."""
+    found = set(facts.timeline.signals())
+    if "device_events" in found or (facts.on_cpu and "host_ops" in found):
+        found.add("device_time")
+    if facts.steps.found_by:
+        found.add("steps")
+    if facts.steps.found_by and facts.steps.steady.sum() >= 2:
+        found.add("steady_steps")
+    if len(facts.host.rows("loader")):
+        found.add("loader_marks")
+    if "python_stacks" in found or any(len(facts.host.rows(role)) for role in PAUSES):
+        found.add("pause_marks")
+    return frozenset(found | _from_outside(facts, found))
+
+
+def _from_outside(facts: Facts, known: set[str]) -> set[str]:
+    """What only a look from outside the process tells."""
+    outside = facts.outside
+    found = {"device_use"} if known >= {"device_events", "gpu_model", "world_size"} else set()
+    if outside is None:
+        return found
+    found |= {"host_telemetry"} if outside.members else set()
+    found |= {"gpu_telemetry"} if outside.own_gpus and not facts.on_cpu else set()
+    found |= {"device_use"} if len(outside.gpus) > 1 else set()
+    return found

@@ -1,0 +1,111 @@
+"""The process holds its device, and nobody trains on it."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import remove
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.samples import lines, prompts, said
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_SHARE = 0.03
+"""share of the time below which it is not worth a word"""
+MOSTLY = 0.5
+"""a process without any step waits for somebody if it waits for most of its life"""
+SURE = 0.8
+"""of a process whose framework is used in ways that no step shows, waiting may be its work"""
+
+
+@cause(
+    "The process holds its device and does not train",
+    bucket="interruption",
+    needs=("own_process",),
+)
+def interactive_or_unreleased(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The process is alive and the framework is loaded, but for a long time it only waits: at a
+    prompt, in a notebook's idle kernel, in a debugger, in a sleep after the last step.
+
+    Why it costs
+    ------------
+    Its device, and its cores and memory, are taken for as long as it lives.
+
+    How it is detected
+    ------------------
+    After the last recorded call of the training loop, four fifths and more of the looks at the
+    training thread found it waiting; or it waited in the code of a debugger, a prompt or a
+    notebook; or it never trained and waited for most of its life. Where the wait after the last
+    step is more than half of what was recorded, shares are of the whole recording; where it is
+    less, it is a remark. The prediction is the time for which the device would be free: no step
+    becomes faster.
+
+    What looks alike
+    ----------------
+    Evaluating, saving and exporting after training are work. Waiting in the loop for a network or a
+    file is ``blocking-logging-upload``, for data it is the loader. A server waits for requests by
+    design.
+
+    What to do
+    ----------
+    End the process after the last save; shut idle kernels down after some minutes; explore and
+    debug on a machine without the GPU.
+
+    References
+    ----------
+    Gao et al., ICSE 2024 (interactive 2.1 %, unreleased 1.3 %, no deep learning 0.6 % of issues).
+    """
+    if facts.stepless:
+        return _never(facts)
+    told = facts.timeline.settings.get("around") or {}
+    asking = prompts(facts) & facts.part("blocked")
+    asked = facts.share_of(asking)
+    after, share = told.get("after_s") or 0.0, facts.share("after")
+    if asked > max(share, LEAST_SHARE):
+        return _proof(facts, "It waits at a prompt or a debugger", asking, asked, ())
+    if not after or after < LEAST_SHARE * (told.get("life_s") or after):
+        return None
+    headline = f"The process waits for {after:.3g} s after its last step, and holds its device"
+    evidence = (measured("after the last step", after, "s", source="clock"),)
+    return _proof(facts, headline, facts.partition.parts["after"], share, evidence)
+
+
+def _never(facts: Facts) -> Proof | None:
+    """A process that never trained."""
+    waited = _waited(facts)
+    share = facts.share_of(waited)
+    if share < MOSTLY:
+        return None
+    return _proof(
+        facts, f"The process never trains, and waits {share:.0%} of the time", waited, share, ()
+    )
+
+
+def _proof(
+    facts: Facts, headline: str, spans: Intervals, share: float, more: tuple[Evidence, ...]
+) -> Proof:
+    found = lines(facts, spans)
+    at = f", {said(found[0][0])}" if found else ""
+    return Proof(
+        headline=f"{headline}{at}",
+        low=SURE * share,
+        high=share,
+        predicted=remove(SURE * share, share, "the time for which its device would be free"),
+        evidence=(
+            measured(
+                "training thread waiting, share of the time", share, "ratio", source="samples"
+            ),
+            *more,
+        ),
+        confidence=0.9 if found else 0.6,
+        where=tuple(place for place, _ in found[:3]),
+        bucket="unknown" if facts.stepless else None,
+    )
+
+
+def _waited(facts: Facts) -> Intervals:
+    host = facts.timeline.host
+    rows = facts.host.roles.rows("blocked")
+    return union(host.start[rows], host.end[rows])

@@ -1,0 +1,100 @@
+"""The job takes long before it trains."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains, remove
+from whyidle.analysis.samples import lines, said, stacks
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
+
+LEAST_SHARE = 0.03
+"""share of the process's life so far below which it is not worth a word"""
+_IMPORT = re.compile(r"<frozen importlib\._bootstrap>")
+
+
+@cause(
+    "The job takes long before it trains",
+    bucket="interruption",
+    needs=("own_settings", "steps"),
+)
+def slow_startup(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Between the framework's import and the first step lie seconds to minutes: further imports,
+    a scan of the data set, an index, tokens, a model that is read, a first batch that takes far
+    longer than the others.
+
+    Why it costs
+    ------------
+    The GPU is allocated and has nothing to do. A short or often restarted job pays it again and
+    again; a long one hardly notices.
+
+    How it is detected
+    ------------------
+    The process itself says when the framework was imported and when its first step ended; stack
+    samples in between name the lines. A first batch of more than a second and five times the
+    median of the others belongs to it. Where it is more than half of what was recorded, shares are
+    of the whole recording and it is counted (P9: the window without it; careful is nothing,
+    expected half of what the line takes that takes most). Where it is less, it is a remark. The
+    import of the framework itself is told, and not counted: hardly anything can be done about it.
+
+    What looks alike
+    ----------------
+    Compiling and kernel loading in the first steps is ``compile-autotune-warmup``; workers that are
+    started anew in each epoch are ``worker-restart-per-epoch``.
+
+    What to do
+    ----------
+    Keep the result of the scan, the index or the tokens on disk; map large files instead of
+    reading them; import what is needed where it is needed; begin to load data before the model is
+    built; images with everything installed.
+
+    References
+    ----------
+    Gao et al., ICSE 2024 (installing libraries for 10 minutes and more: 1.7 % of issues);
+    webdataset, issue 267 (first batch after 613 s).
+    """
+    told = facts.timeline.settings.get("around") or {}
+    seconds, life = told.get("startup_s"), told.get("life_s")
+    if not seconds or not life or seconds < LEAST_SHARE * life:
+        return None
+    spans = facts.partition.parts["startup"]
+    share = facts.share("startup")
+    found = lines(facts, spans)
+    most = found[0][1] if found else 0.0
+    at = f", {most:.0%} of it {said(found[0][0])}" if found else ""
+    gains = (0.0, 0.5 * most * share, share)
+    return Proof(
+        headline=f"The first step comes {seconds:.3g} s after the framework is imported{at}",
+        low=0.0,
+        high=share,
+        predicted=from_gains(gains, "P9: the recorded time without it")
+        if share
+        else remove(0.0, 0.0, "P9: a remark while steps take most of the time"),
+        evidence=(
+            measured("before the first step, the framework imported", seconds, "s", source="clock"),
+            measured("its share of the process's life", seconds / life, "ratio", source="clock"),
+            measured("importing, share of it", _importing(facts), "ratio", source="samples"),
+            *_before(told.get("import_s")),
+        ),
+        confidence=0.9 if found else 0.7,
+        where=tuple(place for place, _ in found[:3]),
+    )
+
+
+def _importing(facts: Facts) -> float:
+    """Share of the start-up's samples that are inside an import statement."""
+    spent: Counter[str] = stacks(facts, facts.partition.parts["startup"])
+    inside = sum(time for stack, time in spent.items() if _IMPORT.search(stack))
+    return inside / max(sum(spent.values()), 1)
+
+
+def _before(seconds: float | None) -> tuple[Evidence, ...]:
+    if seconds is None:
+        return ()
+    return (measured("from the process's start to the framework", seconds, "s", source="/proc"),)

@@ -1,0 +1,55 @@
+"""A process that holds its device and waits."""
+
+import pytest
+from imagined import MS, Imagined, S, finding
+
+SLEEP = "/home/me/train.py(60): linger;/home/me/train.py(70): <module>"
+PDB = "/usr/lib/python3.11/cmd.py(126): cmdloop;/usr/lib/python3.11/pdb.py(361): interaction;"
+
+
+def job(folder, steps, stack, length, busy=0.0):
+    made = Imagined(folder)
+    for _ in range(steps):
+        made.step()
+    made.look(stack, length, every=20 * MS, busy=busy)
+    made.trained()
+    return made.diagnose()
+
+
+def test_asleep_after_the_last_step(tmp_path):
+    told = job(tmp_path, 100, SLEEP, 8 * S)
+    first = told.findings[0]
+    assert first.cause == "interactive-or-unreleased"
+    assert (first.where[0].line, first.where[0].function) == (60, "linger")
+    assert "8 s after its last step" in first.headline
+    assert first.lost.high == pytest.approx(0.8, abs=0.01)
+    assert told.steps.count == 100
+    assert told.steps.mean_s == pytest.approx(0.02)
+    assert told.steps.warmup <= 1
+    assert told.attribution.interruption == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_short_wait_in_a_long_run_is_a_remark(tmp_path):
+    told = job(tmp_path, 1000, SLEEP, 5 * S)
+    found = finding(told, "interactive-or-unreleased")
+    assert (found.severity, found.lost.high) == ("info", 0.0)
+    assert told.attribution.compute > 0.9
+
+
+def test_work_after_training_is_work(tmp_path):
+    told = job(tmp_path, 100, SLEEP, 8 * S, busy=1.0)
+    assert finding(told, "interactive-or-unreleased") is None
+    assert told.attribution.compute > 0.9
+
+
+def test_a_debugger_in_the_loop(tmp_path):
+    made = Imagined(tmp_path)
+    for _ in range(40):
+        made.step()
+        made.look(PDB + SLEEP, 100 * MS, every=20 * MS, busy=0.0)
+    made.trained()
+    told = made.diagnose()
+    first = told.findings[0]
+    assert first.cause == "interactive-or-unreleased"
+    assert "prompt or a debugger" in first.headline
+    assert first.where[0].file == "/home/me/train.py"

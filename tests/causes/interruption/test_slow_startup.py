@@ -1,0 +1,55 @@
+"""Time before the first step, against the rest of the process's life."""
+
+import pytest
+from imagined import MS, Imagined, S, finding
+
+SCAN = "/home/me/train.py(12): scan;/home/me/train.py(40): <module>"
+IMPORT = (
+    "/env/lib/python3.11/site-packages/big/__init__.py(3): <module>;"
+    "<frozen importlib._bootstrap>(241): _call_with_frames_removed;/home/me/train.py(3): <module>"
+)
+
+
+def job(folder, start, steps=50, first=0):
+    made = Imagined(folder)
+    for stack, length in start:
+        made.look(stack, length)
+    for number in range(steps):
+        made.step(loader=first if number == 0 and first else MS)
+    made.trained()
+    return made.diagnose()
+
+
+def test_a_scan_before_the_first_step(tmp_path):
+    told = job(tmp_path, [(IMPORT, 2 * S), (SCAN, 6 * S)])
+    first = told.findings[0]
+    assert first.cause == "slow-startup"
+    assert first.severity == "critical"
+    assert (first.where[0].file, first.where[0].line) == ("/home/me/train.py", 12)
+    assert "8 s after" in first.headline
+    assert "75% of it in scan" in first.headline
+    assert first.lost.low == 0.0
+    assert first.lost.high == pytest.approx(8 / 9.05, abs=0.02)
+    assert "lies before the first step" in told.verdict.headline
+    assert told.steps.p50_s == pytest.approx(0.021)
+    evidence = {one.quantity: one.value for one in first.evidence}
+    assert evidence["importing, share of it"] == pytest.approx(0.25, abs=0.02)
+    assert evidence["from the process's start to the framework"] == 2.0
+
+
+def test_a_first_batch_that_takes_long_is_start_up(tmp_path):
+    told = job(tmp_path, [(SCAN, S)], first=7 * S)
+    assert told.findings[0].cause == "slow-startup"
+    assert told.attribution.interruption == pytest.approx(8 / 9.05, abs=0.02)
+
+
+def test_in_a_long_run_it_is_a_remark_and_shares_stay_those_of_steps(tmp_path):
+    told = job(tmp_path, [(SCAN, 6 * S)], steps=1000)
+    found = finding(told, "slow-startup")
+    assert (found.severity, found.lost.high) == ("info", 0.0)
+    assert told.attribution.compute > 0.9
+
+
+@pytest.mark.parametrize(("length", "steps"), [(2 * S, 20), (4 * S, 10_000)])
+def test_what_nobody_waits_for_is_not_told(tmp_path, length, steps):
+    assert finding(job(tmp_path, [(SCAN, length)], steps), "slow-startup") is None
