@@ -366,7 +366,7 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
         logging,
         *[
             (role, host.during(role))
-            for role in ("gc", "compile", "loader", "collective_wait", "preprocess")
+            for role in ("compile", "gc", "loader", "collective_wait", "preprocess")
         ],
         ("python", union(events.start[search], events.end[search])),
         ("compute", work),

@@ -62,7 +62,7 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     "compile": (
         _ANY,
-        r"\(dynamo_timed\)|torch/_dynamo/(convert_frame|bytecode|symbolic|output_graph)|"
+        r"^whyidle::compile|\(dynamo_timed\)|torch/_dynamo/(convert_frame|bytecode|symbolic|output_graph)|"
         r"torch/_inductor/(compile_fx|"
         r"graph|scheduler|codecache|async_compile)|triton/(compiler|runtime/build)|"
         r"^(cu|hip)Module(Load|Unload)|^cuLibraryLoad|^hipModuleLoad|^cuLink|"

@@ -27,7 +27,9 @@ IDLE = 0.8
 """share of the looks after the loop that must find the process waiting; else it works"""
 FIRST_NS, FIRST_TIMES = 1_000_000_000, 5
 """a first batch that takes this long, and so many times the median of the others, is start-up"""
-_LOOP = re.compile(r"^(enumerate\(DataLoader\)|whyidle::backward|Optimizer\.step#|whyidle\.step)")
+_LOOP = re.compile(
+    r"^(enumerate\(DataLoader\)|whyidle::(backward|compile)|Optimizer\.step#|whyidle\.step)"
+)
 _BATCH = re.compile(r"^enumerate\(DataLoader\)")
 _NO_WORK = re.compile(r"^(Python GC|gc\.collect)")
 

@@ -19,7 +19,7 @@ I64 = NDArray[np.int64]
 LONGEST_NS = 500_000_000
 """a sample speaks for at most this long"""
 _CALL = re.compile(
-    r"^(whyidle::(backward|optimizer)|Optimizer\.step#|enumerate\(DataLoader\)|save_checkpoint|"
+    r"^(whyidle::(backward|optimizer|compile)|Optimizer\.step#|enumerate\(DataLoader\)|save_checkpoint|"
     r"Python GC|gc\.collect)"
 )
 

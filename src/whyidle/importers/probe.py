@@ -59,6 +59,8 @@ _NATIVE = re.compile(
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
 )
 """code that is no operator of the framework, even while it runs outside the interpreter's lock"""
+_GENERATED = re.compile(r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$")
+"""code that Inductor generated: it is the operators, even where it holds the interpreter's lock"""
 
 
 def sniff(head: bytes) -> bool:
@@ -87,6 +89,7 @@ def load(path: Path) -> Timeline:
     place = document(folder / f"{pid.split('-')[0]}.rank.json")
     facts = document(folder / f"{pid}.facts.json") or document(folder / f"{pid}.seen.json")
     facts |= {key: value for key, value in place.items() if value is not None}
+    facts["compile"] = document(folder / f"{pid}.compiles.json")
     spans = records(path, SPAN, MAGIC)
     samples = records(folder / f"{pid}.samples", SAMPLE)
     names, stacks = lines(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
@@ -171,7 +174,8 @@ def _doing(
     """Kind of every sample, and whether its thread was waiting. A native operator leaves the
     interpreter's lock free and keeps its thread busy; on a CPU that is the work itself."""
     foreign = np.array([bool(_NATIVE.search(text)) for text in leaf] + [False], dtype=bool)
-    held = samples["held"] >= HELD_US
+    made = np.array([bool(_GENERATED.search(text)) for text in leaf] + [False], dtype=bool)
+    held = (samples["held"] >= HELD_US) & ~made[samples["stack"].astype(np.int64)]
     blocked = _waiting(samples, start) & ~held
     work = ~held & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
     return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked

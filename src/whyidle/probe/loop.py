@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import guard, limits, loader, phases, ranks, settings
+from . import compiling, guard, limits, loader, phases, ranks, settings
 from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
 from .sampler import Sampler
 
@@ -157,6 +157,7 @@ def install(recorder: Recorder) -> Loop:
     _collector(loop)
     limits.install(loop)
     phases.install(loop)
+    compiling.install(loop)
     if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
         loop.watch()
     atexit.register(loop.finish)

@@ -30,7 +30,6 @@ ENVIRONMENT = (
     "TORCHELASTIC_RUN_ID",
     "LOCAL_RANK",
 )
-MOST_COMPILES = 200
 MOST_MEMORY = 2_000
 
 
@@ -90,7 +89,6 @@ def refresh(loop: Loop) -> None:
     try:
         found = {**told["switches"], **_shared(torch)}
         told["switches"] = {**found, "seen": _ever(told, found)}
-        told["compile"] = _compile()
         told["saves"] = list(loop.saves)
         told["skipped_steps"] = loop.skipped
         _memory(loop, told)
@@ -172,37 +170,6 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
         "differentiable": first.get("differentiable"),
         "momentum": first.get("momentum"),
     }
-
-
-def _compile() -> dict[str, Any] | None:
-    """What torch.compile has done so far; None where it was never used."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    if utils is None or not utils.counters.get("frames"):
-        return None
-    metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()[-MOST_COMPILES:]
-    compiles = [
-        {
-            "file": getattr(one, "co_filename", None),
-            "line": getattr(one, "co_firstlineno", None),
-            "function": getattr(one, "co_name", None),
-            "began": getattr(one, "start_time", None),
-            "seconds": getattr(one, "entire_frame_compile_time_s", None),
-            "operators": getattr(one, "graph_op_count", None),
-            "reason": _short(getattr(one, "recompile_reason", None)),
-            "failed": _short(getattr(one, "fail_reason", None)),
-        }
-        for one in metrics
-    ]
-    breaks = {_short(str(k)): int(v) for k, v in list(utils.counters["graph_break"].items())[:50]}
-    return {
-        "frames": {key: int(value) for key, value in utils.counters["frames"].items()},
-        "graph_breaks": breaks,
-        "compiles": compiles,
-    }
-
-
-def _short(text: Any) -> Any:
-    return str(text)[:600] if text is not None else None
 
 
 def _memory(loop: Loop, told: dict[str, Any]) -> None:

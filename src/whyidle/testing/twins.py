@@ -7,9 +7,10 @@ from whyidle.analysis.facts import Facts
 from whyidle.model.cause import Proof
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder
+from whyidle.testing.guest import Guest
 
 
-def judge(cause: str, job: Builder) -> Proof | None:
+def judge(cause: str, job: Builder | Guest) -> Proof | None:
     """The cause's answer; None also where it abstains."""
     declared = catalog.causes()[cause]
     timeline = job.timeline()
@@ -19,7 +20,7 @@ def judge(cause: str, job: Builder) -> Proof | None:
     return proof
 
 
-def measured(sick: Builder, cured: Builder) -> float:
+def measured(sick: Builder | Guest, cured: Builder | Guest) -> float:
     """Speed-up of the cured twin's steady step."""
     return Facts(sick.timeline()).step_s / Facts(cured.timeline()).step_s
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from whyidle.analysis.evidence import measured
@@ -14,10 +9,9 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
-from whyidle.analysis.places import in_library
 from whyidle.analysis.samples import busiest
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Place
 
 LEAST_SHARE = 0.03
 """share of the step below which Python between calls is ordinary"""
@@ -31,10 +25,6 @@ TRAFFIC = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
 """bytes per element that a fused update of 32-bit numbers moves"""
 PER_TENSOR_S = 4e-6
 """what a fused update still costs per tensor"""
-BROKEN = (0.0, 0.1, 0.4)
-"""share of the work that an unbroken graph saves; eager code in between is not told apart"""
-_FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(, in (?P<function>\w+))?')
-_RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)")
 
 
 def python_overhead(facts: Facts) -> Proof | None:
@@ -129,82 +119,3 @@ def optimizer_loop(facts: Facts) -> Proof | None:
         bucket="compute",
         facts={"optimizer": name, "implementation": "loop"},
     )
-
-
-def graph_breaks(facts: Facts) -> Proof | None:
-    """Breaks that Dynamo counted, with the lines at which it resumed."""
-    told: Mapping[str, Any] = facts.timeline.settings.get("compile") or {}
-    breaks = sum((told.get("graph_breaks") or {}).values())
-    where = _broken_at(facts, told)
-    if not breaks or not where:
-        return None
-    share = facts.share("compute")
-    gains = (BROKEN[0] * share, BROKEN[1] * share, BROKEN[2] * share)
-    reason = next(iter(told["graph_breaks"]), "").strip().splitlines()
-    return Proof(
-        headline=f"The compiled model is broken into pieces at {len(where)} "
-        f"place{'s' if len(where) > 1 else ''}",
-        low=gains[0],
-        high=gains[2],
-        predicted=from_gains(gains, "P4: what an unbroken graph may save of the work"),
-        evidence=(
-            measured("graph breaks while compiling", breaks, None, source="torch._dynamo"),
-            measured("first reason", (reason or [""])[0][:200], None, source="torch._dynamo"),
-        ),
-        confidence=0.6,
-        where=where,
-        bucket="compute",
-    )
-
-
-def _broken_at(facts: Facts, told: Mapping[str, Any]) -> tuple[Place, ...]:
-    found: dict[tuple[Any, Any], Place] = {}
-    for one in told.get("compiles") or ():
-        match = _RESUMED.match(str(one.get("function")))
-        if match and one.get("file"):
-            place = Place(
-                file=one["file"],
-                line=int(match["line"]),
-                function=match["function"],
-                rank=facts.rank,
-            )
-            found[place.file, place.line] = place
-    for text in told.get("graph_breaks") or ():
-        for match in _FILE.finditer(text):
-            place = Place(
-                file=match["file"],
-                line=int(match["line"]),
-                function=match["function"] or "",
-                rank=facts.rank,
-            )
-            if not in_library(place):
-                found.setdefault((place.file, place.line), place)
-    return tuple(found.values())[:3]
-
-
-def compiled(facts: Facts) -> tuple[Place, ...]:
-    """The function that a watched process compiled most often."""
-    told: Mapping[str, Any] = facts.timeline.settings.get("compile") or {}
-    functions = Counter(
-        (one.get("file"), one.get("line"), one.get("function"))
-        for one in told.get("compiles") or ()
-        if one.get("file")
-    )
-    return tuple(
-        Place(file=file, line=line, function=function, rank=facts.rank)
-        for (file, line, function), _ in functions.most_common(1)
-    )
-
-
-def reasons(facts: Facts) -> tuple[Evidence, ...]:
-    """Why it compiled again, in the compiler's own words."""
-    told: Mapping[str, Any] = facts.timeline.settings.get("compile") or {}
-    texts = [one["reason"] for one in told.get("compiles") or () if one.get("reason")]
-    if not texts:
-        return ()
-    return (
-        measured(
-            "last reason to compile again", texts[-1][:300], None, samples=len(texts),
-            source="torch._dynamo",
-        ),
-    )  # fmt: skip

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis import compiling
+from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, interruptions
-from whyidle.analysis.intervals import union
-from whyidle.causes.host import _watched as watched
+from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Place
 
 LEAST_SHARE = 0.01
 """share of the steps below which compiling is not worth a word"""
@@ -47,6 +47,9 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     Compiler activity (Dynamo, Inductor, Triton) inside at least two steady steps, and the device
     idle during it. P9: ``speed-up = 1 / (1 - f (1 - r))`` with the share f of that time.
 
+    A watched process notes each compilation, with the guard that did not hold: only functions
+    compiled before count, in at least two steps behind the first, wherever in the run they are.
+
     What looks alike
     ----------------
     Compiling in the first steps only is ``compile-autotune-warmup``. Steps that are long for
@@ -62,46 +65,42 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "torch.compile, recompilation"; allenai/open-instruct#1445; pytorch/pytorch#188150.
     """
-    rows = facts.named(COMPILING)
-    if facts.cold_start or not len(rows):
-        return None
-    steps = _steps_with(facts, rows)
-    host = facts.timeline.host
-    spent = union(host.start[rows], host.end[rows])
+    spent, steps, calls = _compiling(facts)
     lost = facts.share_of(facts.part("interruption") & spent)
     if steps < LEAST_STEPS or lost < LEAST_SHARE:
         return None
     gains = [interruptions(lost, residual) for residual in RESIDUAL]
     return Proof(
-        headline=f"The model was compiled anew in {steps} of {facts.step_count} steady steps",
+        headline=f"The model was compiled anew in {steps} of {facts.step_count} "
+        f"{'' if facts.cold_start else 'steady '}steps",
         low=gains[0],
         high=lost,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P9: share of compiling"),
         evidence=(
-            *watched.reasons(facts),
-            Evidence(
-                quantity="steady steps with compiler activity",
-                value=float(steps),
-                unit=None,
-                window="steps in scope",
-                samples=facts.step_count,
-                source="host events",
-            ),
-            Evidence(
-                quantity="device idle while compiling, share of step",
-                value=lost,
-                unit="ratio",
-                window="steps in scope",
-                samples=len(rows),
-                source="attribution",
-            ),
+            *compiling.reasons(facts),
+            measured("steps that compile anew", steps, None, samples=facts.step_count),
+            measured("device idle while compiling, share of step", lost, "ratio", samples=calls),
         ),
-        confidence=0.85,
-        where=watched.compiled(facts)
-        or tuple(place for place in [facts.places.of(int(rows[0]))] if place),
+        confidence=0.9 if compiling.told(facts) else 0.85,
+        where=_where(facts),
     )
 
 
-def _steps_with(facts: Facts, rows: NDArray[np.int64]) -> int:
-    starts = facts.timeline.host.start[rows]
-    return len(np.unique(np.searchsorted(facts.steps.start, starts, side="right")))
+def _compiling(facts: Facts) -> tuple[Intervals, int, int]:
+    """When it compiled anew, in how many steps, in how many recorded calls."""
+    if compiling.told(facts):
+        spent, steps = compiling.habit(facts)
+        return spent, steps, len(spent)
+    rows = facts.named(COMPILING)
+    if facts.cold_start or not len(rows):
+        return EMPTY, 0, 0
+    host = facts.timeline.host
+    steps = len(np.unique(np.searchsorted(facts.steps.start, host.start[rows], side="right")))
+    return union(host.start[rows], host.end[rows]), steps, len(rows)
+
+
+def _where(facts: Facts) -> tuple[Place, ...]:
+    if compiling.told(facts):
+        return compiling.compiled(facts, again=True)
+    place = facts.places.of(int(facts.named(COMPILING)[0]))
+    return (place,) if place else ()

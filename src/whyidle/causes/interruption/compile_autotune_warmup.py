@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis import compiling
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
@@ -14,7 +15,9 @@ LEAST_SHARE = 0.01
 """share of the recording below which set-up is not worth a word"""
 ONE_OFF = 0.8
 """when the first step holds this share of all compiling, it is warm-up; otherwise it recurs"""
-COMPILER = r"torch/_dynamo/|torch/_inductor/|triton/(compiler|runtime)|GraphInstantiate"
+COMPILER = (
+    r"^whyidle::compile|torch/_dynamo/|torch/_inductor/|triton/(compiler|runtime)|GraphInstantiate"
+)
 
 
 @cause(
@@ -70,6 +73,9 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     if steady:
         evidence.append(measured("a steady step", steady, "s", source="steps"))
         evidence.append(measured("set-up in steady steps", seconds / steady, None))
+    if told := compiling.told(facts):
+        functions = measured("functions compiled", told["functions"], None, source="torch._dynamo")
+        evidence.append(functions)
     return Proof(
         headline=f"The recording is of a cold start: {_said(seconds)} of set-up happen once",
         low=low,
@@ -82,6 +88,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         ),
         evidence=tuple(evidence),
         confidence=0.9 if facts.steps.found_by else 0.7,
+        where=compiling.compiled(facts, again=False),
         facts={"compiler": len(facts.named(COMPILER)) > 0, "seconds": seconds},
     )
 
@@ -93,20 +100,21 @@ def _said(seconds: float) -> str:
 def _setup(facts: Facts) -> Intervals:
     """Set-up in scope: everything of the kind in leading steps of a cold start, else compiling
     that the first step in scope holds almost alone."""
+    recurring, _ = compiling.habit(facts)
     if facts.cold_start:
         first = int(np.argmax(facts.steps.steady))
         warm = union(facts.steps.start[:first], facts.steps.end[:first])
-        return facts.part("compile", "allocator") & warm
-    compiling = facts.part("compile")
+        return (facts.part("compile", "allocator") & warm) - recurring
+    spent = facts.part("compile") - recurring
     begin, end = facts.steps.start[facts.chosen][:1], facts.steps.end[facts.chosen][:1]
-    leading = compiling & union(begin, end)
-    return leading if leading.total >= ONE_OFF * max(compiling.total, 1) else compiling.within(0, 0)
+    leading = spent & union(begin, end)
+    return leading if leading.total >= ONE_OFF * max(spent.total, 1) else spent.within(0, 0)
 
 
 def _excess(facts: Facts) -> float:
     """Share of the scope by which the leading steps exceed steady ones; 0 without a cold start."""
     length = facts.steps.end - facts.steps.start
-    if not facts.cold_start:
+    if not facts.cold_start or compiling.habit(facts)[1]:
         return 0.0
     first = int(np.argmax(facts.steps.steady))
     extra = length[:first].sum() - first * length[facts.steps.steady].mean()

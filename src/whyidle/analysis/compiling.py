@@ -1,0 +1,88 @@
+"""What a watched process says about ``torch.compile``: what was compiled, when, and why again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.places import in_library
+from whyidle.model.diagnosis import Evidence, Place
+
+HABIT = 2
+"""compiling something once more in one step may be a last odd batch; in two steps it is a habit"""
+_AGAIN = r"^whyidle::compile again#"
+RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)")
+
+
+def told(facts: Facts) -> dict[str, Any]:
+    """What the process noted about its compiler; empty where nothing was compiled or seen."""
+    found = facts.timeline.settings.get("compile")
+    return found if isinstance(found, dict) else {}
+
+
+def habit(facts: Facts) -> tuple[Intervals, int]:
+    """When functions were compiled that had been compiled before, and in how many steps in scope
+    behind the first; nothing where that is no habit."""
+    if not told(facts):
+        return EMPTY, 0
+    host = facts.timeline.host
+    rows = facts.named(_AGAIN)
+    step = np.searchsorted(facts.steps.start, host.start[rows], side="right") - 1
+    rows, step = rows[step > 0], step[step > 0]
+    count = len(np.unique(step))
+    if count < HABIT:
+        return EMPTY, 0
+    return union(host.start[rows], host.end[rows]), count
+
+
+def compiled(facts: Facts, *, again: bool) -> tuple[Place, ...]:
+    """The function that took longest to compile; with ``again`` the repetitions alone count."""
+    spent: Counter[tuple[str, int, str]] = Counter()
+    for one in told(facts).get("compiles") or ():
+        if not again or one.get("turn", 1) > 1:
+            spent[one["file"], one["line"], one["function"]] += one["seconds"]
+    places = [_named(key, facts.rank) for key, _ in spent.most_common()]
+    own = [place for place in places if not in_library(place)]
+    return tuple((own or places)[:1])
+
+
+def _named(key: tuple[str, int, str], rank: int | None) -> Place:
+    file, line, function = key
+    resumed = RESUMED.match(function)
+    if resumed:
+        line, function = int(resumed["line"]), resumed["function"]
+    return Place(file=file, line=line, function=function, rank=rank)
+
+
+def reasons(facts: Facts) -> tuple[Evidence, ...]:
+    """Why it compiled again, in the compiler's own words, and where it gave up."""
+    compiles = told(facts).get("compiles") or ()
+    texts = [first_line(one["reason"]) for one in compiles if one.get("reason")]
+    failed = [one["failed"] for one in compiles if one.get("failed")]
+    found = []
+    if texts:
+        found.append(
+            measured(
+                "last reason to compile again", texts[-1], None, samples=len(texts),
+                source="torch._dynamo",
+            )
+        )  # fmt: skip
+    if failed:
+        found.append(
+            measured(
+                "compilations given up: the code runs without", failed[-1], None,
+                samples=len(failed), source="torch._dynamo",
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def first_line(text: str) -> str:
+    """The first line of a compiler's message, without runs of blanks."""
+    return re.sub(r"\s+", " ", (text.strip().splitlines() or [""])[0])

@@ -1,0 +1,130 @@
+"""Graph breaks of a watched job whose device is the CPU, from what Dynamo said and from samples."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whyidle.analysis import compiling
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.places import frame_place, in_library
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Evidence, Place
+
+LEAST_SHARE = 0.01
+"""share of the step below which broken code is not worth a word"""
+BETWEEN = (0.3, 0.7, 1.0)
+"""share of the eager code between pieces that is saved (careful, expected, hopeful): some breaks
+are there for a reason"""
+FUSED = (0.0, 0.1, 0.4)
+"""share of the pieces' own work that one graph instead of several saves"""
+_PIECE = re.compile(
+    r"torch/_functorch/_aot_autograd/|torch/_inductor/output_code\.py|<eval_with_key>|"
+    r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call"
+)
+_RESUME = "): torch_dynamo_resume_in_"
+_BACKWARD = re.compile(r"torch/autograd/__init__\.py\(\d+\): (backward|_engine|grad)")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of the step: eager code between the pieces of broken functions, the pieces
+    themselves with their backward passes."""
+
+    between: float
+    pieces: float
+
+
+def graph_breaks(facts: Facts) -> Proof | None:
+    """Breaks that Dynamo noted, with their lines; the cost from samples of the broken functions."""
+    breaks = _breaks(facts)
+    if not breaks:
+        return None
+    shares = _shares(facts, {(place.file, place.function) for place, _, _ in breaks})
+    high = shares.between + FUSED[2] * shares.pieces
+    if high < LEAST_SHARE:
+        return None
+    each = zip(BETWEEN, FUSED, strict=True)
+    careful, expected, hopeful = (b * shares.between + f * shares.pieces for b, f in each)
+    count = len(breaks)
+    return Proof(
+        headline=f"The compiled model is broken into pieces at {count} "
+        f"place{'s' if count > 1 else ''}: {breaks[0][1]}",
+        low=careful,
+        high=high,
+        predicted=from_gains((careful, expected, hopeful), "P4: one graph instead of pieces"),
+        evidence=_evidence(breaks, shares),
+        confidence=0.7,
+        where=tuple(place for place, _, _ in breaks[:3]),
+        bucket="compute" if facts.share("compute") >= shares.between else "host",
+    )
+
+
+def _evidence(breaks: list[tuple[Place, str, int]], shares: Shares) -> tuple[Evidence, ...]:
+    total = sum(count for _, _, count in breaks)
+    eager = "eager code between the pieces, share of step"
+    pieces = "compiled pieces of broken functions, share of step"
+    return (
+        measured("graph breaks while compiling", total, None, source="torch._dynamo"),
+        measured(eager, shares.between, "ratio", source="samples"),
+        measured(pieces, shares.pieces, "ratio", source="samples"),
+        *(measured("reason", text, None, source="torch._dynamo") for _, text, _ in breaks[:3]),
+    )
+
+
+def _breaks(facts: Facts) -> list[tuple[Place, str, int]]:
+    """Place of the user's, reason and count of each break, the most frequent first. Breaks that
+    PyTorch's own optimizers make on purpose are nobody's fault."""
+    found: dict[tuple[Any, ...], tuple[Place, str, int]] = {}
+    for one in compiling.told(facts).get("graph_breaks") or ():
+        frames = [frame_place(text, facts.rank) for text in str(one.get("stack")).split(";")]
+        places = [place for place in frames if place is not None]
+        own = next((place for place in places if not in_library(place)), None)
+        if own is None or "torch/optim/" in (places[0].file or ""):
+            continue
+        resumed = compiling.RESUMED.match(own.function or "")
+        if resumed:
+            own = Place(file=own.file, line=own.line, function=resumed["function"], rank=own.rank)
+        key = (own.file, own.line)
+        count = int(one.get("count") or 1) + (found[key][2] if key in found else 0)
+        found[key] = own, compiling.first_line(str(one.get("reason"))), count
+    return sorted(found.values(), key=lambda item: -item[2])
+
+
+def _shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> Shares:
+    """From all samples in scope that are not of compiling."""
+    host = facts.timeline.host
+    rows = np.flatnonzero(host.detail >= 0)
+    scope = facts.scope - facts.part("interruption")
+    time = scope.inside(host.start[rows], host.end[rows])
+    spent: Counter[int] = Counter()
+    for detail, length in zip(host.detail[rows[time > 0]], time[time > 0], strict=True):
+        spent[int(detail)] += int(length)
+    total: Counter[str] = Counter()
+    for detail, length in spent.items():
+        total[_kind(facts.timeline.details[detail].stack, broken)] += length
+    forward = total["piece"] + total["whole"]
+    pieces = total["piece"] + total["backward"] * total["piece"] / max(forward, 1)
+    length = max(facts.scope.total, 1)
+    return Shares(between=total["between"] / length, pieces=pieces / length)
+
+
+def _kind(stack: str, broken: set[tuple[str | None, str | None]]) -> str:
+    """What a sample shows: a compiled piece of a broken function, eager code between two, another
+    compiled function, a compiled backward pass, or none of them."""
+    compiled = bool(_PIECE.search(stack))
+    if compiled and _BACKWARD.search(stack):
+        return "backward"
+    inside = _RESUME in stack or any(
+        place is not None and (place.file, place.function) in broken
+        for place in (frame_place(text, None) for text in stack.split(";"))
+    )
+    if inside:
+        return "piece" if compiled else "between"
+    return "whole" if compiled else "other"

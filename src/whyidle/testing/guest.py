@@ -1,0 +1,105 @@
+"""Imagined recordings of a watched CPU job, as the probe would have left them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whyidle.importers import probe
+from whyidle.model.timeline import HostKind, Timeline
+
+LOOK_NS = 5_000_000
+"""between two stack samples"""
+THREAD = 1
+HELD_US = 5_000
+
+
+class Guest:
+    """One process whose device is the CPU. All durations are integer nanoseconds; a stack is
+    written innermost frame first, ``file(line): function;...``."""
+
+    def __init__(self, *, start_ns: int = 1_000_000_000, **facts: Any) -> None:
+        self.now = start_ns
+        self.spans: list[tuple[int, int, str, int]] = []
+        self.samples: list[tuple[int, int, str, int]] = []
+        self.documents: dict[str, Mapping[str, Any]] = {}
+        self.facts = {"pid": 1, "device": "cpu", "switches": {}, **facts}
+        self._ran = 0
+
+    @contextmanager
+    def call(self, name: str, kind: HostKind = HostKind.ANNOTATION) -> Iterator[None]:
+        """Whatever happens inside lies within one recorded call."""
+        begin = self.now
+        yield
+        self.now = max(self.now, begin + 1_000)
+        self.spans.append((begin, self.now, name, int(kind)))
+
+    def work(self, stack: str, duration: int) -> None:
+        """Operators run, called from these lines."""
+        self._look(stack, duration, held=0, busy=True)
+
+    def python(self, stack: str, duration: int) -> None:
+        """Python itself runs."""
+        self._look(stack, duration, held=HELD_US, busy=True)
+
+    def wait(self, stack: str, duration: int) -> None:
+        """The thread sleeps."""
+        self._look(stack, duration, held=0, busy=False)
+
+    def _look(self, stack: str, duration: int, *, held: int, busy: bool) -> None:
+        end = self.now + duration
+        for time in range(self.now, end, LOOK_NS):
+            ran = self._ran + (time - self.now if busy else 0)
+            self.samples.append((time, ran, stack, held))
+        self._ran += duration if busy else 0
+        self.now = end
+
+    def backward(self, stack: str, duration: int) -> None:
+        """A backward pass."""
+        with self.call("whyidle::backward", HostKind.OP):
+            self.work(stack, duration)
+
+    def step(self, stack: str, duration: int, optimizer: str = "SGD") -> None:
+        """The optimizer steps, which ends the step."""
+        with (
+            self.call(f"Optimizer.step#{optimizer}.step"),
+            self.call("whyidle::optimizer", HostKind.OP),
+        ):
+            self.work(stack, duration)
+
+    def batch(self, duration: int) -> None:
+        """The loop waits for a batch that this process makes itself."""
+        with self.call("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+            self.python("/job/train.py(9): __getitem__;/job/train.py(20): <module>", duration)
+
+    def timeline(self) -> Timeline:
+        """The job as the probe's importer reads it."""
+        with tempfile.TemporaryDirectory() as folder:
+            return probe.load(self.save(Path(folder)))
+
+    def save(self, folder: Path) -> Path:
+        """Write the recording's files; returns the one that is read."""
+        names = {name: i for i, name in enumerate(dict.fromkeys(span[2] for span in self.spans))}
+        stacks = {s: i for i, s in enumerate(dict.fromkeys(look[2] for look in self.samples))}
+        for suffix, texts in (("names", names), ("stacks", stacks)):
+            (folder / f"1.{suffix}").write_text("".join(f"{text}\n" for text in texts))
+        spans = np.zeros(len(self.spans), probe.SPAN)
+        for row, (begin, end, name, kind) in zip(spans, self.spans, strict=True):
+            row["start"], row["end"], row["thread"] = begin, end, THREAD
+            row["name"], row["kind"] = names[name], kind
+        samples = np.zeros(len(self.samples), probe.SAMPLE)
+        for row, (time, ran, stack, held) in zip(samples, self.samples, strict=True):
+            row["time"], row["cpu"], row["thread"] = time, ran, THREAD
+            row["stack"], row["held"] = stacks[stack], held
+        (folder / "1.samples").write_bytes(samples.tobytes())
+        for suffix, document in {"facts.json": self.facts, **self.documents}.items():
+            (folder / f"1.{suffix}").write_text(json.dumps(document))
+        path = folder / "1.spans"
+        path.write_bytes(probe.MAGIC + spans.tobytes())
+        return path

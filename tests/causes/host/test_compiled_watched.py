@@ -1,0 +1,143 @@
+"""Compilers on watched jobs whose device is the CPU: storms, warm-up and broken graphs."""
+
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.model.cause import Proof
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+from whyidle.testing.twins import covers, judge, measured
+
+MODEL = "/job/model.py"
+LOOP = "/job/train.py(20): <module>"
+FORWARD = f"{MODEL}(9): forward;{LOOP}"
+RESUMED = f"{MODEL}(12): torch_dynamo_resume_in_forward_at_12;{FORWARD}"
+CODE = (
+    "/tmp/cache/5s/c" + "a" * 51 + ".py(90): call;/x/torch/_inductor/output_code.py(7): __call__;"
+)
+BACKWARD = f"{CODE}/x/torch/autograd/__init__.py(395): backward;{LOOP}"
+AGAIN = f"whyidle::compile again#{MODEL}(7): forward"
+FIRST = f"whyidle::compile#{MODEL}(7): forward"
+REASON = "0/1: tensor 'x' size mismatch at index 0. expected 32, actual 36\n  more"
+
+
+def compiling(job: Guest, name: str, seconds: float) -> None:
+    with job.call(name):
+        job.python(f"/x/torch/_dynamo/convert_frame.py(1): _compile;{FORWARD}", ms(seconds * 1e3))
+    told = job.documents.setdefault(
+        "compiles.json", {"count": 0, "functions": 1, "compiles": [], "graph_breaks": []}
+    )
+    told["count"] += 1
+    again = name == AGAIN
+    told["compiles"].append(
+        {"file": MODEL, "line": 7, "function": "forward", "turn": told["count"],
+         "seconds": seconds, "reason": REASON if again else None, "failed": None}
+    )  # fmt: skip
+
+
+def train(compiles: dict[int, str], *, steps: int = 30, seconds: float = 0.4) -> Guest:
+    job = Guest()
+    for step in range(steps):
+        if step in compiles:
+            compiling(job, compiles[step], seconds)
+        job.work(CODE + FORWARD, ms(20))
+        job.backward(BACKWARD, ms(20))
+        job.step(LOOP, ms(5))
+    return job
+
+
+def storm(steps: set[int], first: int | None = 0) -> dict[int, str]:
+    return dict.fromkeys(sorted(steps), AGAIN) | ({first: FIRST} if first is not None else {})
+
+
+@pytest.mark.parametrize("steps", [{3, 9, 15, 21}, {1, 2, 3, 4, 5, 6, 7}])
+def test_the_storm_s_prediction_covers_the_twin(steps):
+    sick, healthy = train(storm(steps)), train({0: FIRST})
+    proof = judge("recompilation-storm", sick)
+    assert proof
+    assert f"in {len(steps)} of" in proof.headline
+    (place,) = proof.where
+    assert (place.file, place.line) == (MODEL, 7)
+    assert proof.evidence[0].value.endswith("expected 32, actual 36")
+    if 1 not in steps:
+        assert covers(proof, measured(sick, healthy), slack=0.05)
+    assert judge("recompilation-storm", healthy) is None
+
+
+def test_a_storm_from_the_first_step_on_is_no_warm_up():
+    job = train(storm({1, 2, 3, 4, 5, 6, 7}))
+    assert Facts(job.timeline()).cold_start
+    warm = judge("compile-autotune-warmup", job)
+    found = judge("recompilation-storm", job)
+    assert warm
+    assert found
+    assert found.high > 3 * warm.high
+    assert warm.high + found.high <= 1
+
+
+@pytest.mark.parametrize("again", [{5}, set()])
+def test_one_odd_batch_is_no_storm(again):
+    assert judge("recompilation-storm", train(storm(again))) is None
+
+
+def test_a_long_first_compilation_is_warm_up_with_its_place():
+    job = train({0: FIRST}, steps=10, seconds=2.0)
+    proof = judge("compile-autotune-warmup", job)
+    assert proof
+    assert proof.where[0].line == 7
+    assert judge("recompilation-storm", job) is None
+
+
+def breaks(job: Guest, file: str = MODEL, line: int = 12) -> None:
+    told = job.documents["compiles.json"]
+    stack = f"{file}({line}): forward"
+    told["graph_breaks"].append({"reason": "call to print", "stack": stack, "count": 1})
+
+
+def broken(between: float, *, other: float = 20) -> Guest:
+    job = Guest()
+    for step in range(30):
+        if not step:
+            compiling(job, FIRST, 0.1)
+        job.work(CODE + FORWARD, ms(10))
+        job.work(f"{MODEL}(30): helper;{RESUMED}", ms(between)) if between else None
+        job.work(CODE + (RESUMED if between else FORWARD), ms(10))
+        job.backward(BACKWARD, ms(other))
+        job.step(LOOP, ms(5))
+    return job
+
+
+def test_broken_graphs_cover_the_twin_in_one_piece():
+    sick, cured = broken(40), broken(0)
+    breaks(sick)
+    proof = judge("graph-breaks", sick)
+    assert proof
+    assert [(place.file, place.line) for place in proof.where] == [(MODEL, 12)]
+    assert covers(proof, measured(sick, cured))
+    assert judge("graph-breaks", cured) is None
+
+
+def test_a_break_where_no_time_is_spent_is_worth_little():
+    job = broken(0)
+    breaks(job, "/job/report.py", 3)
+    proof: Proof | None = judge("graph-breaks", job)
+    assert proof is None
+
+
+def test_the_breaks_of_pytorch_s_own_optimizers_are_nobody_s_fault():
+    job = broken(40)
+    told = job.documents["compiles.json"]
+    stack = f"/x/torch/optim/optimizer.py(79): _use_grad;{MODEL}(3): update"
+    told["graph_breaks"].append({"reason": "graph_break()", "stack": stack, "count": 1})
+    assert judge("graph-breaks", job) is None
+
+
+def test_compiled_code_is_work_even_where_it_holds_the_lock():
+    job = Guest()
+    for _ in range(20):
+        job.python(CODE + FORWARD, ms(20))
+        job.backward(BACKWARD, ms(20))
+        job.step(LOOP, ms(5))
+    facts = Facts(job.timeline())
+    assert facts.share("compute") > 0.99
+    assert judge("python-overhead-in-step", job) is None
