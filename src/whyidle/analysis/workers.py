@@ -335,9 +335,12 @@ class Workers:
                 return frame
         return ""
 
-    def places(self, *keys: str) -> tuple[Place, ...]:
-        """Places that the settings name ("asked", "making", "collating"), the user's only."""
-        told = [frame_place(str(self.settings.get(key) or ""), self.facts.rank) for key in keys]
+    def places(self, *keys: str, workers: bool = True) -> tuple[Place, ...]:
+        """Places that the settings name ("asked", "making", "collating"), the user's only; without
+        ``workers`` those of the loader that has none."""
+        alone = [s for s in self.loading.settings if not s.get("workers")]
+        settings = self.settings if workers else (alone or [{}])[0]
+        told = [frame_place(str(settings.get(key) or ""), self.facts.rank) for key in keys]
         return tuple(place for place in told if place and not in_library(place))
 
     @property

@@ -10,11 +10,13 @@ from whyidle.analysis.forecast import WORKERS, hidden_loading, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, launches_inside, nexts
 from whyidle.analysis.places import in_library
+from whyidle.analysis.samples import busiest
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
+MOST_PLACES = 3
 
 
 @cause(
@@ -75,7 +77,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         predicted=remove(low, high, "P1: the step without the wait, plus hand-off", expected),
         evidence=_evidence(calls, hot, blocked, per_step, facts),
         confidence=0.95,
-        where=_where(facts, hot, int(calls.rows[0])),
+        where=_where(facts, hot, calls),
         facts={
             "workers": _workers(work, blocked),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
@@ -83,11 +85,22 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     )
 
 
-def _where(facts: Facts, hot: Hot | None, row: int) -> tuple[Place, ...]:
-    """The function that loads and the line that asks for the batch; the user's own code first."""
-    found = (hot.place if hot else None, facts.places.of(row), *facts.workers.places("making"))
-    places = list(dict.fromkeys(place for place in found if place))
-    return tuple(sorted(places, key=in_library))
+def _where(facts: Facts, hot: Hot | None, calls: Nexts) -> tuple[Place, ...]:
+    """What loads: the function or line that was seen at it, else the dataset's method; then the
+    line that asks for the batch."""
+    (asking,) = facts.workers.places("asked", workers=False) or (
+        facts.places.of(int(calls.rows[0])),
+    )
+    seen = [hot.place] if hot else list(busiest(facts, union(calls.start, calls.end)))
+    own = [place for place in seen if place and not _same(place, asking)]
+    mine = [place for place in own if not in_library(place)]
+    found = [*(mine or facts.workers.places("making", workers=False)), asking, *own]
+    return tuple(dict.fromkeys(place for place in found if place))[:MOST_PLACES]
+
+
+def _same(place: Place, other: Place | None) -> bool:
+    """Whether both are one function: a look that came late sees the loop again, not the loader."""
+    return other is not None and (place.file, place.function) == (other.file, other.function)
 
 
 def _workers(work: float, blocked: float) -> int:
