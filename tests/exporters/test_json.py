@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import numpy as np
 import pytest
 
 from whyidle.exporters.json import render
@@ -52,3 +53,14 @@ def test_numbers_that_json_does_not_know_become_null(full, odd):
     steps = msgspec.structs.replace(full.steps, mean_s=odd)
     text = render(msgspec.structs.replace(full, steps=steps))
     assert json.loads(text, parse_constant=pytest.fail)["steps"]["mean_s"] is None
+
+
+def test_a_scalar_of_an_array_library_is_its_number(full):
+    coverage = msgspec.structs.replace(full.coverage, overhead_ratio=np.float64(0.25))
+    document = json.loads(render(msgspec.structs.replace(full, coverage=coverage)))
+    assert document["coverage"]["overhead_ratio"] == 0.25
+
+
+def test_what_has_no_form_is_a_fault_of_ours(full):
+    with pytest.raises((NotImplementedError, TypeError)):
+        render(msgspec.structs.replace(full, trials=[object()]))

@@ -20,7 +20,10 @@ class Watching:
     def __init__(self, folder):
         self.folder = folder
         self.store = folder / "store"
-        self.env = {**os.environ, "PYTHON": sys.executable}
+        # the same with and without us; absolute, for a command runs in a folder of its own
+        entries = [SOURCE, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        path = os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in entries))
+        self.env = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": path}
 
     def words(self, *command, options=()):
         """The command under watch, as one types it."""
@@ -32,8 +35,8 @@ class Watching:
     def start(self, command, **options):
         env = {**self.env, **options.pop("env", {})}
         env = {name: value for name, value in env.items() if value is not None}
-        if "whyidle" in command:  # only our own command may need to be found
-            path = env.get("PYTHONPATH")
+        if "whyidle" in command and SOURCE not in env.get("PYTHONPATH", ""):
+            path = env.get("PYTHONPATH")  # our own command must be found
             env["PYTHONPATH"] = os.pathsep.join([SOURCE, *([path] if path else [])])
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
         return subprocess.Popen([*map(str, command)], cwd=self.folder, env=env, **options)

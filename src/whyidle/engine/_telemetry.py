@@ -84,7 +84,7 @@ def own_cost(job: Job) -> float | None:
     watched = outside.rate("monitor_cpu_s") if outside else None
     each = max((cost for cost in sampled if cost is not None), default=None)
     known = [cost for cost in (each, watched) if cost is not None]
-    return round(sum(known), 6) if known else None
+    return round(float(sum(known)), 6) if known else None
 
 
 def _sampler(told: object) -> float | None:

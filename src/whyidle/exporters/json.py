@@ -14,6 +14,15 @@ def render(diagnosis: Diagnosis) -> str:
     """The document, indented, keys in the order of the contract.
 
     Numbers that are not finite cannot be written in JSON and are a fault of ours; they come out
-    as ``null``, which is what they mean.
+    as ``null``, which is what they mean. A scalar of an array library is written as its number:
+    a slip in one figure must not cost the document.
     """
-    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=1).decode() + "\n"
+    encoded = msgspec.json.encode(diagnosis, enc_hook=_number)
+    return msgspec.json.format(encoded, indent=1).decode() + "\n"
+
+
+def _number(value: object) -> object:
+    item = getattr(value, "item", None)
+    if item is None:
+        raise NotImplementedError(type(value).__name__)
+    return item()
