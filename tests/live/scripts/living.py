@@ -65,8 +65,8 @@ print("after it", train(3))
 signal.signal(signal.SIGALRM, too_late)
 late = 0
 for _ in range(15):
-    signal.setitimer(signal.ITIMER_REAL, 0.004)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.004)
         while True:
             loss = model(torch.ones(8, 4)).square().mean()
             loss.backward()
