@@ -109,7 +109,8 @@ def test_a_command_that_does_not_train_is_left_alone(tmp_path):
     done = watch(tmp_path, sys.executable, "-c", "print('hello')")
     assert done.returncode == 0
     assert done.stdout == "hello\n"
-    assert "no training step was seen" in done.stderr
+    assert "INCONCLUSIVE: No training step was seen: nothing in the command looked" in done.stderr
+    assert stored(tmp_path)[1]["verdict"]["state"] == "inconclusive"
 
 
 def test_a_hidden_sitecustomize_still_runs(tmp_path):

@@ -104,7 +104,7 @@ class Facts:
     @property
     def on_cpu(self) -> bool:
         """Whether the job's device is the CPU itself."""
-        return self.timeline.info.kind == "cpu" and not len(self.timeline.device)
+        return self.timeline.info.kind == "cpu" and not (len(self.device) or self.stepless)
 
     @property
     def noun(self) -> str:

@@ -121,7 +121,8 @@ def partition(
     host = host or Host(timeline, linked)
     if not len(timeline.device):
         claims = [(role, host.during(role)) for role in ("startup", "after")]
-        claims += _on_cpu(timeline, steps, host, window) if timeline.info.kind == "cpu" else []
+        known = timeline.info.kind == "cpu" and "stepless" not in timeline.settings
+        claims += _on_cpu(timeline, steps, host, window) if known else []
     else:
         gaps = idle_gaps(timeline, linked, low, high)
         claims = [*_on_device(timeline, host), *_in_gaps(timeline, steps, host, gaps)]

@@ -54,6 +54,8 @@ def verdict(job: Job, findings: list[Finding]) -> Verdict:
 
 
 def _verdict(job: Job, findings: list[Finding]) -> Verdict:
+    if job.lead.stepless:
+        return Verdict(state="inconclusive", headline=_stepless(job, findings), bound=None)
     if reason := _no_answer(job):
         return Verdict(state="inconclusive", headline=reason, bound=None)
     serious = [finding for finding in findings if finding.severity != "info"]
@@ -75,6 +77,13 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
         "than 3 % was found",
         bound=bound,
     )
+
+
+def _stepless(job: Job, findings: list[Finding]) -> str:
+    """That nothing was seen to train, and what the system shows all the same."""
+    said = f"No training step was seen: {job.lead.timeline.settings['stepless']}"
+    shown = [finding.headline for finding in findings if finding.severity != "info"]
+    return f"{said}. {shown[0]}" if shown else said
 
 
 def _unproven(job: Job) -> str | None:

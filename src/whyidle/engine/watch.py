@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from whyidle import __version__, catalog
-from whyidle.engine import _roster
+from whyidle.engine import _roster, _stepless
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
 from whyidle.engine.record import Ended
@@ -27,7 +25,6 @@ from whyidle.model.timeline import Timeline
 from whyidle.store.atomic import write_atomic
 from whyidle.store.runs import RECORDING
 
-_DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
 SEVERAL = "The command ran several jobs; each is diagnosed by itself."
 ENDED = "ended.json"
 """what the launcher knows of the command, beside the probe's files"""
@@ -72,7 +69,7 @@ def diagnose_recording(recording: Path) -> Diagnosis:
     """Diagnose what the probe left in a run's ``recording`` folder, however the command ended.
 
     Raises:
-        InputError: no process of the command trained, as far as the probe could see.
+        InputError: there is nothing at all to diagnose.
     """
     return diagnose_jobs(recording)[0]
 
@@ -81,16 +78,31 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
     """The same, one diagnosis per job of the command: a script may start several.
 
     Raises:
-        InputError: no process of the command trained, as far as the probe could see.
+        InputError: there is nothing at all to diagnose.
     """
     jobs = jobs_of(read(recording))
-    if not jobs:
+    return [_diagnose_job(recording, job, alone=len(jobs) == 1) for job in jobs] or [
+        _diagnose_stepless(recording)
+    ]
+
+
+def _diagnose_stepless(recording: Path) -> Diagnosis:
+    """No step was seen: what the system shows of the command, which is no verdict."""
+    told, faults = _told(recording), _fault_notes(recording)
+    timeline = _stepless.whole(recording, told, telemetry(recording), faults)
+    if timeline is None:
         raise InputError(
             "Nothing to diagnose: no training step was seen.",
-            why=_why_nothing(recording),
+            why=f"{_stepless.reason(None, told.get('command') or [], faults)}.",
             hint="Mark steps yourself with whyidle.step(), or see whyidle doctor.",
         )
-    return [_diagnose_job(recording, job, alone=len(jobs) == 1) for job in jobs]
+    known = "imported" in timeline.settings
+    run = _run(recording, [timeline])
+    run = msgspec.structs.replace(
+        run, framework=run.framework if known else None, sources=run.sources if known else []
+    )
+    diagnosis = diagnose([timeline], run=run)
+    return _with_notes(diagnosis, [*_stepless.notes(timeline), *faults])
 
 
 def jobs_of(timelines: list[Timeline]) -> list[list[Timeline]]:
@@ -113,7 +125,11 @@ def _diagnose_job(recording: Path, timelines: list[Timeline], *, alone: bool) ->
     diagnosis = diagnose(timelines, run=_run(recording, timelines))
     status = _told(recording).get("exit_status")
     gone = _roster.notes_on(recording, timelines, status) if alone else [SEVERAL]
-    notes = [*gone, *_fault_notes(recording), *diagnosis.coverage.notes]
+    return _with_notes(diagnosis, [*gone, *_fault_notes(recording)])
+
+
+def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
+    notes = [*notes, *diagnosis.coverage.notes]
     coverage = msgspec.structs.replace(diagnosis.coverage, notes=notes)
     return msgspec.structs.replace(diagnosis, coverage=coverage)
 
@@ -160,21 +176,6 @@ def _timeline(path: Path) -> Timeline | None:
         return probe.load(path)
     except BrokenTraceError:
         return None  # it trained too short a time to leave anything
-
-
-def _why_nothing(recording: Path) -> str:
-    faults = _fault_notes(recording)
-    if faults:
-        return faults[0]
-    command = _told(recording).get("command") or []
-    for flag in takewhile(lambda word: word.startswith("-"), command[1:]):
-        if _DEAF.fullmatch(flag):
-            return f"Python was started with {flag}: it then ignores what would wake the probe."
-    return (
-        "No optimizer step happened in any Python process of the command that loads "
-        "sitecustomize. Python does not with -S, -I or -E, nor where the command sets PYTHONPATH "
-        "anew instead of adding to it."
-    )
 
 
 def _run(recording: Path, timelines: list[Timeline]) -> RunInfo:

@@ -132,6 +132,29 @@ def load(path: Path) -> Timeline:
     )
 
 
+def blank(path: Path) -> Timeline:
+    """A command of which no process could be seen from within."""
+    none = np.empty(0, np.int64)
+    host = HostEvents(
+        start=none,
+        end=none,
+        kind=np.empty(0, np.uint8),
+        name=np.empty(0, np.int32),
+        thread=np.empty(0, np.int16),
+        corr=none,
+        detail=np.empty(0, np.int32),
+    )
+    return Timeline(
+        names=(),
+        details=(),
+        threads=(),
+        host=host,
+        device=_no_device(),
+        memory=MemorySamples(none, none, none),
+        source=Source(path=str(path), format="probe"),
+    )
+
+
 def _host(
     spans: NDArray[Any], samples: NDArray[Any], names: list[str], stacks: list[str], base: int
 ) -> tuple[HostEvents, list[str], list[Detail], list[str]]:

@@ -69,6 +69,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "what the threads of the process did all its life, whether it trained or not",
         "watch the command: whyidle run COMMAND",
     ),
+    "stepless": Signal(
+        "the whole life of a command in which no step was seen",
+        "watch the command: whyidle run COMMAND",
+    ),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
     "memory_events": Signal("allocator events", "record with profile_memory=True"),
     "memory_capacity": Signal(

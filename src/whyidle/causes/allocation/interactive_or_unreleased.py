@@ -12,6 +12,8 @@ from whyidle.model.diagnosis import Evidence
 
 LEAST_SHARE = 0.03
 """share of the time below which it is not worth a word"""
+LEAST_NS = 3_000_000_000
+"""what nobody waits for is not told of a process that never trained"""
 MOSTLY = 0.5
 """a process without any step waits for somebody if it waits for most of its life"""
 SURE = 0.8
@@ -76,7 +78,7 @@ def _never(facts: Facts) -> Proof | None:
     """A process that never trained."""
     waited = _waited(facts)
     share = facts.share_of(waited)
-    if share < MOSTLY:
+    if share < MOSTLY or waited.total < LEAST_NS:
         return None
     return _proof(
         facts, f"The process never trains, and waits {share:.0%} of the time", waited, share, ()

@@ -1,0 +1,143 @@
+"""A watched command in which no training step was seen, as a timeline: its whole life.
+
+It holds what the system told of it (telemetry), and the stack samples of a process that had the
+framework and did not train, where there was one. Nothing in it is given to a bucket: without steps
+there is no work to compare with.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whyidle.errors import BrokenTraceError
+from whyidle.importers import probe
+from whyidle.model.telemetry import Telemetry
+from whyidle.model.timeline import HostEvents, HostKind, Timeline
+
+SPAN = "whyidle::command"
+OWN_MARKS = "where the loop takes its steps in a way of its own, mark them: whyidle.step()"
+DEAF_NOTE = (
+    "Python does not load what wakes the probe with -S, -I or -E, nor where the command sets "
+    "PYTHONPATH anew instead of adding to it"
+)
+_DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
+_PYTHON = re.compile(r"(^|/)python[\d.]*$")
+
+
+def whole(
+    recording: Path, told: Mapping[str, Any], outside: Telemetry | None, faults: Sequence[str]
+) -> Timeline | None:
+    """The command as one window without steps; None where nothing at all was left.
+
+    Args:
+        recording: the folder that was recorded into.
+        told: how the command was begun and ended.
+        outside: what the monitor read.
+        faults: what failed inside the command's processes.
+    """
+    lead = _lead(recording)
+    window = _life(lead) if lead is not None else _watched(outside, told)
+    if window is None:
+        return None
+    why = reason(lead, told.get("command") or [], faults)
+    timeline = _spanning(lead or probe.blank(recording), *window)
+    settings = {**timeline.settings, "stepless": why}
+    return replace(timeline, settings=settings, telemetry=outside)
+
+
+def reason(lead: Timeline | None, command: Sequence[str], faults: Sequence[str]) -> str:
+    """Why there is no step, as far as is known; completes "No training step was seen: ..."."""
+    if lead is not None:
+        low, high = _life(lead)
+        return (
+            f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
+            f"{(high - low) / 1e9:.3g} s and took no optimizer step"
+        )
+    if faults:
+        return faults[0][:1].lower() + faults[0][1:].rstrip(".")
+    flags = takewhile(lambda word: word.startswith("-"), command[1:])
+    deaf = next((flag for flag in flags if _DEAF.fullmatch(flag)), None)
+    if deaf is not None and _PYTHON.search(command[0]):
+        return f"Python was started with {deaf}: it then ignores what would wake the probe"
+    return "nothing in the command looked like Python with PyTorch"
+
+
+def notes(lead: Timeline) -> list[str]:
+    """What the user can do about it."""
+    return [OWN_MARKS if "imported" in lead.settings else DEAF_NOTE]
+
+
+def _lead(recording: Path) -> Timeline | None:
+    """Of the processes that had the framework and did not train, the one that did so longest."""
+    found = (_read(recording / f"{pid}.spans") for pid in probe.untrained(recording))
+    known = [one for one in found if one is not None]
+    return max(known, key=lambda one: np.subtract(*_life(one)[::-1]), default=None)
+
+
+def _read(path: Path) -> Timeline | None:
+    try:
+        return probe.load(path)
+    except BrokenTraceError:
+        return None  # it ended before anybody had looked
+
+
+def _name(timeline: Timeline) -> str:
+    """The script; a process without one, by what its arguments begin with."""
+    word = str((timeline.settings.get("argv") or [""])[0])
+    return f"python {word}".strip() if word.startswith("-") or not word else shlex.quote(word)
+
+
+def _life(timeline: Timeline) -> tuple[int, int]:
+    """From the framework's import to the last that was heard of it, ns."""
+    begin = int(timeline.settings.get("imported") or timeline.base_ns)
+    last = timeline.base_ns + int(timeline.host.end.max(initial=0))
+    return begin, max(int(timeline.settings.get("ended") or last), begin + 1)
+
+
+def _watched(outside: Telemetry | None, told: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What the monitor saw, else as long as the command took."""
+    times = [series.time_ns for series in outside.series.values()] if outside else []
+    ends = [int(time[at]) for time in times if len(time) for at in (0, -1)]
+    if ends and max(ends) > min(ends):
+        return min(ends), max(ends)
+    took = told.get("duration_s")
+    begin = min(ends, default=0)
+    return (begin, begin + max(1, int(took * 1e9))) if took is not None else None
+
+
+def _spanning(timeline: Timeline, low: int, high: int) -> Timeline:
+    """With a mark over the whole window, and times that count from its begin."""
+    host, shift = timeline.host, timeline.base_ns - low
+    mark: dict[str, int] = {
+        "start": 0,
+        "end": high - low,
+        "kind": HostKind.ANNOTATION,
+        "name": len(timeline.names),
+        "thread": 0,
+        "corr": -1,
+        "detail": -1,
+    }
+    moved = {"start": host.start + shift, "end": host.end + shift}
+    columns = {name: moved.get(name, getattr(host, name)) for name in mark}
+    joined = HostEvents(
+        **{
+            name: np.append(columns[name], np.array([mark[name]], dtype=columns[name].dtype))
+            for name in mark
+        }
+    )
+    kept = joined.take(np.flatnonzero((joined.end > 0) & (joined.start < high - low)))
+    return replace(
+        timeline,
+        names=(*timeline.names, SPAN),
+        threads=timeline.threads or ("0",),
+        host=kept.take(np.lexsort((-kept.end, kept.start))),
+        base_ns=low,
+    )

@@ -1,0 +1,102 @@
+"""Commands in which no training step was seen are diagnosed from what the system shows."""
+
+import pytest
+from imagined import BEGIN, MS, Imagined, S, finding
+
+from whyidle.engine.watch import diagnose_jobs, note_end, recording_at
+from whyidle.errors import InputError
+from whyidle.testing.contracts import check_bounds, check_round_trip
+
+ASK = "/home/me/look.py(9): ask;/home/me/look.py(20): <module>"
+HOST = {"cpu_user_s@pid7": (0.1, 0.0), "cores_effective": 8.0, "job_cpu_user_s": (0.1, 0.0)}
+
+
+def test_a_process_that_only_waits(tmp_path):
+    made = Imagined(tmp_path, argv=["look.py", "--all"], torch="2.13.0")
+    made.look(ASK, 10 * S, busy=0.0)
+    made.seen()
+    made.telemetry(HOST)
+    told = made.diagnose(["python", "look.py"])
+    check_bounds(told)
+    check_round_trip(told)
+    assert told.verdict.state == "inconclusive"
+    assert told.verdict.bound is None
+    said = "No training step was seen: look.py had PyTorch 2.13.0 for 10 s and took no optimizer"
+    assert told.verdict.headline.startswith(said)
+    assert told.steps.detected_by is None
+    assert told.attribution.unknown == 1.0
+    first = told.findings[0]
+    assert (first.cause, first.bucket) == ("interactive-or-unreleased", "unknown")
+    assert (first.where[0].line, first.where[0].function) == (9, "ask")
+    assert any("whyidle.step()" in note for note in told.coverage.notes)
+
+
+def test_a_process_that_works_is_not_called_idle(tmp_path):
+    made = Imagined(tmp_path)
+    made.look(ASK, 10 * S, busy=1.0)
+    made.seen()
+    made.telemetry(HOST)
+    told = made.diagnose()
+    assert told.findings == []
+    assert told.verdict.state == "inconclusive"
+
+
+def test_a_command_that_is_no_python(tmp_path):
+    made = Imagined(tmp_path)
+    made.telemetry(HOST, end=BEGIN + 20 * S)
+    told = made.diagnose(["sleep", "20"])
+    check_bounds(told)
+    assert "nothing in the command looked like Python with PyTorch" in told.verdict.headline
+    assert told.run.framework is None
+    assert "host_telemetry" in told.coverage.signals
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["python3", "-I", "train.py"], "Python was started with -I"),
+        (["mytool", "-S"], "nothing in the command looked like Python"),
+    ],
+)
+def test_why_nothing_was_seen_is_said(tmp_path, command, why):
+    made = Imagined(tmp_path)
+    made.telemetry(HOST, end=BEGIN + 3 * S)
+    assert why in made.diagnose(command).verdict.headline
+
+
+def test_a_fault_of_ours_is_the_reason(tmp_path):
+    (tmp_path / "7.faults").write_text("the probe did not start: OSError: gone\n")
+    made = Imagined(tmp_path)
+    made.telemetry(HOST, end=BEGIN + 3 * S)
+    told = made.diagnose()
+    assert "the probe did not start: OSError: gone" in told.verdict.headline
+
+
+def test_without_telemetry_the_command_s_length_is_known(tmp_path):
+    note_end(tmp_path, "imagined", ["true"], None)
+    (tmp_path / "ended.json").write_text('{"id": "x", "command": ["true"], "duration_s": 2.0}')
+    assert recording_at(tmp_path) == tmp_path
+    (told,) = diagnose_jobs(tmp_path)
+    assert told.verdict.state == "inconclusive"
+    assert told.findings == []
+
+
+def test_an_empty_folder_is_no_recording(tmp_path):
+    with pytest.raises(InputError, match="no training step was seen"):
+        diagnose_jobs(tmp_path)
+
+
+def test_a_launcher_that_had_the_framework_is_no_job_beside_one_that_trains(tmp_path):
+    launcher = Imagined(tmp_path, argv=["torchrun"])
+    launcher.look(ASK, 10 * S, busy=0.0)
+    launcher.seen()
+    (tmp_path / "8").mkdir()
+    for path in list(tmp_path.glob("*.*")):
+        path.rename(tmp_path / f"8.{path.name.partition('.')[2]}")
+    made = Imagined(tmp_path)
+    for _ in range(20):
+        made.step(20 * MS)
+    made.trained()
+    told = made.diagnose()
+    assert told.steps.count > 10
+    assert finding(told, "interactive-or-unreleased") is None
