@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
+from whyidle.model.loading import BATCH, PADDING, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 
 _LOOK = np.dtype(
     [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("_", "V4")]
@@ -32,6 +32,7 @@ def loading(folder: Path, pid: str, base: int) -> Loading:
         batches=joined[np.argsort(joined["start"], kind="stable")],
         takes=_joined([records(folder / f"{pid}.takes", TAKE)], TAKE, base, "start", "end"),
         rows=_joined([records(folder / f"{one}.rows", ROW) for one in mine], ROW, base, "time"),
+        padding=_joined([records(folder / f"{pid}.padding", PADDING)], PADDING, base, "time"),
         samples=_joined(looks, SAMPLE, base, "time"),
         stacks=tuple(stacks),
         workers=tuple(_worker(folder, one, base) for one in mine[1:]),

@@ -35,6 +35,16 @@ TAKE = np.dtype(
 finished, at the beginning; ``unpickle``: CPU, ns; ``iterator`` counts from 1."""
 ROW = np.dtype([("time", "<i8"), ("index", "<i8"), ("sum", "<u4"), ("_", "V4")])
 """A checksum of what the loader made of one sample."""
+PADDING = np.dtype(
+    [
+        *((name, "<i8") for name in ("time", "real", "total", "longest", "value")),
+        ("rows", "<u4"),
+        ("told_by", "<i4"),
+    ]
+)
+"""Positions of one batch (rows times length) that hold something, all of them, and all if the
+batch were padded to its longest row only. ``value``: what padding is made of. ``told_by``: 1 a
+mask, 2 lengths, 3 vectors of zeros, 4 the number that rows end in."""
 SAMPLE = np.dtype([("time", "<i8"), ("stack", "<i4")])
 """What a worker was doing at a moment, inside a batch; ``stack`` indexes ``Loading.stacks``."""
 
@@ -67,6 +77,7 @@ class Loading:
     batches: NDArray[Any] = field(default_factory=lambda: np.empty(0, BATCH))
     takes: NDArray[Any] = field(default_factory=lambda: np.empty(0, TAKE))
     rows: NDArray[Any] = field(default_factory=lambda: np.empty(0, ROW))
+    padding: NDArray[Any] = field(default_factory=lambda: np.empty(0, PADDING))
     samples: NDArray[Any] = field(default_factory=lambda: np.empty(0, SAMPLE))
     stacks: tuple[str, ...] = ()
     workers: tuple[Worker, ...] = ()

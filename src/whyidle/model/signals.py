@@ -52,6 +52,11 @@ SIGNALS: Final[dict[str, Signal]] = {
         "checksums of what the loader makes of the same sample in several epochs",
         "watch the command with whyidle run for two epochs of a map-style dataset",
     ),
+    "batch_padding": Signal(
+        "how much of the batches is padding",
+        "watch the command with whyidle run; batches must come from a DataLoader, with a mask, "
+        "lengths or a padding value",
+    ),
     "pause_marks": Signal(
         "what the host does in pauses: saving, evaluating, logging, collecting garbage",
         "record with with_stack=True, or put record_function around saving and evaluating",

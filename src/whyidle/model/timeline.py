@@ -185,6 +185,7 @@ class Timeline:
         found |= {"world_size"} if self.world_size else set()
         found |= {"worker_batches"} if (self.loading.batches["worker"] >= 0).any() else set()
         found |= {"row_sums"} if len(self.loading.rows) else set()
+        found |= {"batch_padding"} if len(self.loading.padding) else set()
         runtime = host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)]
         if len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean() > 0.5:
             found.add("launch_links")

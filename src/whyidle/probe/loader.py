@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import _checksum
+from . import _checksum, padding
 from ._settings import describe, surroundings, worker
 from .recorder import ANNOTATION, now
 
@@ -45,6 +45,7 @@ class Loader:
     def __init__(self, loop: Any) -> None:
         self.loop = loop
         self.recorder = loop.recorder
+        self.padding = padding.Padding(loop)
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
@@ -88,6 +89,8 @@ class Loader:
         row = (*times, max(faults, 0), opened, samples, self.worker)
         self.recorder.row("batches", BATCH, row)
         self.fetched += 1
+        if self.worker < 0:
+            self.padding.taken(data)
         if data is not None and end - begin > _checksum.LEAST_NS:
             found = _checksum.of_one(index, data)
             if found is not None:
@@ -247,17 +250,19 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
 
     @functools.wraps(original)
     def _next_data(self: Any) -> Any:
-        begin, ready = now(), -1
+        begin, ready, data = now(), -1, None
         try:
             ready = _ready(self)
             loader.unpickled = 0
         except Exception as error:  # contained
             loop.fault("taken", error)
         try:
-            return original(self)
+            data = original(self)
+            return data
         finally:
             try:
                 loader.taken(self, begin, ready)
+                loader.padding.taken(data)
             except Exception as error:  # contained
                 loop.fault("taken", error)
 

@@ -7,13 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from whyidle.analysis import compiling
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.samples import stacks
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -99,16 +98,9 @@ def _breaks(facts: Facts) -> list[tuple[Place, str, int]]:
 
 def _shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> Shares:
     """From all samples in scope that are not of compiling."""
-    host = facts.timeline.host
-    rows = np.flatnonzero(host.detail >= 0)
-    scope = facts.scope - facts.part("interruption")
-    time = scope.inside(host.start[rows], host.end[rows])
-    spent: Counter[int] = Counter()
-    for detail, length in zip(host.detail[rows[time > 0]], time[time > 0], strict=True):
-        spent[int(detail)] += int(length)
     total: Counter[str] = Counter()
-    for detail, length in spent.items():
-        total[_kind(facts.timeline.details[detail].stack, broken)] += length
+    for stack, time in stacks(facts, facts.scope - facts.part("interruption")).items():
+        total[_kind(stack, broken)] += time
     forward = total["piece"] + total["whole"]
     pieces = total["piece"] + total["backward"] * total["piece"] / max(forward, 1)
     length = max(facts.scope.total, 1)

@@ -1,0 +1,136 @@
+"""How much of what batches hold is padding, and whether the step pays for it.
+
+Two batches of one size and different padding tell what padding costs: ``T = a + b real + c
+padding``, fitted over the steps whose batch was counted. Where all batches have one length, real
+and padded positions are each other's complement, and only one thing can be seen: a step that takes
+the longer, the more is real, skips its padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.facts import Facts
+
+F64 = NDArray[np.float64]
+
+FEWEST = 12
+"""steps with a counted batch that a fit needs"""
+SPREAD = 0.05
+"""least standard deviation of the padding, as share of all positions, that a fit can stand on"""
+ERRORS = 2.0
+"""standard errors on either side of the slope"""
+OUTLIER = 3.0
+"""steps further from the fit than this many (robust) standard deviations are left out: the machine
+did something else"""
+SAME = 0.9
+"""share of the batches that must be padded with the same number to take it for padding"""
+TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """What was counted in the steps in scope. Shares are of positions or of the step (0-1);
+    ``cost`` is what the padding costs (careful, expected, hopeful), None where batches do not tell
+    it; nothing is expected where it may be noise. ``skipped``: the step pays for real positions
+    only."""
+
+    share: float
+    beyond_longest: float
+    batches: int
+    told_by: int
+    constant: bool
+    cost: tuple[float, float, float] | None
+    skipped: bool
+
+
+def padding(facts: Facts) -> Padding | None:
+    """Padding of the batches in scope; None where too little was counted."""
+    rows = facts.timeline.loading.padding
+    rows = rows[facts.scope.covers(rows["time"])]
+    rows = rows[rows["total"] > 0]
+    if not len(rows):
+        return None
+    told_by = int(rows["told_by"].min())
+    rows = rows[rows["told_by"] == told_by]
+    if told_by == TOKENS and not _one_value(rows):
+        return None
+    total = float(rows["total"].sum())
+    constant = len(np.unique(rows["total"] // np.maximum(rows["rows"], 1))) == 1
+    cost, skipped = _cost(facts, rows, constant)
+    return Padding(
+        share=1.0 - float(rows["real"].sum()) / total,
+        beyond_longest=1.0 - float(rows["longest"].sum()) / total,
+        batches=len(rows),
+        told_by=told_by,
+        constant=constant,
+        cost=cost,
+        skipped=skipped,
+    )
+
+
+def _one_value(rows: NDArray[np.void]) -> bool:
+    padded = rows["value"][rows["real"] < rows["total"]]
+    _, counts = np.unique(padded, return_counts=True)
+    return len(padded) == 0 or bool(counts.max() >= SAME * len(padded))
+
+
+def _cost(
+    facts: Facts, rows: NDArray[np.void], constant: bool
+) -> tuple[tuple[float, float, float] | None, bool]:
+    step, work = _work_of(facts, rows)
+    real = rows["real"][step >= 0].astype(np.float64)
+    padded = (rows["total"] - rows["real"])[step >= 0].astype(np.float64)
+    work = work[step >= 0]
+    if len(work) < FEWEST or padded.std() < SPREAD * (real + padded).mean():
+        return None, False
+    length = max(facts.step_s * 1e9, 1.0)
+    if constant:
+        slope, error = _fit(work, real)[0]
+        skips = slope > ERRORS * error and slope * real.mean() > 0.5 * work.mean()
+        return None, bool(skips)
+    slope, error = _fit(work, padded, real)[0]
+    mean = float(padded.mean()) / length
+    low, middle, high = ((slope + sign * ERRORS * error) * mean for sign in (-1, 0, 1))
+    middle = middle if low > 0.0 else 0.0  # it may as well be noise
+    room = facts.share("compute")
+    careful, expected, hopeful = (min(max(x, 0.0), room) for x in (low, middle, high))
+    return (careful, expected, hopeful), False
+
+
+def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], F64]:
+    """For every counted batch the step that it belongs to (-1: unknown), and the work in it, ns.
+    Steps of several batches, and steps that took far longer than most, are left out."""
+    starts, ends = facts.steps.on_host
+    step = np.searchsorted(starts, rows["time"], side="right") - 1
+    inside = (step >= 0) & (rows["time"] < ends[step])
+    taken = np.sort(facts.timeline.host.start[facts.named(r"^enumerate\(DataLoader\)#")])
+    batches = np.searchsorted(taken, ends) - np.searchsorted(taken, starts)
+    work = facts.part("compute").inside(facts.steps.start, facts.steps.end).astype(np.float64)
+    usual = work[step] < 3.0 * np.median(work[step])
+    known = inside & usual & (batches[step] <= 1) & facts.chosen[step]
+    return np.where(known, step, -1), work[step]
+
+
+def _fit(y: F64, *columns: F64) -> list[tuple[float, float]]:
+    """Least squares with a constant, once more without outliers: (slope, standard error) of each
+    column."""
+    scales = [max(float(np.abs(column).max()), 1.0) for column in columns]
+    scaled = [column / scale for column, scale in zip(columns, scales, strict=True)]
+    matrix = np.stack([*scaled, np.ones(len(y))], axis=1)
+    found, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
+    if rank < matrix.shape[1]:
+        return [(0.0, float("inf"))] * len(columns)
+    rest = y - matrix @ found
+    near = np.abs(rest - np.median(rest)) <= OUTLIER * 1.4826 * np.median(np.abs(rest))
+    if FEWEST <= near.sum() < len(y):
+        matrix, y = matrix[near], y[near]
+        found, _, _, _ = np.linalg.lstsq(matrix, y, rcond=None)
+        rest = y - matrix @ found
+    variance = float(rest @ rest) / max(len(y) - matrix.shape[1], 1)
+    errors = np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix)) * variance)
+    pairs = zip(found, errors, scales, strict=False)
+    return [(float(slope) / scale, float(error) / scale) for slope, error, scale in pairs]

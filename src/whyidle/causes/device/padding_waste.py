@@ -1,0 +1,130 @@
+"""Much of what is computed is padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.padding import Padding, padding
+from whyidle.analysis.places import frame_place, in_library
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence, Place
+
+LEAST_PADDING = 0.05
+"""share of padding that batches of similar lengths have anyway"""
+LEAST_SHARE = 0.01
+"""share of the step below which padding is not worth a word"""
+UNKNOWN = (0.0, 0.5, 1.0)
+"""share of the work on padded positions that is wasted, where batches of one length do not tell:
+careful, none (the model skips them); expected, half; hopeful, all of it"""
+FEWEST = 3
+TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in"}
+SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7}
+
+
+@cause(
+    "Much of each batch is padding",
+    bucket="compute",
+    needs=("device_time", "steady_steps", "batch_padding"),
+)
+def padding_waste(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Samples of different lengths are padded to a common one: to a fixed maximum, or to the longest
+    of a batch whose lengths differ much.
+
+    Why it costs
+    ------------
+    The model computes on padding as on anything else, and throws the result away.
+
+    How it is detected
+    ------------------
+    In some batches real and padded positions are counted, from a mask, lengths, vectors of zeros or
+    the number that rows end in. Where lengths change from batch to batch, the step's work is fitted
+    against both, ``T = a + b real + c padding``: ``c`` is what padding costs, with its standard
+    error; nothing is expected where it may be noise. Where all batches have one length it cannot be
+    seen: at most the share of padding of all work is lost, and at the careful end nothing.
+
+    What looks alike
+    ----------------
+    A model that skips padding (packed sequences, attention over variable lengths) takes the longer,
+    the more of a batch is real: it is not blamed. Nor is a step that does not depend on the
+    padding. Steps of several batches, and batches that do not come from a DataLoader, are not told
+    apart.
+
+    What to do
+    ----------
+    Pad to the longest of each batch, not to a maximum; put samples of similar length into one
+    batch; or pack sequences without padding.
+
+    References
+    ----------
+    allenai/open-instruct#1445 (padding to the maximum took 2.5 times as long);
+    Lightning-AI/lit-llama#103; Hugging Face, "Padding and truncation".
+    """
+    found = padding(facts)
+    if found is None or found.skipped or found.share < LEAST_PADDING or found.batches < FEWEST:
+        return None
+    work = facts.share("compute")
+    careful, expected, hopeful = found.cost or (u * found.share * work for u in UNKNOWN)
+    if hopeful < LEAST_SHARE:
+        return None
+    fitted = found.cost is not None
+    method = "steps fitted against real and padded positions" if fitted else "share of padding"
+    return Proof(
+        headline=f"{found.share:.0%} of each batch is padding{_paid(found)}",
+        low=careful,
+        high=hopeful,
+        predicted=from_gains((careful, expected, hopeful), f"{method}, without the padding"),
+        evidence=_evidence(found),
+        confidence=SURE[found.told_by] if fitted else 0.5,
+        where=_places(facts),
+        facts={
+            "constant": found.constant,
+            "beyond_longest": found.beyond_longest / found.share,
+            "expected": expected,
+        },
+    )
+
+
+def _paid(found: Padding) -> str:
+    if found.cost is None:
+        return ""
+    if not found.cost[1]:
+        return ", which the steps do not show to cost anything"
+    return f", on which {found.cost[1]:.0%} of the step is spent"
+
+
+def _evidence(found: Padding) -> tuple[Evidence, ...]:
+    source = TOLD_BY[found.told_by]
+    rows = [
+        measured(
+            "padding, share of positions", found.share, "ratio", samples=found.batches,
+            source=source,
+        ),
+        measured(
+            "of it beyond the longest of each batch", found.beyond_longest / found.share, "ratio",
+            samples=found.batches, source=source,
+        ),
+    ]  # fmt: skip
+    if found.cost is not None:
+        low, middle, high = found.cost
+        rows += [
+            measured("what padding costs, share of step", middle, "ratio", source="fit"),
+            measured("its standard error", (high - low) / 4, "ratio", source="fit"),
+        ]
+    return tuple(rows)
+
+
+def _places(facts: Facts) -> tuple[Place, ...]:
+    """Where batches are padded: the user's collate function, else the dataset, else the loop."""
+    settings: tuple[Mapping[str, Any], ...] = facts.timeline.loading.settings
+    for key in ("collating", "making", "asked"):
+        for one in settings:
+            place = frame_place(str(one.get(key) or ""), facts.rank)
+            if place is not None and not in_library(place):
+                return (place,)
+    return ()

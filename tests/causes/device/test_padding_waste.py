@@ -1,0 +1,119 @@
+"""Padding is blamed for what the steps themselves show it to cost."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whyidle import catalog
+from whyidle.model.loading import PADDING, Loading
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+from whyidle.testing.twins import covers
+
+LOOP = "/job/train.py(20): <module>"
+ROWS = 16
+COLLATE = {"collating": "/job/data.py(8): collate", "making": None, "asked": "/job/train.py(20): f"}
+
+
+def lengths(rng, spread, longest=400):
+    return [rng.randint(int(longest * (1 - spread)), longest) for _ in range(ROWS)]
+
+
+def train(spread, cost, *, fixed=0, steps=60, value=0):
+    """A step costs 5 ms, and ``cost(real, all)`` ms; batches are padded to their longest, or to
+    ``fixed``. Returns the recording, and how long its steps are, ms."""
+    rng, job, rows, total = random.Random(3), Guest(), [], 0.0
+    for _ in range(steps):
+        sizes = lengths(rng, spread, rng.randint(100, 400))
+        length = fixed or max(sizes)
+        job.batch(ms(1))
+        rows.append((job.now, sum(sizes), ROWS * length, ROWS * max(sizes), value, ROWS, 1))
+        took = 5 + cost(sum(sizes), ROWS * length)
+        total += took + 2
+        job.work(LOOP, ms(took * rng.uniform(0.97, 1.03)))
+        job.step(LOOP, ms(1))
+    timeline = job.timeline()
+    table = np.array(rows, dtype=PADDING)
+    table["time"] -= timeline.base_ns
+    loading = Loading(padding=table, settings=(COLLATE,))
+    return replace(timeline, loading=loading), total / steps
+
+
+def judge(timeline):
+    cause = catalog.causes()["padding-waste"]
+    proof = contracts.run_cause(cause, [timeline])
+    if proof is not None:
+        contracts.check_proof(cause, proof)
+    return proof
+
+
+def all_positions(real, total):
+    return total / 200
+
+
+def real_positions(real, total):
+    return real / 200
+
+
+def neither(real, total):
+    return 25.0
+
+
+def test_the_prediction_covers_a_step_without_padding():
+    sick, slow = train(0.9, all_positions)
+    _, fast = train(0.9, real_positions)
+    proof = judge(sick)
+    assert proof
+    assert proof.confidence > 0.8
+    assert proof.low > 0.2
+    assert covers(proof, slow / fast)
+    assert (proof.where[0].file, proof.where[0].line) == ("/job/data.py", 8)
+
+
+@pytest.mark.parametrize("cost", [real_positions, neither])
+def test_a_step_that_does_not_depend_on_padding_claims_little(cost):
+    job, _ = train(0.9, cost)
+    proof = judge(job)
+    assert proof is None or proof.high < 0.05
+
+
+def test_similar_lengths_are_left_alone():
+    job, _ = train(0.04, all_positions)
+    assert judge(job) is None
+
+
+def test_one_length_for_all_does_not_tell_the_cost():
+    sick, slow = train(0.9, all_positions, fixed=512)
+    _, fast = train(0.9, real_positions)
+    proof = judge(sick)
+    assert proof
+    assert proof.low == 0.0
+    assert proof.confidence <= 0.5
+    assert proof.facts["beyond_longest"] > 0.4
+    assert covers(proof, slow / fast)
+    plans = catalog.treatments()
+    assert plans["pad-to-longest"].decide(proof)
+    longest, _ = train(0.9, all_positions)
+    assert plans["pad-to-longest"].decide(judge(longest)) is None
+
+
+def test_one_length_for_all_but_the_step_follows_what_is_real():
+    job, _ = train(0.9, real_positions, fixed=512)
+    assert judge(job) is None
+
+
+def test_rows_that_end_in_many_different_numbers_are_not_padded():
+    job, _ = train(0.9, all_positions)
+    table = job.loading.padding
+    table["told_by"], table["value"] = 4, np.arange(len(table))
+    assert judge(job) is None
+
+
+def test_nothing_counted_is_an_abstention():
+    job, _ = train(0.9, all_positions)
+    assert catalog.causes()["padding-waste"].lacks(
+        replace(job, loading=Loading()).signals() | {"device_time", "steady_steps"}
+    ) == ["batch_padding"]

@@ -1,0 +1,151 @@
+"""Padding is counted from what batches hold, and nothing else is taken for it."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch.nn.utils.rnn import pad_sequence  # noqa: E402
+
+from whyidle.probe import padding  # noqa: E402
+from whyidle.probe.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
+
+SIZES = (10, 4, 7, 5)
+REAL, ALL = sum(SIZES), 4 * 10
+
+
+def tokens(length=10, first=5):
+    rows = [torch.arange(first, first + n) for n in SIZES]
+    padded = pad_sequence(rows, batch_first=True)
+    return torch.nn.functional.pad(padded, (0, length - 10))
+
+
+def mask(length=10):
+    return (tokens(length) != 0).long()
+
+
+def told(data):
+    found = of_batch(data)
+    return None if found is None else (found[0], found[1], found[5])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"input_ids": tokens(), "attention_mask": mask()},
+        {"x": {"attention_mask": mask().bool()}},
+        {"input_ids": tokens(), "attention_mask": mask().flip(1)},
+        {"src_key_padding_mask": mask() == 0},
+        [torch.randn(4, 10, 3), mask().bool()],
+    ],
+)
+def test_masks(data):
+    assert told(data) == (REAL, ALL, MASK)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"x": torch.randn(4, 10, 3), "x_lens": torch.tensor(SIZES)},
+        (torch.randn(4, 10), torch.tensor(SIZES), torch.zeros(4)),
+        (torch.randn(10, 4, 3), list(SIZES)),
+    ],
+)
+def test_lengths(data):
+    assert told(data) == (REAL, ALL, LENGTHS)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_vectors_of_zeros(first):
+    rows = [torch.rand(n, 6) + 1 for n in SIZES]
+    assert told((pad_sequence(rows, batch_first=first),)) == (REAL, ALL, FRAMES)
+
+
+@pytest.mark.parametrize("data", [tokens(), tokens().T.contiguous(), {"ids": tokens().int()}])
+def test_tokens(data):
+    assert told(data) == (REAL, ALL, TOKENS)
+
+
+def test_padding_to_a_maximum_is_told_from_padding_to_the_longest():
+    found = of_batch({"input_ids": tokens(64), "attention_mask": mask(64)})
+    assert found[:3] == (REAL, 4 * 64, ALL)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (torch.randn(4, 64), torch.tensor([1, 0, 3, 2])),
+        (torch.randn(4, 3, 32, 32), torch.tensor([1, 0, 3, 2])),
+        {"image": torch.randn(4, 32, 32), "mask": (torch.rand(4, 32) > 0.5)},
+        {"image": torch.randn(4, 32, 32), "mask": torch.rand(4, 32, 32) > 0.5},
+        {"labels": torch.full((4, 16), -100)},
+        "text",
+        None,
+        [],
+        {"x": torch.randn(4, 10, dtype=torch.bfloat16)},
+        torch.randn(4, 10, device="meta"),
+    ],
+)
+def test_nothing_to_tell(data):
+    assert told(data) is None
+
+
+def test_blocks_of_text_hold_no_padding():
+    torch.manual_seed(0)
+    found = of_batch((torch.randint(0, 50_000, (8, 128)), torch.randint(0, 50_000, (8, 128))))
+    assert found[0] == found[1]
+
+
+def test_large_batches_are_read_in_part():
+    length = padding.MOST_CELLS // 16
+    real = torch.zeros(64, length, dtype=torch.bool)
+    real[:, : length // 4] = True
+    found = of_batch({"attention_mask": real})
+    assert found[0] * 4 == found[1] < real.numel() / 3
+
+
+class Loop:
+    def __init__(self):
+        self.recorder, self.undo, self.rows, self.faults = self, {}, [], []
+
+    def row(self, suffix, layout, row):
+        self.rows.append((suffix, layout.unpack(layout.pack(*row))))
+
+    def contained(self, where, work, *args):
+        try:
+            work(*args)
+        except Exception as error:
+            self.faults.append((where, error))
+            self.undo.pop(where)()
+
+
+def test_looks_are_bought_from_a_budget(monkeypatch):
+    clock = iter(range(0, 10**12, 1000))
+    for name in ("now", "cpu"):
+        monkeypatch.setattr(padding, name, lambda: next(clock))
+    loop = Loop()
+    looking = padding.Padding(loop)
+    for _ in range(5000):
+        looking.taken({"attention_mask": mask()})
+    assert 1 < len(loop.rows) < 8
+    assert loop.rows[0][0] == "padding"
+    assert loop.rows[0][1][1:3] == (REAL, ALL)
+
+
+def test_where_nothing_tells_nobody_looks_again(monkeypatch):
+    loop = Loop()
+    looking = padding.Padding(loop)
+    monkeypatch.setattr(padding, "BUDGET", 1e9)
+    seen = []
+    monkeypatch.setattr(padding, "of_batch", seen.append)
+    for _ in range(50):
+        looking.taken(1)
+    assert len(seen) == padding.TRIES
+
+
+def test_a_fault_ends_the_looking_and_nothing_else(monkeypatch):
+    loop = Loop()
+    looking = padding.Padding(loop)
+    monkeypatch.setattr(padding, "of_batch", lambda data: 1 / 0)
+    looking.taken(1)
+    looking.taken(1)
+    assert [where for where, _ in loop.faults] == ["padding"]
