@@ -10,13 +10,22 @@ TORCH ?= torch==2.13.0+cpu
 bin = $(VENV)/bin
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: demo test test-live check format docs bench clean
+.PHONY: demo watch test test-live check format docs bench clean
 
-demo: $(DEMO)/installed  ## explain a recording that the project makes itself
+demo: $(DEMO)/installed  ## explain a recording, then watch a small training job on JPEG photos
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
 	$(DEMO)/bin/whyidle explain $(DEMO)/out/trace.json.gz --store $(DEMO)/out/store \
 	  --html $(DEMO)/out/why.html
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/why.html"
+	@$(DEMO)/bin/python -c 'import torch, PIL' 2>/dev/null && $(MAKE) -s watch || \
+	  echo "no '$(TORCH)' or no Pillow in your package index: nothing was trained and watched"
+
+watch:
+	@echo; echo "Now a real job: a small network learns from JPEG photos, as first scripts do."
+	@$(DEMO)/bin/python examples/photos/make.py $(DEMO)/photos
+	$(DEMO)/bin/whyidle run --store $(DEMO)/out/store --html $(DEMO)/out/run.html \
+	  $(DEMO)/bin/python examples/photos/train.py --photos $(DEMO)/photos --out $(DEMO)/out/model.pt
+	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
 test: check  ## everything: lint, types, tests
 	$(bin)/python -m pytest -n 2
@@ -53,6 +62,7 @@ clean:  ## remove what was made here
 $(DEMO)/installed: pyproject.toml
 	$(call environment,$(DEMO))
 	@$(DEMO)/bin/python $(pip) -e .
+	@$(DEMO)/bin/python $(pip) '$(TORCH)' pillow 2>/dev/null || true
 	@touch $@
 
 $(VENV)/installed: pyproject.toml

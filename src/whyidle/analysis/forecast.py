@@ -46,7 +46,13 @@ STALL_ERROR = 0.04
 
 
 def hidden_loading(
-    blocked: float, work: float, handoff: tuple[float, float], busy: float
+    blocked: float,
+    work: float,
+    handoff: tuple[float, float],
+    busy: float,
+    *,
+    workers: tuple[int, int] = WORKERS,
+    floor: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float, float]:
     """P1 without a storage model: share won when workers load while the device computes.
 
@@ -55,15 +61,17 @@ def hidden_loading(
         work: share of the step the training process spends loading, ``s`` >= ``W``.
         handoff: what taking each batch from a worker will cost (likely, careful), as share.
         busy: share of the step the device is busy; no loader makes the step shorter than that.
+        workers: how many can work at once (careful, hopeful).
+        floor: the step that the cores need for all the work, as share (hopeful, careful).
 
     Returns:
         (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
         best the host wins all of ``s``, at worst only ``W`` less the hand-off.
     """
-    few, many = WORKERS
-    hopeful = 1.0 - max(1.0 - work, work / many, busy)
-    likely = 1.0 - max(1.0 - blocked + handoff[0], work / many)
-    slow = max(1.0 - blocked + handoff[1], work / few)
+    few, many = workers
+    hopeful = max(0.0, 1.0 - max(1.0 - work, work / many, busy, floor[0]))
+    likely = 1.0 - max(1.0 - blocked + handoff[0], work / many, sum(floor) / 2)
+    slow = max(1.0 - blocked + handoff[1], work / few, floor[1])
     careful = max(0.0, 1.0 - slow * (1.0 + STALL_ERROR))
     careful = min(careful, hopeful)
     return careful, min(max((careful + likely) / 2, careful), hopeful), hopeful

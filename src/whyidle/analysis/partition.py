@@ -346,8 +346,8 @@ def _short(gaps: Gaps, seen: Intervals) -> Intervals:
 
 
 def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> Claims:
-    """A job whose device is the CPU: operators are the work itself, evaluation's included, and a
-    collective in flight with no operator running is exposed."""
+    """A job whose device is the CPU: operators are the work itself, except in an evaluation, during
+    which nothing is trained; a collective in flight with no operator running is exposed."""
     events = timeline.host
     flying = host.roles.rows("collective_flight")
     ops = np.flatnonzero((events.kind == HostKind.OP) & ~_named(timeline, "c10d::", "record_param"))
@@ -360,11 +360,8 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
     else:
         frames = host.leaves((HostKind.PYTHON,))
     between = _short(Gaps(window.start, window.end, window.start), work | frames)
-    checkpoint, (_, evaluation), logging = _interruptions(timeline, host, steps)
     return [
-        checkpoint,
-        ("evaluation", evaluation - work),
-        logging,
+        *_interruptions(timeline, host, steps),
         *[
             (role, host.during(role))
             for role in ("compile", "gc", "loader", "collective_wait", "preprocess")

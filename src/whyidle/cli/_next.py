@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whyidle.model.diagnosis import Diagnosis
+    from whyidle.model.diagnosis import Diagnosis, Finding
 
 Step = tuple[str, str]
 
@@ -20,6 +20,8 @@ def after(
     commands name the ``store`` that --store named."""
     if stored:
         return _steps(diagnosis, "whyidle report last", "last", store)
+    if not paths:  # watched, and kept nowhere
+        return _steps(diagnosis, "", "")[: bool(_serious(diagnosis))]
     return _steps(
         diagnosis, f"whyidle explain {shell(paths)}", shell(paths) if len(paths) == 1 else "BEFORE"
     )
@@ -31,12 +33,16 @@ def after_report(diagnosis: Diagnosis, name: str, store: Path | None = None) -> 
 
 
 def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = None) -> list[Step]:
-    serious = [finding for finding in diagnosis.findings if finding.severity != "info"]
+    serious = _serious(diagnosis)
     steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
     steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
     if serious:
         steps.append((f"whyidle compare {before} AFTER{where(store)}", "once you have fixed it"))
     return steps
+
+
+def _serious(diagnosis: Diagnosis) -> list[Finding]:
+    return [finding for finding in diagnosis.findings if finding.severity != "info"]
 
 
 def where(store: Path | None) -> str:

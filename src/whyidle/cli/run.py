@@ -203,5 +203,5 @@ def _tell(args: argparse.Namespace, recording: Path, entry: Entry | None) -> Non
                 run = msgspec.structs.replace(diagnosis.run, id=kept.id)
                 found = msgspec.structs.replace(diagnosis, run=run)
             store_of(args).complete(kept or entry, found)
-        steps = _next.after(found, [], kept.id if kept else None)
+        steps = _next.after(found, [], kept.id if kept else None, args.store)
         _output.say(args, found, steps, stream=sys.stderr)

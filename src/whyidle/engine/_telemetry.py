@@ -111,4 +111,5 @@ def notes_on_sources(job: Job) -> list[str]:
 
 
 def _said(absent: Absent) -> str:
-    return f"{absent.reason}; {absent.how}" if absent.how else absent.reason
+    reason = absent.reason.rstrip(".")
+    return f"{reason}; {absent.how}" if absent.how else reason

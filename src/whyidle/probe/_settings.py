@@ -14,7 +14,7 @@ HERE = os.path.dirname(__file__)
 
 def describe(loader: Any) -> dict[str, Any]:
     """A loader's settings, the code it runs, and the line that asked for its iterator."""
-    dataset = type(loader.dataset)
+    dataset = type(_innermost(loader.dataset))
     context = loader.multiprocessing_context
     making = next(
         (found for name in ("__getitems__", "__getitem__", "__iter__")
@@ -36,6 +36,20 @@ def describe(loader: Any) -> dict[str, Any]:
         "collating": _place(loader.collate_fn),
         "asked": _asked(),
     }
+
+
+def _innermost(dataset: Any) -> Any:
+    """The dataset inside PyTorch's own wrappers (``Subset``, ``ConcatDataset``), which works."""
+    for _ in range(4):
+        if not type(dataset).__module__.startswith("torch.utils.data"):
+            break
+        inner = getattr(dataset, "dataset", None)
+        several = getattr(dataset, "datasets", None)
+        inner = several[0] if inner is None and isinstance(several, list) and several else inner
+        if inner is None:
+            break
+        dataset = inner
+    return dataset
 
 
 def _default_start() -> str | None:

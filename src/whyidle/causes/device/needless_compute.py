@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -9,6 +11,7 @@ from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
+from whyidle.model.timeline import HostKind
 
 ROOM = 0.6
 """with more than this share of memory in use at the peak, recomputation earns its place"""
@@ -112,7 +115,7 @@ def _gradients_in_evaluation(facts: Facts) -> Proof | None:
     host = facts.timeline.host
     rows = facts.named(r"^evaluation#grad$")
     spans = union(host.start[rows], host.end[rows])
-    share = facts.share_of(spans & facts.part("compute"))
+    share = facts.share_of(spans & _working(facts))
     if share < LEAST_SHARE:
         return None
     gains = (RECORDING[0] * share, RECORDING[1] * share, RECORDING[2] * share)
@@ -129,4 +132,12 @@ def _gradients_in_evaluation(facts: Facts) -> Proof | None:
         confidence=0.7,
         where=(place,) if place else (),
         facts={"gradients": True},
+        bucket="interruption",
     )
+
+
+def _working(facts: Facts) -> Intervals:
+    """When operators ran, in evaluations too."""
+    host = facts.timeline.host
+    rows = np.flatnonzero(host.kind == HostKind.OP)
+    return union(host.start[rows], host.end[rows])

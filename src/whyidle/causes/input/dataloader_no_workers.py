@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.cores import room
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WORKERS, hidden_loading, remove
+from whyidle.analysis.forecast import hidden_loading, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, launches_inside, nexts
 from whyidle.analysis.places import in_library
@@ -40,7 +41,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     The recording holds calls of ``_SingleProcessDataLoaderIter.__next__``, and the device is idle
     during them. Expected to be won is that idle time, less what handing a batch over from a
     worker costs; at most the whole time inside the calls, if the host is what limits the rest of
-    the step too. Two workers are assumed at the careful end, eight at the hopeful one.
+    the step too. Two workers are assumed at the careful end, eight at the hopeful one, or as many
+    as there are cores where the recording tells them; the cores must have time for all the work.
 
     What looks alike
     ----------------
@@ -66,7 +68,15 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         return None
     work = min(1.0, float(calls.seconds.sum()) / facts.scope_s)
     cost = [seconds * len(calls) / facts.scope_s for seconds in handoff_s(facts, len(calls))]
-    low, expected, high = hidden_loading(blocked, work, (cost[0], cost[1]), facts.busy_ratio or 0.0)
+    space = room(facts, work, blocked)
+    low, expected, high = hidden_loading(
+        blocked,
+        work,
+        (cost[0], cost[1]),
+        facts.busy_ratio or 0.0,
+        workers=space.workers,
+        floor=space.floor,
+    )
     hot = hot_frame(facts, union(calls.start, calls.end))
     per_step = work * facts.step_s
     return Proof(
@@ -79,7 +89,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         confidence=0.95,
         where=_where(facts, hot, calls),
         facts={
-            "workers": _workers(work, blocked),
+            "workers": _workers(work, blocked, space.workers),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
         },
     )
@@ -91,9 +101,10 @@ def _where(facts: Facts, hot: Hot | None, calls: Nexts) -> tuple[Place, ...]:
     (asking,) = facts.workers.places("asked", workers=False) or (
         facts.places.of(int(calls.rows[0])),
     )
-    seen = [hot.place] if hot else list(busiest(facts, union(calls.start, calls.end)))
+    seen = [hot.place if hot else None, *busiest(facts, union(calls.start, calls.end))]
     own = [place for place in seen if place and not _same(place, asking)]
-    mine = [place for place in own if not in_library(place)]
+    functions = {(p.file, p.function): p for p in own[::-1] if not in_library(p)}
+    mine = list(functions.values())[::-1]
     found = [*(mine or facts.workers.places("making", workers=False)), asking, *own]
     return tuple(dict.fromkeys(place for place in found if place))[:MOST_PLACES]
 
@@ -103,10 +114,10 @@ def _same(place: Place, other: Place | None) -> bool:
     return other is not None and (place.file, place.function) == (other.file, other.function)
 
 
-def _workers(work: float, blocked: float) -> int:
-    """Workers that keep up with the rest of the step, and one to spare."""
+def _workers(work: float, blocked: float, bounds: tuple[int, int]) -> int:
+    """Workers that keep up with the rest of the step, and one to spare, as far as there is room."""
     needed = int(np.ceil(work / max(1.0 - blocked, 1e-3))) + 1
-    return min(max(needed, WORKERS[0]), WORKERS[1])
+    return min(max(needed, bounds[0]), bounds[1])
 
 
 def _evidence(

@@ -6,15 +6,16 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import union
-from whyidle.analysis.pauses import pauses
+from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
 
 LEAST_SHARE = 0.01
 """share of the step below which evaluation is not worth a word"""
 
 
 @cause(
-    "Evaluation leaves the GPU idle",
+    "Evaluation keeps training waiting",
     bucket="interruption",
     needs=("device_time", "steps", "pause_marks"),
 )
@@ -31,7 +32,8 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle while the launching thread is inside a function or a mark of evaluation.
-    Only that idle time is counted; work of the device in evaluation is work. The recording cannot
+    Only that idle time is counted; work of the device in evaluation is work. Where the device is
+    the CPU itself, the whole evaluation counts: nothing is trained meanwhile. The recording cannot
     tell how much of the idle time larger batches would remove, so the careful prediction is
     nothing and the hopeful one all of it.
 
@@ -52,21 +54,32 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     found = pauses(facts, "evaluation")
     if found is None or found.share < LEAST_SHARE:
         return None
-    device = facts.device
-    working = facts.part("compute") if facts.on_cpu else union(device.start, device.end)
-    busy = (working & found.spans).total / max(found.spans.total, 1)
     return Proof(
-        headline=f"Evaluation leaves the {facts.noun} idle for {found.share:.0%} of the recording; "
-        f"it works for {busy:.0%} of an evaluation",
+        headline=_headline(facts, found),
         low=0.0,
         high=found.share,
         predicted=remove(0.0, found.share, "P9: idle time inside evaluation"),
         evidence=(
-            measured("device idle in evaluation, share of the recording", found.share, "ratio"),
+            measured("not trained because of evaluation, share of time", found.share, "ratio"),
             measured("time spent evaluating", found.seconds, "s", samples=len(found.spans)),
-            measured("device busy during evaluation", busy, "ratio"),
+            *_busy(facts, found),
             measured("steps with evaluation", found.steps_hit, None, samples=facts.step_count),
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
     )
+
+
+def _headline(facts: Facts, found: Pauses) -> str:
+    if facts.on_cpu:
+        return f"Nothing is trained for {found.share:.0%} of the time, because of evaluation"
+    return f"Evaluation leaves the {facts.noun} idle for {found.share:.0%} of the recording"
+
+
+def _busy(facts: Facts, found: Pauses) -> tuple[Evidence, ...]:
+    """How busy a device of its own is while the host evaluates."""
+    if facts.on_cpu:
+        return ()
+    working = union(facts.device.start, facts.device.end) & found.spans
+    busy = working.total / max(found.spans.total, 1)
+    return (measured("device busy during evaluation", busy, "ratio"),)

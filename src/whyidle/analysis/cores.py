@@ -1,0 +1,57 @@
+"""What the machine's cores leave room for: how many loader workers, and how short the step can get.
+
+Shares are of the step (0-1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whyidle.analysis.forecast import WORKERS
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+MOSTLY = 0.5
+"""loading that is on a CPU for less than this share of its time waits for something else, and more
+workers than cores still help"""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """``workers``: how many can work at once, at least and at most. ``floor``: the step cannot
+    become shorter than this, because the cores have all the work to do, at best and at worst."""
+
+    workers: tuple[int, int]
+    floor: tuple[float, float]
+
+
+def room(facts: Facts, work: float, blocked: float) -> Room:
+    """Room for workers that take over ``work``, of which ``blocked`` holds up the step now.
+
+    The cores must do both the loading, as far as it ran on a CPU where it is done now, and the
+    rest of the step: on one core at best, on as many as operators have threads at worst where the
+    device is the CPU itself. Where the recording does not tell the cores, nothing limits.
+    """
+    loading = facts.timeline.loading
+    if loading.cores is None:
+        return Room(WORKERS, (0.0, 0.0))
+    cores = max(float(loading.cores), 1.0)
+    busy = _on_cpu(facts)
+    threads = float(loading.threads or 1) if facts.on_cpu else 1.0
+    rest = 1.0 - blocked
+    floor = [(work * busy + rest * used) / cores for used in (1.0, min(threads, cores))]
+    whole = int(np.ceil(cores))
+    most = WORKERS[1] if busy < MOSTLY else min(max(whole, WORKERS[0]), WORKERS[1])
+    return Room((WORKERS[0], most), (floor[0], floor[1]))
+
+
+def _on_cpu(facts: Facts) -> float:
+    """Share of the loading in the training process that ran on a CPU; 1 where it is not told."""
+    rows = facts.timeline.loading.batches
+    rows = rows[(rows["worker"] < 0) & (rows["cpu"] >= 0)]
+    took = float((rows["end"] - rows["start"]).sum())
+    return min(1.0, float(rows["cpu"].sum()) / took) if took > 0.0 else 1.0

@@ -1,0 +1,51 @@
+"""What cores leave room for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whyidle.analysis.cores import room
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import WORKERS, hidden_loading
+from whyidle.model.loading import BATCH, Loading
+from whyidle.model.timeline import DeviceInfo
+from whyidle.testing.builder import Builder, ms
+
+
+def facts(cores, threads, cpu_share, kind="cpu"):
+    built = Builder()
+    for _ in range(4):
+        with built.step():
+            built.loader(ms(30))
+            built.op("aten::addmm")
+    batches = np.zeros(4, BATCH)
+    batches["end"], batches["cpu"], batches["worker"] = ms(30), cpu_share * ms(30), -1
+    loading = Loading(cores=cores, threads=threads, batches=batches)
+    return Facts(replace(built.timeline(), loading=loading, info=DeviceInfo(kind=kind)))
+
+
+def test_untold_cores_limit_nothing():
+    assert room(facts(None, 2, 1.0), 0.6, 0.6).floor == (0.0, 0.0)
+    assert room(facts(None, 2, 1.0), 0.6, 0.6).workers == WORKERS
+
+
+def test_all_the_work_must_fit_on_the_cores():
+    """0.6 of loading and 0.4 of training on two cores: half of it all, or more where the training
+    itself keeps both of them busy."""
+    found = room(facts(2.0, 2, 1.0), 0.6, 0.6)
+    assert found.floor == pytest.approx((0.5, 0.7))
+    assert found.workers == (2, 2)
+
+
+def test_a_loader_that_waits_for_storage_may_have_more_workers_than_cores():
+    found = room(facts(2.0, 1, 0.1), 0.6, 0.6)
+    assert found.workers == WORKERS
+    assert found.floor == pytest.approx((0.23, 0.23))
+
+
+def test_a_prediction_never_beats_the_cores():
+    low, expected, high = hidden_loading(0.6, 0.6, (0.0, 0.0), 0.0, floor=(0.5, 0.7))
+    assert high == pytest.approx(0.5)
+    assert low == pytest.approx(1 - 0.7 * 1.04)
+    assert low <= expected <= high
