@@ -58,6 +58,8 @@ class Imagined:
         if loader:
             self.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", loader)
         self.span("whyidle::backward", length - MS, OP)
+        self.span("whyidle::optimizer", MS, OP)
+        self.now -= MS
         self.span("Optimizer.step#SGD.step", MS)
         self.stepped += 1
         self.facts.setdefault("first_step", self.now)

@@ -92,7 +92,8 @@ class Outside:
         the only one. Ids of a container are others than the driver's."""
         pid, ordinal = self._settings.get("pid"), self._settings.get("local_rank")
         held = self.telemetry.of("process_memory_bytes")
-        seen = tuple(gpu for gpu in self.gpus if f"{gpu}.pid{pid}" in held)
+        mine = self.members if pid is None else {pid}  # of a command without a known process
+        seen = tuple(gpu for gpu in self.gpus if any(f"{gpu}.pid{one}" in held for one in mine))
         if seen:
             return seen
         told = {self.telemetry.facts.get(key("cuda_ordinal", gpu)): gpu for gpu in self.gpus}

@@ -33,9 +33,11 @@ def _from_outside(facts: Facts, known: set[str]) -> set[str]:
     """What only a look from outside the process tells."""
     outside = facts.outside
     found = {"device_use"} if known >= {"device_events", "gpu_model", "world_size"} else set()
+    listed = facts.timeline.settings.get("gpus") or (outside and outside.gpus)
+    found |= {"gpus_beside"} if facts.on_cpu and listed else set()
     if outside is None:
         return found
     found |= {"host_telemetry"} if outside.members else set()
     found |= {"gpu_telemetry"} if outside.own_gpus and not facts.on_cpu else set()
-    found |= {"device_use"} if len(outside.gpus) > 1 else set()
+    found |= {"device_use"} if len(outside.gpus) > (0 if facts.stepless else 1) else set()
     return found

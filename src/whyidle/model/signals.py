@@ -70,6 +70,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "what the process says about itself: switches, optimizer, compiler, memory",
         "watch the command: whyidle run COMMAND",
     ),
+    "own_allocator": Signal(
+        "what the framework's allocator of device memory counts",
+        "watch the command on a GPU: whyidle run COMMAND",
+    ),
     "own_process": Signal(
         "what the threads of the process did all its life, whether it trained or not",
         "watch the command: whyidle run COMMAND",
@@ -94,6 +98,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "which of the visible devices the job uses",
         "watch the job with whyidle run on a machine with NVML, or record inside an initialised "
         "torch.distributed job, with a PyTorch of 2022 or newer",
+    ),
+    "gpus_beside": Signal(
+        "that the host has GPUs, while the job trains on its CPU",
+        "watch the job with whyidle run on a machine with a GPU",
     ),
     "host_telemetry": Signal(
         "what the job's processes, and the cores and memory that they share, did while it ran",

@@ -181,6 +181,7 @@ class Timeline:
         found |= {"memory_capacity"} if self.info.memory_bytes else set()
         found |= {"gpu_model"} if self.info.name else set()
         found |= {"own_settings"} if "switches" in self.settings else set()
+        found |= {"own_allocator"} if self.settings.get("allocator") else set()
         found |= {"own_process"} if "imported" in self.settings else set()
         found |= {"world_size"} if self.world_size else set()
         found |= {"worker_batches"} if (self.loading.batches["worker"] >= 0).any() else set()

@@ -40,6 +40,7 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
     told: dict[str, Any] = {
         **_identity(loop, torch),
         "device": "cuda" if _on_cuda(torch, optimizer) else "cpu",
+        "device_index": _index(optimizer),
         "thread": threading.get_ident(),
         "first_step": now(),
         **_ranks(torch),
@@ -92,6 +93,7 @@ def refresh(loop: Loop) -> None:
         told["saves"] = list(loop.saves)
         told["skipped_steps"] = loop.skipped
         _memory(loop, told)
+        _allocator(loop, torch, told)
     except Exception as error:  # contained: the sampler goes on without it
         loop.fault("settings", error)
 
@@ -146,6 +148,15 @@ def _on_cuda(torch: Any, optimizer: Any) -> bool:
     return "cuda" in found if found else bool(torch.cuda.is_initialized())
 
 
+def _index(optimizer: Any) -> int | None:
+    """The number of the device that holds the first parameters; None where they have none."""
+    for group in getattr(optimizer, "param_groups", None) or []:
+        for parameter in group["params"][:1]:
+            index: int | None = parameter.device.index
+            return index
+    return None
+
+
 def _gpus() -> list[str]:
     """GPUs that this host has, whatever the framework can see."""
     try:
@@ -184,6 +195,24 @@ def _memory(loop: Loop, told: dict[str, Any]) -> None:
         series.append([now(), loop.steps, pages * os.sysconf("SC_PAGE_SIZE")])
     if len(series) > MOST_MEMORY:
         del series[::2]
+
+
+def _allocator(loop: Loop, torch: Any, told: dict[str, Any]) -> None:
+    """Counts of the allocator of device memory; of a job on the CPU there is none."""
+    if told.get("device") != "cuda" or not torch.cuda.is_initialized():
+        return
+    index = told.get("device_index") or 0
+    stats = torch.cuda.memory_stats(index)
+    known = told.get("allocator") or {"reads": []}
+    retries = int(stats.get("num_alloc_retries", 0))
+    reads = [*known["reads"], [now(), loop.steps, retries]]
+    told["allocator"] = {
+        "allocated_peak_bytes": int(stats.get("allocated_bytes.all.peak", 0)),
+        "reserved_peak_bytes": int(stats.get("reserved_bytes.all.peak", 0)),
+        "device_bytes": int(torch.cuda.get_device_properties(index).total_memory),
+        "out_of_memory": int(stats.get("num_ooms", 0)),
+        "reads": reads[:: 2 if len(reads) > MOST_MEMORY else 1],
+    }
 
 
 def _process_start() -> int | None:

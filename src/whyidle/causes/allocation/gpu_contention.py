@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.gpu_work import work_of
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
 
@@ -16,6 +17,7 @@ LEAST_SHARE = 0.05
     "Other processes compute on the same GPU",
     bucket="compute",
     needs=("gpu_telemetry", "steps"),
+    watched=("gpu_telemetry", "stepless"),
 )
 def gpu_contention(facts: Facts) -> Proof | None:
     """What it means
@@ -54,7 +56,8 @@ def gpu_contention(facts: Facts) -> Proof | None:
     if not gpu or found[gpu][1] < LEAST_SHARE:
         return None
     count, share = found[gpu]
-    high = min(share, facts.share("compute"))
+    work = work_of(facts, gpu)
+    high = min(share, work.share)
     low = high / 5
     return Proof(
         headline=f"{count} other process{'es compute' if count > 1 else ' computes'} on the same "
@@ -67,6 +70,7 @@ def gpu_contention(facts: Facts) -> Proof | None:
             measured("other processes with kernels", count, None, source="NVML"),
         ),
         confidence=0.7,
+        bucket=work.bucket,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.gpu_work import work_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
 
@@ -19,6 +20,7 @@ WELL_FED = 0.80
     "The GPU is too big for the job",
     bucket="compute",
     needs=("gpu_telemetry", "device_events", "steady_steps"),
+    watched=("gpu_telemetry",),
 )
 def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     """What it means
@@ -33,8 +35,9 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     GPM counters over the steps in scope: mean share of active multiprocessors, and peak memory
-    against the card's; and at least 80 % of the step is useful compute, so that it is not idleness
-    that keeps them low. It is a remark: it makes no step faster.
+    against the card's; and at least 80 % of the step is useful compute (kernels run, as NVML tells
+    it, where none were recorded), so that it is not idleness that keeps them low. It is a remark: it
+    makes no step faster.
 
     What looks alike
     ----------------
@@ -52,9 +55,12 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     EuroSys 2024; NVIDIA, "Multi-Instance GPU User Guide".
     """
     outside = facts.outside
-    if outside is None or len(outside.own_gpus) != 1 or facts.share("compute") < WELL_FED:
+    if outside is None or len(outside.own_gpus) != 1:
         return None
     gpu = outside.own_gpus[0]
+    work = work_of(facts, gpu)
+    if work.share < WELL_FED:
+        return None
     active = outside.mean("sm_active_ratio", gpu)
     used, whole = outside.most("memory_used_bytes", gpu), outside.mean("memory_total_bytes", gpu)
     if active is None or used is None or not whole or active >= ACTIVE or used >= FULL * whole:
@@ -68,7 +74,8 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
         evidence=(
             measured("multiprocessors active", active, "ratio", source="GPM"),
             measured("memory in use at most", used / whole, "ratio", source="NVML"),
-            measured("useful compute, share of step", facts.share("compute"), "ratio"),
+            measured("kernels running, share of step", work.share, "ratio"),
         ),
-        confidence=0.6,
+        confidence=0.6 if work.told else 0.5,
+        bucket=work.bucket,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
+from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
@@ -33,7 +34,8 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
     in a process, times processes, are fewer than the devices listed on one host. Where the job was
     watched, NVML tells more directly: visible GPUs on which no kernel ran and no process computes,
     beside others that worked. It costs no time of the GPU that was recorded, so it takes no share
-    of the step and is a remark, not a verdict.
+    of the step and is a remark, not a verdict. Of a command without any step, GPUs none of which
+    did anything are idle for all of its time: that is what could be given back.
 
     What looks alike
     ----------------
@@ -51,8 +53,9 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
     PyTorch, ``torchrun --nproc-per-node``.
     """
     outside = job.lead.outside
-    if outside is not None and len(outside.gpus) > 1:
-        return _read(outside)
+    stepless = job.lead.stepless
+    if outside is not None and len(outside.gpus) > (0 if stepless else 1):
+        return _read(outside, stepless=stepless)
     return _listed(job)
 
 
@@ -72,18 +75,34 @@ def _listed(job: Job) -> Proof | None:
     return _proof(used, listed, evidence)
 
 
-def _read(outside: Outside) -> Proof | None:
+def _none_used(count: int, evidence: tuple[Evidence, ...]) -> Proof:
+    """A command without steps, all of whose GPUs did nothing while it ran."""
+    each = "The GPU" if count == 1 else f"None of the {count} GPUs"
+    return Proof(
+        headline=f"{each} that the command can see {'ran no' if count == 1 else 'ran a'} kernel",
+        low=0.0,
+        high=1.0,
+        predicted=remove(0.0, 1.0, "the time for which the GPUs would be free"),
+        evidence=evidence,
+        confidence=0.6,
+        bucket="unknown",
+    )
+
+
+def _read(outside: Outside, *, stepless: bool) -> Proof | None:
     """From what NVML told of every GPU that the job sees."""
     busy = {gpu: outside.mean("busy_ratio", gpu) for gpu in outside.gpus}
     most = {gpu: outside.most("processes", gpu) for gpu in outside.gpus}
     idle = [gpu for gpu in outside.gpus if busy[gpu] == 0.0 and not (most[gpu] or 0)]
     used = len(outside.gpus) - len(idle)
-    if not idle or not used:
+    if not idle:
         return None
     evidence = (
         measured("visible devices", len(outside.gpus), None, source="NVML"),
         measured("of them without any kernel or process", len(idle), None, source="NVML"),
     )
+    if not used:
+        return _none_used(len(idle), evidence) if stepless else None
     return _proof(used, len(outside.gpus), evidence)
 
 

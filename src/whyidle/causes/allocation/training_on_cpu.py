@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import union
+from whyidle.analysis.samples import lines
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
 
 CPU_ONLY = (
@@ -22,6 +27,7 @@ LEAST_SHARE = 0.10
     "The model runs on the CPU although a GPU is there",
     bucket="unknown",
     needs=("gpu_model", "host_ops"),
+    watched=("own_settings", "gpus_beside", "steps"),
 )
 def training_on_cpu(facts: Facts) -> Proof | None:
     """What it means
@@ -35,8 +41,9 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     A device is listed, there is neither work on it nor a launch call, and at least a tenth of the
-    step lies in operators that exist on the CPU only (oneDNN convolutions, CPU attention). The
-    gain is a rough class figure: half to 95 % of the time in operators.
+    step lies in operators that exist on the CPU only (oneDNN convolutions, CPU attention). A
+    process that is watched says itself where its parameters are, and the driver or NVML which GPUs
+    there are. The gain is a rough class figure: half to 95 % of the time in operators.
 
     What looks alike
     ----------------
@@ -54,6 +61,8 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     """
     if len(facts.device) or len(facts.host.roles.rows("launch_call")):
         return None
+    if "own_settings" in facts.signals:
+        return _told(facts)
     host = facts.timeline.host
     rows = facts.named(CPU_ONLY, HostKind.OP)
     share = facts.share_of(union(host.start[rows], host.end[rows]))
@@ -74,3 +83,41 @@ def training_on_cpu(facts: Facts) -> Proof | None:
         confidence=0.8,
         where=tuple(place for place in [facts.places.of(int(rows[0]))] if place),
     )
+
+
+def _told(facts: Facts) -> Proof | None:
+    """A watched process that says that its parameters are on the CPU."""
+    settings, outside, work = facts.timeline.settings, facts.outside, facts.share("compute")
+    gpus = max(len(settings.get("gpus") or ()), len(outside.gpus) if outside else 0)
+    if settings.get("device") != "cpu" or not facts.on_cpu or not gpus or work < LEAST_SHARE:
+        return None
+    return Proof(
+        headline=f"The model trains on the CPU, beside {gpus} GPU{'s' if gpus > 1 else ''}: "
+        f"{_why(settings)}",
+        low=0.5 * work,
+        high=0.95 * work,
+        predicted=remove(0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"),
+        evidence=(
+            measured("GPUs of the host", gpus, None, source="driver, NVML"),
+            measured("device of the parameters", "cpu", None, source="optimizer"),
+            measured("time in operators", work, "ratio", source="samples"),
+        ),
+        confidence=0.8,
+        where=_busiest(facts),
+        bucket="compute",
+    )
+
+
+def _why(settings: Mapping[str, Any]) -> str:
+    """What keeps the process from its GPU, as far as it says."""
+    visible = settings.get("environment", {}).get("CUDA_VISIBLE_DEVICES")
+    if "cuda_built" in settings and not settings["cuda_built"]:
+        return "this PyTorch is built without CUDA"
+    if visible is not None and visible.strip() in ("", "-1"):
+        return f"CUDA_VISIBLE_DEVICES={visible!r} hides them"
+    return "nothing was moved to them"
+
+
+def _busiest(facts: Facts) -> tuple[Place, ...]:
+    """Where the operators are called that take most of the step."""
+    return tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1])

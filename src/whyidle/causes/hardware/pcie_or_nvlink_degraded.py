@@ -8,6 +8,7 @@ from whyidle.analysis.copies import copies, link_gbs
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -17,12 +18,14 @@ slower host memory (another half) no longer explain it"""
 ENOUGH = 3
 """large pinned copies that must agree"""
 LARGE_BYTES = 4_000_000
+LEAST_SHARE = 0.01
 
 
 @cause(
     "The link to the device is slower than its class",
     bucket="transfer",
     needs=("device_events", "gpu_model", "steps"),
+    watched=("gpu_telemetry", "own_process"),
 )
 def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     """What it means
@@ -39,7 +42,8 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     The median rate of at least three pinned copies of 4 MB and more, against the class of the
     board's PCIe generation. Where the job was watched, lanes or generation below what card and slot
     allow make it sure. The gain is the exposed time of these copies times what the full, or
-    half the, rate would save.
+    half the, rate would save. Where no copies were recorded, such a link and its traffic tell: at
+    best all the time that the bytes take longer on it, carefully nothing, as they may be hidden.
 
     What looks alike
     ----------------
@@ -55,6 +59,8 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     ----------
     PCI-SIG rates of generations 3 to 5; NVIDIA, ``nvidia-smi`` documentation.
     """
+    if not len(facts.device):
+        return _by_traffic(facts)
     rate, known = link_gbs(facts.timeline.info.name)
     found = copies(facts, "pinned")
     large = found.sizes >= LARGE_BYTES
@@ -79,6 +85,53 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if link else 0.6,
     )
+
+
+def _by_traffic(facts: Facts) -> Proof | None:
+    """A watched job without recorded copies: lanes or generation below the best, and traffic."""
+    outside = facts.outside
+    if outside is None:
+        return None
+    slowed = {gpu: _slowed(outside, gpu) for gpu in outside.own_gpus}
+    gpu = max(slowed, key=lambda name: slowed[name][0], default="")
+    if not gpu or slowed[gpu][0] < LEAST_SHARE:
+        return None
+    high, rate = min(slowed[gpu][0], facts.share("unknown")), slowed[gpu][1]
+    return Proof(
+        headline="The link to the GPU has come up below what card and slot allow, and is in use",
+        low=0.0,
+        high=high,
+        predicted=remove(0.0, high, "bytes x (1/now - 1/best), if nothing hides them"),
+        evidence=(
+            measured("traffic over the link", rate, "B/s", source="NVML"),
+            *_link(facts),
+        ),
+        confidence=0.6,
+        bucket="unknown",
+    )
+
+
+def _slowed(outside: Outside, gpu: str) -> tuple[float, float]:
+    """Time that the bytes take longer than on the best link, per second, and their rate (B/s)."""
+    names = ("lanes", "generation")
+    now = [outside.most(f"pcie_{name}", gpu) for name in names]
+    best = [outside.most(f"pcie_{name}_max", gpu) for name in names]
+    if None in (*now, *best):
+        return 0.0, 0.0
+    present, possible = (_link_rate(*map(int, map(float, two))) for two in (now, best))  # type: ignore[arg-type]
+    each = [
+        outside.rate(f"pcie_{way}_bytes", gpu)
+        or outside.mean(f"pcie_{way}_bytes_per_s", gpu)
+        or 0.0
+        for way in ("sent", "received")
+    ]
+    return max(each) * max(0.0, 1.0 / present - 1.0 / possible), max(each)
+
+
+def _link_rate(lanes: int, generation: int) -> float:
+    """Bytes per second each way: 0.25 GB/s a lane in the first generation, and about twice that in
+    each later one."""
+    return max(lanes, 1) * 0.25e9 * 2.0 ** (max(generation, 1) - 1)
 
 
 def _link(facts: Facts) -> tuple[Evidence, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.gpu_work import work_of
 from whyidle.analysis.outside import Outside
 from whyidle.causes.hardware._clocks import worst
 from whyidle.model.cause import Proof, cause
@@ -20,6 +21,7 @@ LEAST_SHARE = 0.01
     "The GPU's power or clocks are limited",
     bucket="compute",
     needs=("gpu_telemetry", "steps"),
+    watched=("gpu_telemetry", "stepless"),
 )
 def power_or_clock_cap(facts: Facts) -> Proof | None:
     """What it means
@@ -58,8 +60,11 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     limited = min((_limit(outside, gpu) for gpu in outside.own_gpus), default=1.0)
     reasons = APPLICATION | BRAKE | (POWER if limited < LOWERED else 0)
     found = worst(outside, reasons, unless=HEAT)
-    high = found.share * found.slower * facts.share("compute") if found else 0.0
-    if found is None or high < LEAST_SHARE:
+    if found is None:
+        return None
+    work = work_of(facts, found.gpu)
+    high = found.share * found.slower * work.share
+    if high < LEAST_SHARE:
         return None
     return Proof(
         headline=f"A limit keeps the GPU at {1 - found.slower:.0%} of its clock {found.share:.0%} "
@@ -75,6 +80,7 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
             measured("power limit against the default", limited, "ratio", source="NVML"),
         ),
         confidence=0.6,
+        bucket=work.bucket,
     )
 
 

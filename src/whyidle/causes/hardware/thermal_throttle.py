@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.gpu_work import work_of
 from whyidle.causes.hardware._clocks import worst
 from whyidle.model.cause import Proof, cause
 
@@ -18,6 +19,7 @@ LEAST_SHARE = 0.01
     "The GPU slows down because of heat",
     bucket="compute",
     needs=("gpu_telemetry", "steps"),
+    watched=("gpu_telemetry", "stepless"),
 )
 def thermal_throttle(facts: Facts) -> Proof | None:
     """What it means
@@ -32,7 +34,9 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Reads in which NVML gives a thermal reason while kernels run, and the clock in them against its
-    maximum (P11). Kernels bound by memory do not gain, so the careful end is a quarter of it.
+    maximum (P11), times the share of the step in which the GPU computes (as NVML tells it, where
+    no kernels were recorded). Kernels bound by memory do not gain, so the careful end is a quarter
+    of it.
 
     What looks alike
     ----------------
@@ -52,7 +56,8 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     found = worst(outside, HEAT) if outside else None
     if outside is None or found is None:
         return None
-    high = found.share * found.slower * facts.share("compute")
+    work = work_of(facts, found.gpu)
+    high = found.share * found.slower * work.share
     if high < LEAST_SHARE:
         return None
     hottest = outside.most("temperature_c", found.gpu)
@@ -70,4 +75,5 @@ def thermal_throttle(facts: Facts) -> Proof | None:
             measured("highest temperature read", hottest or 0.0, "°C", source="NVML"),
         ),
         confidence=0.8,
+        bucket=work.bucket,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union
@@ -15,6 +16,8 @@ LEAST_GAIN = 0.005
 """share of the step below which the allocator is not worth a word"""
 PER_STEP = 0.5
 """device allocations per steady step; once the cache is warm there are none"""
+RETRIED = 0.1
+"""flushes of the cache per step; none is normal, each stops the device"""
 KEPT = (0.3, 0.0, 0.0)
 """what stays of the time in the allocator (careful, expected, hopeful)"""
 DEVICE = r"^(cudaMalloc|cudaFree|hipMalloc|hipFree|cuMem(Create|Map|Unmap|Release|SetAccess))$"
@@ -25,6 +28,7 @@ EMPTY_CACHE = r": empty_cache$|_cuda_emptyCache"
     "Device memory is allocated and freed in every step",
     bucket="interruption",
     needs=("device_events", "runtime_calls", "steady_steps"),
+    watched=("gpu_telemetry", "own_allocator", "steady_steps"),
 )
 def allocator_thrash(facts: Facts) -> Proof | None:
     """What it means
@@ -60,6 +64,8 @@ def allocator_thrash(facts: Facts) -> Proof | None:
     PyTorch, "CUDA semantics, memory management"; huggingface/peft#2894 (108 to 45 s without the
     calls, peak memory 19.3 to 23.5 GB).
     """
+    if not len(facts.device):
+        return _told(facts)
     calls = facts.named(DEVICE)
     if facts.cold_start or len(calls) < PER_STEP * facts.step_count:
         return None
@@ -114,3 +120,41 @@ def _evidence(
         )
         for quantity, value, unit, samples in listed
     )  # fmt: skip
+
+
+def _told(facts: Facts) -> Proof | None:
+    """A watched job: how often its allocator had to flush the cache and ask again, per step. What
+    that took is not told; it is at most the time in which NVML saw no kernel."""
+    told, outside = facts.timeline.settings.get("allocator") or {}, facts.outside
+    reads = np.array(told.get("reads") or np.empty((0, 3)), dtype=np.float64)  # time, step, retries
+    gpu = outside.own_gpus[0] if outside and outside.own_gpus else ""
+    busy = outside.mean("busy_ratio", gpu) if outside else None
+    if len(reads) < 2 or busy is None or outside is None:
+        return None
+    inside = reads[(reads[:, 0] >= outside.low_ns) & (reads[:, 0] <= outside.high_ns)]
+    if len(inside) < 2 or inside[-1, 1] <= inside[0, 1]:
+        return None
+    steps, retries = (inside[-1] - inside[0])[1:]
+    each = float(retries / steps)
+    high = float(min(1.0 - busy, facts.share("unknown"))) * min(1.0, each)
+    if each < RETRIED or high < LEAST_GAIN:
+        return None
+    return Proof(
+        headline=f"The allocator is out of memory {each:.2g} times per step, and flushes its cache",
+        low=0.0,
+        high=high,
+        predicted=from_gains((0.0, high / 2, high), "at most the time without any kernel"),
+        evidence=(
+            measured(
+                "flushes of the cache",
+                float(retries),
+                None,
+                samples=int(steps),
+                source="torch.cuda.memory_stats",
+            ),
+            measured("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
+        ),
+        confidence=0.6,
+        bucket="unknown",
+        facts={"emptied": False},
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.model.cause import Proof, cause
@@ -19,6 +20,7 @@ DOUBLED = 0.5
     "Device memory is full, and a larger batch would pay",
     bucket="host",
     needs=("device_events", "launch_links", "host_ops", "memory_events", "memory_capacity"),
+    watched=("gpu_telemetry", "own_allocator"),
 )
 def memory_capacity_bound(facts: Facts) -> Proof | None:
     """What it means
@@ -35,7 +37,8 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
     Peak *allocated* memory over 90 % of the device's, and exposed launching time of more than 5 %
     of the step. What saving memory gains depends on what it costs (recomputing takes about a
     fifth more), so the careful prediction is nothing, the hopeful one half of the exposed time
-    (P6: twice the batch for the same launches).
+    (P6: twice the batch for the same launches). Of a watched job the framework's allocator and NVML
+    tell: allocated memory at its peak, and how long no kernel ran at all.
 
     What looks alike
     ----------------
@@ -52,6 +55,8 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
     "An Empirical Study on Low GPU Utilization of Deep Learning Jobs" (ICSE 2024), category
     "insufficient GPU memory".
     """
+    if not len(facts.device):
+        return _told(facts)
     capacity = facts.timeline.info.memory_bytes
     peak = int(facts.timeline.memory.allocated.max(initial=0))
     exposed = facts.launching.exposed(facts.launching.feeding)
@@ -84,4 +89,36 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.5,
+    )
+
+
+def _told(facts: Facts) -> Proof | None:
+    """A watched job, from what its allocator says and NVML reads."""
+    told, outside = facts.timeline.settings.get("allocator") or {}, facts.outside
+    peak, whole = told.get("allocated_peak_bytes"), told.get("device_bytes")
+    gpu = outside.own_gpus[0] if outside and outside.own_gpus else ""
+    busy = outside.mean("busy_ratio", gpu) if outside else None
+    if not peak or not whole or busy is None or peak < FULL * whole:
+        return None
+    idle = min(1.0 - busy, facts.share("unknown") + facts.share("host"))
+    if idle < LEAST_EXPOSED:
+        return None
+    high = idle * DOUBLED
+    return Proof(
+        headline=f"Device memory is {peak / whole:.0%} full, so the batch cannot grow, while the "
+        f"GPU is idle {1.0 - busy:.0%} of the time",
+        low=0.0,
+        high=high,
+        predicted=from_gains((0.0, 0.0, high), "P6: the same launches, twice the batch"),
+        evidence=(
+            measured(
+                "peak allocated memory, share of the device's",
+                peak / whole,
+                "ratio",
+                source="torch.cuda.memory_stats",
+            ),
+            measured("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
+        ),
+        confidence=0.4,
+        bucket="unknown" if facts.share("unknown") >= high else None,
     )

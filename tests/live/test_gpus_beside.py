@@ -1,0 +1,78 @@
+"""Commands beside GPUs that NVML tells of; the binding is a stand-in, the jobs are real."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import whyidle
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.live
+
+BINDING = """
+import sys
+from types import SimpleNamespace
+from whyidle.testing.fake_nvml import module, training
+idle = {"UtilizationRates": SimpleNamespace(gpu=0, memory=0), "ComputeRunningProcesses": [],
+        "ProcessUtilization": [], "CurrentClocksEventReasons": 1, "PowerUsage": 70_000}
+hot = {"CurrentClocksEventReasons": 0x20, "ClockInfo": {1: 1000, 2: 2619}, "Temperature": {0: 92}}
+sys.modules[__name__] = module([training(uuid=f"GPU-{i}", answers=CARD) for i in range(COUNT)])
+"""
+TRAIN = """
+import time
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(256, 512)
+until = time.monotonic() + 5
+while time.monotonic() < until:
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def beside(watching):
+    def run(card, count, *command):
+        binding = watching.folder / "binding"
+        binding.mkdir()
+        text = BINDING.replace("CARD", card).replace("COUNT", str(count))
+        (binding / "pynvml.py").write_text(text)
+        path = os.pathsep.join([str(binding), str(Path(whyidle.__file__).parent.parent)])
+        words = watching.words(*command, options=("--interval", "0.2"))
+        done = watching.alone(*words, env={"PYTHONPATH": path})
+        assert done.returncode == 0, done.stderr
+        return watching.diagnosis()
+
+    return run
+
+
+@pytest.fixture
+def train(watching):
+    path = watching.folder / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+def test_training_on_the_cpu_beside_an_idle_gpu(beside, train):
+    first = beside("idle", 1, train)["findings"][0]
+    assert first["cause"] == "training-on-cpu"
+    assert "built without CUDA" in first["headline"] or "moved" in first["headline"]
+    assert first["where"][0]["file"] == str(train)
+
+
+def test_a_command_that_leaves_its_gpus_idle(beside):
+    diagnosis = beside("idle", 2, "sleep", "4")
+    assert diagnosis["verdict"]["state"] == "inconclusive"
+    assert diagnosis["findings"][0]["cause"] == "idle-allocated-gpu"
+
+
+def test_heat_is_told_of_a_command_without_steps(beside):
+    diagnosis = beside("hot", 1, "sleep", "4")
+    assert diagnosis["findings"][0]["cause"] == "thermal-throttle"
+    assert "No training step was seen" in diagnosis["verdict"]["headline"]
