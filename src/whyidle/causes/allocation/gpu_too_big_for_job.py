@@ -36,8 +36,8 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     ------------------
     GPM counters over the steps in scope: mean share of active multiprocessors, and peak memory
     against the card's; and at least 80 % of the step is useful compute (kernels run, as NVML tells
-    it, where none were recorded), so that it is not idleness that keeps them low. It is a remark: no
-    step becomes faster.
+    it, where none were recorded), so that it is not idleness that keeps them low. It is a remark:
+    no step becomes faster.
 
     What looks alike
     ----------------
