@@ -12,13 +12,14 @@ def measured(
     *,
     samples: int | None = None,
     source: str = "attribution",
+    window: str = "steps in scope",
 ) -> Evidence:
-    """One quantity over the steps in scope; ``unit`` is SI, "bytes", "ratio" (0-1) or None."""
+    """One quantity over a window; ``unit`` is SI, "bytes", "ratio" (0-1) or None."""
     return Evidence(
         quantity=quantity,
         value=value if isinstance(value, str) else float(value),
         unit=unit,
-        window="steps in scope",
+        window=window,
         samples=None if samples is None else int(samples),
         source=source,
     )

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.bursts import most_like
 from whyidle.analysis.codes import among, used
 from whyidle.analysis.collectives import Collectives, collectives
 from whyidle.analysis.exposure import held_up
@@ -24,12 +25,13 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import KernelClass, classify
 from whyidle.analysis.launching import Launching, replay_of
 from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.operators import Operator, operators
 from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
-from whyidle.analysis.outside import Outside
+from whyidle.analysis.outside import Outside, outside_of
 from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.peaks import Peak, peak_of
 from whyidle.analysis.places import Places
-from whyidle.analysis.recording import recording_cost_s
+from whyidle.analysis.recording import share_of_recording
 from whyidle.analysis.replay import Replay
 from whyidle.analysis.signals import signals_of
 from whyidle.analysis.steps import AFTER, Steps, find_steps
@@ -375,19 +377,22 @@ class Facts:
     @cached_property
     def profiler_share(self) -> float:
         """An estimate of how much of the step the recording itself cost on the host (0-1)."""
-        host = self.timeline.host
-        inside = self.scope.covers(host.start) & among(host.thread, self.host.drivers)
-        cost = recording_cost_s(host.kind[inside], shapes="shapes" in self.signals)
-        return float(min(cost / max(self.scope_s, 1e-9), 0.9))
+        return share_of_recording(self)
+
+    @cached_property
+    def burst(self) -> Facts | None:
+        """The recording of every operator in some steps that is most like those in scope."""
+        return next(map(Facts, most_like(self.timeline.bursts, self.step_s)), None)
+
+    @cached_property
+    def operators(self) -> list[Operator]:
+        """Operators in scope by their own time, the largest first."""
+        return operators(self)
 
     @cached_property
     def outside(self) -> Outside | None:
         """What was read from outside the process during the steps in scope."""
-        line, ends = self.timeline, self.scope.end
-        if line.telemetry is None or not len(ends):
-            return None
-        low, high = int(self.scope.start[0]), int(ends[-1])
-        return Outside(line.telemetry, line.base_ns + low, line.base_ns + high, line.settings)
+        return outside_of(self)
 
     @cached_property
     def signals(self) -> frozenset[str]:

@@ -7,12 +7,15 @@ in the window, a counter's growth is interpolated at the window's ends. What was
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.model.telemetry import Series, Telemetry, key, split
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
 
 F64 = NDArray[np.float64]
 
@@ -118,3 +121,12 @@ class Outside:
 
     def _series(self, signal: str, subject: str) -> Series | None:
         return self.telemetry.series.get(key(signal, subject))
+
+
+def outside_of(facts: Facts) -> Outside | None:
+    """What was read from outside during the steps in scope; None where nothing was."""
+    line, ends = facts.timeline, facts.scope.end
+    if line.telemetry is None or not len(ends):
+        return None
+    low, high = int(facts.scope.start[0]), int(ends[-1])
+    return Outside(line.telemetry, line.base_ns + low, line.base_ns + high, line.settings)

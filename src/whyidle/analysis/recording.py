@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among
 from whyidle.model.timeline import HostKind
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
 
 OP_COST_S = 0.6e-6
 SHAPES_COST_S = 1.0e-6
@@ -23,3 +29,11 @@ def recording_cost_s(kinds: NDArray[np.uint8], *, shapes: bool) -> float:
     operators = counts[HostKind.OP] * (OP_COST_S + (SHAPES_COST_S if shapes else 0.0))
     calls = counts[HostKind.RUNTIME] * OP_COST_S
     return float(operators + calls + counts[HostKind.PYTHON] * FRAME_COST_S)
+
+
+def share_of_recording(facts: Facts) -> float:
+    """An estimate of how much of the step the recording itself cost on the host (0-1)."""
+    host = facts.timeline.host
+    inside = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
+    cost = recording_cost_s(host.kind[inside], shapes="shapes" in facts.signals)
+    return float(min(cost / max(facts.scope_s, 1e-9), 0.9))

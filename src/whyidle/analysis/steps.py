@@ -54,9 +54,16 @@ class Steps:
     host: tuple[I64, I64] | None = None
     """starts and ends on the host, which may be far ahead of its device; None where steps are
     told by the device alone"""
+    disturbed: NDArray[np.bool_] | None = None
+    """steps that measuring itself slowed; None: none"""
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def left_out(self) -> int:
+        """How many steps do not count because measuring itself slowed them."""
+        return 0 if self.disturbed is None else int((self.disturbed & ~self.steady).sum())
 
     @property
     def window(self) -> tuple[int, int]:
@@ -92,14 +99,19 @@ def find_steps(timeline: Timeline) -> Steps:
             edges = marks.edges
             start, end = (edges[:-1], edges[1:]) if marks.device else _on_device(timeline, marks)
             if (end > start).all():
+                steady = _steady(timeline, start, end)
+                disturbed = _disturbed(timeline, edges[:-1], edges[1:])
+                if disturbed is not None and (steady & ~disturbed).any():
+                    steady &= ~disturbed
                 found = Steps(
                     start,
                     end,
                     marks.labels,
-                    _steady(timeline, start, end),
+                    steady,
                     marks.found_by,
                     marks.confidence,
                     None if marks.device else (edges[:-1], edges[1:]),
+                    disturbed,
                 )
                 return _with_end(timeline, found)
     low, high = _extent(timeline)
@@ -121,6 +133,7 @@ def _with_end(timeline: Timeline, steps: Steps) -> Steps:
         end=np.append(steps.end, high),
         labels=(*steps.labels, AFTER),
         steady=np.append(steps.steady, False),
+        disturbed=None if steps.disturbed is None else np.append(steps.disturbed, False),
         host=(np.append(starts, low), np.append(ends, high)),
     )
 
@@ -281,6 +294,16 @@ def _steady(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
     if length[-1] < 0.3 * np.median(length[steady]):
         steady[-1] = False
     return steady & ~_frayed(timeline, start, end)
+
+
+def _disturbed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_] | None:
+    """Steps that overlap with a window in which measuring itself slowed the process."""
+    if not timeline.disturbed:
+        return None
+    found = np.zeros(len(start), dtype=bool)
+    for begin, until in timeline.disturbed:
+        found |= (start < until) & (end > begin)
+    return found
 
 
 def _frayed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:

@@ -89,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
             help=title.rstrip("."),
             description=f"{title}\n\n{text}".strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # or words of a watched command would be taken for ours
         )
         sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
         module.prepare(sub)

@@ -62,6 +62,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "interrupts itself at the end of that step; the status is the job's own, usually 130",
     )
     group.add_argument(
+        "--profile",
+        choices=("auto", "off"),
+        default="auto",
+        help="record every operator of a few steps now and then: once they are steady, and when "
+        "they have changed, as long as it takes under 1 %% of the time (default: auto)",
+    )
+    group.add_argument(
         "--no-live", action="store_true", help="no view at the bottom of the terminal meanwhile"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -99,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         run_id = entry.id if entry else "unstored"
         if recording:
             note_end(recording, run_id, command, None)
-        limits = Limits(steps=args.steps, stop_after=args.stop_after)
+        limits = Limits(steps=args.steps, stop_after=args.stop_after, profile=args.profile)
         ended = record(command, recording, limits, _beside(args, recording))
         if recording:
             note_end(recording, run_id, command, ended)

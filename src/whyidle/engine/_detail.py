@@ -6,6 +6,7 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.analysis.operators import Operator
 from whyidle.analysis.utilization import flops_ratio
 from whyidle.engine._picture import picture
 from whyidle.engine._ranks import rank_rows
@@ -15,11 +16,13 @@ from whyidle.model.diagnosis import Detailed, KernelRow, Reason
 KERNEL_ROWS = 60
 
 
-def detail(job: Job) -> Detailed:
-    """Reasons, kernels, ranks and the picture of a typical step."""
-    lead = job.lead
+def detail(job: Job, seen: Job) -> Detailed:
+    """Reasons, kernels, ranks and the picture of a typical step, from the recordings that have
+    ``seen`` the device; the times of the steps from the whole job."""
+    steps, lead = job.lead.steps, seen.lead
     reasons = {
-        reason: float(np.mean([facts.reasons[reason] for facts in job.ranks])) for reason in REASONS
+        reason: float(np.mean([facts.reasons[reason] for facts in seen.ranks]))
+        for reason in REASONS
     }
     return Detailed(
         reasons=[
@@ -27,12 +30,12 @@ def detail(job: Job) -> Detailed:
             for reason, (bucket, meaning) in REASONS.items()
             if reasons[reason] > 0
         ],
-        kernels=_kernels(lead),
-        groups=_groups(lead),
+        kernels=_operators(lead) if lead.on_cpu else _kernels(lead),
+        groups=_operator_groups(lead) if lead.on_cpu else _groups(lead),
         picture=picture(lead),
-        ranks=rank_rows(job),
-        step_times_s=[round(float(s), 9) for s in (lead.steps.end - lead.steps.start) / 1e9],
-        steady=[bool(steady) for steady in lead.steps.steady],
+        ranks=rank_rows(seen),
+        step_times_s=[round(float(s), 9) for s in (steps.end - steps.start) / 1e9],
+        steady=[bool(steady) for steady in steps.steady],
     )
 
 
@@ -63,6 +66,36 @@ def _kernels(facts: Facts) -> list[KernelRow]:
             )
         )
     return listed
+
+
+def _recorded(facts: Facts) -> list[Operator]:
+    """Every operator, where it was recorded: stack samples of a watched process name none."""
+    source = facts.burst or facts
+    return source.operators if source.timeline.source.format != "probe" else []
+
+
+def _operators(facts: Facts) -> list[KernelRow]:
+    """Of a job whose device is the CPU; shares of the step as the whole run has them."""
+    return [
+        KernelRow(
+            name=f"{one.name} ({one.phase})",
+            group=one.group,
+            precision=None,
+            tensor_core=None,
+            count=one.count,
+            total_s=one.total_s,
+            share=one.share * facts.attribution["compute"],
+            mean_us=one.total_s / one.count * 1e6,
+        )
+        for one in _recorded(facts)[:KERNEL_ROWS]
+    ]
+
+
+def _operator_groups(facts: Facts) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for one in _recorded(facts):
+        shares[one.group] = shares.get(one.group, 0.0) + one.share
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def _groups(facts: Facts) -> dict[str, float]:

@@ -26,7 +26,7 @@ def tail(recording: Path, into: Path) -> None:
     """Copy the last half minute, or the last few thousand records where these are fewer."""
     for path in recording.iterdir():
         stem, _, suffix = path.name.partition(".")
-        if not stem.isdigit() or path.name.endswith("~"):
+        if not stem.isdigit() or path.name.endswith("~") or suffix.startswith("burst-"):
             continue
         if suffix == "spans":
             spans = last(path, probe.SPAN, _MAGIC)

@@ -18,11 +18,11 @@ LOOK_S, LOOKS_SHARE = 0.02, 0.002
 """the probe's sampler looks this often, and more rarely where that would take more of the time"""
 
 
-def utilization(job: Job) -> Utilization:
-    """From the recordings, and from telemetry where a job was watched."""
-    busy = [facts.busy_ratio for facts in job.ranks if facts.busy_ratio is not None]
+def utilization(job: Job, seen: Job) -> Utilization:
+    """From the recordings that have ``seen`` the device, and from telemetry of the watched job."""
+    busy = [facts.busy_ratio for facts in seen.ranks if facts.busy_ratio is not None]
     peaks = [
-        int(f.timeline.memory.allocated.max()) for f in job.ranks if len(f.timeline.memory.time)
+        int(f.timeline.memory.allocated.max()) for f in seen.ranks if len(f.timeline.memory.time)
     ]
     gpus = _gpus(job)
 
@@ -36,7 +36,7 @@ def utilization(job: Job) -> Utilization:
         sm_occupancy=mean("sm_occupancy_ratio"),
         tensor_active=mean("tensor_active_ratio"),
         dram_active=mean("dram_active_ratio"),
-        mfu=mfu(job.lead),
+        mfu=mfu(seen.lead),
         power_w=mean("power_w"),
         memory_peak_bytes=max(peaks, default=_memory(gpus)),
         energy_j_per_step=_energy(job, gpus),

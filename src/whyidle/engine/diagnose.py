@@ -13,6 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
+from whyidle.engine import _bursts
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -41,27 +42,32 @@ def diagnose(
     it the recordings were made elsewhere."""
     enrolled, assumed = enrol(timelines)
     job = Job(tuple(Facts(timeline) for timeline in enrolled))
-    judged, abstentions = _judge(job, progress or (lambda _: None))
-    findings = findings_of(job, judged)
+    bursts = _bursts.job_of(job)
+    seen = _bursts.device_of(job, bursts)
+    judged, abstentions = _judge(job, bursts, progress or (lambda _: None))
+    findings = findings_of(seen, judged)
     return Diagnosis(
         run=run or _run(job),
-        device=_device(job),
+        device=_device(seen),
         steps=_steps(job),
-        attribution=Attribution(**_exact(job.attribution)),
-        utilization=utilization(job),
-        verdict=verdict(job, findings),
+        attribution=Attribution(**_exact(seen.attribution)),
+        utilization=utilization(job, seen),
+        verdict=verdict(seen, findings),
         findings=findings,
         abstentions=abstentions,
         trials=[],
-        coverage=_coverage(job, assumed),
-        detail=detail(job),
+        coverage=_coverage(job, bursts, assumed),
+        detail=detail(job, seen),
     )
 
 
-def _judge(job: Job, progress: Progress) -> tuple[list[Judged], list[Abstention]]:
+def _judge(
+    live: Job, bursts: Job | None, progress: Progress
+) -> tuple[list[Judged], list[Abstention]]:
     judged, abstentions = [], []
     for cause in catalog.causes().values():
         progress(cause.title)
+        job = _bursts.judge_of(cause, live, bursts)
         missing = cause.lacks(job.signals)
         if missing or job.lead.step_count < cause.min_steps:
             abstentions.append(_abstain(cause, missing or ["steady_steps"]))
@@ -74,6 +80,7 @@ def _judge(job: Job, progress: Progress) -> tuple[list[Judged], list[Abstention]
         found = [(facts, proof) for facts, proof in proofs if proof is not None]
         if found:
             facts, proof = max(found, key=lambda pair: pair[1].high)
+            proof = _bursts.windowed(proof, facts) if job is bursts else proof
             judged.append(Judged(cause, proof, facts.rank, len(found) / len(proofs)))
     return judged, abstentions
 
@@ -128,7 +135,9 @@ def _steps(job: Job) -> Steps:
     p50, p95, p99 = np.percentile(seconds, [50, 95, 99]) if len(seconds) else (None,) * 3
     return Steps(
         count=int(lead.steps.steady.sum()) if lead.steps.found_by else 0,
-        warmup=int((~lead.steps.steady).sum()) - (lead.steps.labels[-1] == AFTER),
+        warmup=int((~lead.steps.steady).sum())
+        - lead.steps.left_out
+        - (lead.steps.labels[-1] == AFTER),
         mean_s=_float(seconds.mean() if len(seconds) else None),
         p50_s=_float(p50),
         p95_s=_float(p95),
@@ -148,8 +157,8 @@ def _float(value: object) -> float | None:
     return None if value is None else float(value)  # type: ignore[arg-type]
 
 
-def _coverage(job: Job, assumed: list[str]) -> Coverage:
-    notes = [*assumed, *notes_on(job), *notes_on_sources(job)]
+def _coverage(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
+    notes = [*assumed, *notes_on(job), *_bursts.notes_on(job), *notes_on_sources(job)]
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.shown}: {note}" for note in source.notes]
@@ -168,8 +177,8 @@ def _coverage(job: Job, assumed: list[str]) -> Coverage:
             f"without it {then}"
         )
     return Coverage(
-        signals=sorted(job.signals),
-        windows=len(job.ranks),
+        signals=sorted(job.signals | (bursts.signals if bursts else frozenset())),
+        windows=len(job.ranks) + (len(bursts.ranks) if bursts else 0),
         overhead_ratio=own_cost(job),
         clock_error_s=job.meetings.clock_error_s,
         notes=notes,

@@ -49,7 +49,9 @@ def _steps(facts: Facts) -> Iterator[Mark]:
         split = dict.fromkeys(BUCKETS, 0.0)
         for reason, share in shares.items():
             split[REASONS[reason][0]] += float(share[i])
-        args: dict[str, Value] = {"counted as": "steady" if steps.steady[i] else "warm-up"}
+        disturbed = steps.disturbed is not None and bool(steps.disturbed[i])
+        other = "disturbed by measuring" if disturbed else "warm-up"
+        args: dict[str, Value] = {"counted as": "steady" if steps.steady[i] else other}
         args |= {bucket: round(share, 4) for bucket, share in split.items()}
         start, end = int(steps.start[i]), int(steps.end[i])
         yield Mark(origin + start, end - start, label, args)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Literal
 
 from whyidle.engine._signals import relay
 from whyidle.errors import UsageError
@@ -44,11 +45,14 @@ class Limits:
 
     steps: int | None = None
     stop_after: int | None = None
+    profile: Literal["auto", "off"] = "auto"
+    """short recordings of every operator: where they are worth it, or not at all"""
 
     def told(self) -> dict[str, str]:
         """As the probe is told."""
         asked = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
-        return {name: str(number) for name, number in asked.items() if number is not None}
+        told = {name: str(number) for name, number in asked.items() if number is not None}
+        return told | ({"WHYIDLE_PROFILE": "off"} if self.profile == "off" else {})
 
 
 def environment(folder: Path, limits: Limits | None = None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from whyidle import __version__, catalog
-from whyidle.engine import _roster, _stepless
+from whyidle.engine import _bursts, _roster, _stepless
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
 from whyidle.engine.record import Ended
@@ -157,7 +157,11 @@ def read(recording: Path) -> list[Timeline]:
     """Every process of a recording that trained, by rank, with what was read from outside."""
     each = (_timeline(recording / f"{pid}.spans") for pid in probe.trained(recording))
     outside = telemetry(recording)
-    found = [replace(timeline, telemetry=outside) for timeline in each if timeline is not None]
+    found = [
+        replace(timeline, telemetry=outside, bursts=_bursts.read(recording, timeline))
+        for timeline in each
+        if timeline is not None
+    ]
     return sorted(found, key=lambda timeline: (timeline.rank is None, timeline.rank))
 
 

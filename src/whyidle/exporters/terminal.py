@@ -130,7 +130,8 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
         listed = ", ".join(
             f"{name.replace('_', ' ')} {words.percent(share)}" for name, share in shown
         )
-        page.line(page.text(f"kernel time: {listed}"), indent=2)
+        what = "operators" if diagnosis.device.kind == "cpu" else "kernel time"
+        page.line(page.text(f"{what}: {listed}"), indent=2)
 
 
 def _steps(diagnosis: Diagnosis) -> str:

@@ -54,6 +54,7 @@ HELD_US = 500
 IDLE = 0.6
 """a thread that was runnable for less than this share of the time between looks was waiting"""
 BLOCKED = "whyidle::blocked"
+_NEVER = (1 << 63) - 1
 _NATIVE = re.compile(
     r"(^|/)(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
@@ -90,6 +91,7 @@ def load(path: Path) -> Timeline:
     facts = document(folder / f"{pid}.facts.json") or document(folder / f"{pid}.seen.json")
     facts |= {key: value for key, value in place.items() if value is not None}
     facts["compile"] = document(folder / f"{pid}.compiles.json")
+    facts["bursts"] = document(folder / f"{pid}.bursts.json")
     spans = records(path, SPAN, MAGIC)
     samples = records(folder / f"{pid}.samples", SAMPLE)
     names, stacks = lines(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
@@ -129,6 +131,7 @@ def load(path: Path) -> Timeline:
         framework="pytorch",
         settings=facts,
         loading=loading(folder, pid, base),
+        disturbed=_disturbed(folder, place.get("host"), base),
     )
 
 
@@ -153,6 +156,18 @@ def blank(path: Path) -> Timeline:
         memory=MemorySamples(none, none, none),
         source=Source(path=str(path), format="probe"),
     )
+
+
+def _disturbed(folder: Path, host: object, base: int) -> tuple[tuple[int, int], ...]:
+    """Windows in which a process of this host was recorded in detail: ranks wait for each other,
+    and processes share cores."""
+    found = []
+    for path in sorted(folder.glob("*.bursts.json")):
+        other = document(folder / f"{path.name.split('.')[0].split('-')[0]}.rank.json").get("host")
+        if host is None or other is None or host == other:
+            for begin, end in document(path).get("windows", ()):
+                found.append((begin - base, (end or _NEVER) - base))
+    return tuple(sorted(found))
 
 
 def _host(

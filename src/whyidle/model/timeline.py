@@ -167,6 +167,10 @@ class Timeline:
     loading: Loading = field(default_factory=Loading)
     telemetry: Telemetry | None = None
     """what was read from outside while it ran, on the clock of ``base_ns``"""
+    disturbed: tuple[tuple[int, int], ...] = ()
+    """times during which measuring itself slowed the process: steps in them do not count"""
+    bursts: tuple[Timeline, ...] = ()
+    """recordings of every operator of a few steps of this process, each on a clock of its own"""
 
     def signals(self) -> frozenset[str]:
         """The evidence this recording holds by itself (ids of ``model.signals``)."""

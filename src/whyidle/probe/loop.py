@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import compiling, guard, limits, loader, phases, ranks, settings
+from . import bursts, compiling, guard, limits, loader, phases, ranks, settings
 from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
 from .sampler import Sampler
 
@@ -43,6 +43,11 @@ class Loop:
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
         self.evaluation: phases.Evaluation | None = None
+        self.waited = 0
+        """ns in which the loop waited for its next batch"""
+        self.boundary: Callable[[Any], None] | None = None
+        """called with every optimizer that has stepped"""
+        self.bursts: bursts.Bursts | None = None
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -58,8 +63,11 @@ class Loop:
     def watch(self) -> None:
         """Look at what this thread does from now on."""
         if self.sampler is None:
-            chores = (lambda: settings.refresh(self),)
+            chores: list[Callable[[], Any]] = [lambda: settings.refresh(self)]
             self.sampler = Sampler(self.recorder, thread(), chores, lambda: settings.seen(self))
+            if self.bursts is not None:
+                chores.append(self.bursts.consider)
+                self.sampler.looking = self.bursts.watch
             self.sampler.start()
 
     def finish(self) -> None:
@@ -69,6 +77,8 @@ class Loop:
     def _finish(self) -> None:
         if "gc" in self.undo:
             self.undo.pop("gc")()
+        if self.bursts is not None:
+            guard.contained(self.recorder.folder, "burst", self.bursts.close)
         sampler, self.sampler = self.sampler, None
         if sampler is not None and not sampler.stop():
             return  # it hangs in a write, and so would we
@@ -155,6 +165,7 @@ def install(recorder: Recorder) -> Loop:
     loop.wrap("backward", torch.autograd, "backward", lambda _, begin: _back(loop, begin))
     _optimizers(loop)
     _collector(loop)
+    bursts.install(loop)
     limits.install(loop)
     phases.install(loop)
     compiling.install(loop)
@@ -170,6 +181,7 @@ def install(recorder: Recorder) -> Loop:
 
 def _batch(loop: Loop, iterator: Any, begin: int) -> None:
     loop.span(f"enumerate(DataLoader)#{type(iterator).__name__}.__next__", ANNOTATION, begin)
+    loop.waited += now() - begin
     evaluation = loop.evaluation
     if evaluation is not None and evaluation.begin and sys.exc_info()[0] is StopIteration:
         evaluation.closes()
@@ -198,6 +210,9 @@ def _optimizers(loop: Loop) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
             _contained(loop, "optimizer", _stepped, loop, optimizer)
+            boundary = loop.boundary
+            if boundary is not None:
+                _contained(loop, "burst", boundary, optimizer)
 
     first = register_optimizer_step_pre_hook(before)
     last = register_optimizer_step_post_hook(after)

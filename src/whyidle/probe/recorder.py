@@ -155,7 +155,7 @@ class Recorder:
                 self._replace(suffix, document)
 
     def _replace(self, suffix: str, document: Any) -> None:
-        place = self._place(suffix)
+        place = self.place(suffix)
         with open(place + "~", "w", encoding="utf-8") as file:
             json.dump(document, file)
         os.replace(place + "~", place)
@@ -166,7 +166,7 @@ class Recorder:
             return
         self._keyed = True
         turn = 1
-        while os.path.exists(self._place("spans")) or os.path.exists(self._place("samples")):
+        while os.path.exists(self.place("spans")) or os.path.exists(self.place("samples")):
             turn += 1
             self._key = f"{os.getpid()}-{turn}"
 
@@ -179,10 +179,11 @@ class Recorder:
 
     def _append(self, suffix: str, data: bytes) -> None:
         if data:
-            with open(self._place(suffix), "ab") as file:
+            with open(self.place(suffix), "ab") as file:
                 file.write(data)
 
-    def _place(self, suffix: str) -> str:
+    def place(self, suffix: str) -> str:
+        """The path of one of this process's files."""
         return os.path.join(self.folder, f"{self._key}.{suffix}")
 
 

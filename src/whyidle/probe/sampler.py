@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -55,13 +55,15 @@ class Sampler:
         self,
         recorder: Recorder,
         thread: int,
-        chores: tuple[Callable[[], Any], ...] = (),
+        chores: Sequence[Callable[[], Any]] = (),
         seen: Callable[[], Any] = _nothing,
     ) -> None:
         self.recorder = recorder
         self.seen = seen
         self.watched = thread
         self.chores = chores
+        self.looking: Callable[[], Any] | None = None
+        """called at every look"""
         self.period_s = PERIOD_S
         self.looks = 0
         self.spent_s = self.look_s = self.others_s = 0.0
@@ -107,6 +109,8 @@ class Sampler:
             early = WAITING_S if time.monotonic() - begun < PATIENCE_S else RARELY_S
             if self.look(self.period_s if training else early):
                 return
+            if self.looking is not None:
+                self.looking()
             moment = time.monotonic()
             if not self.recorder.facts and moment - begun > SEEN_S:
                 self.seen()

@@ -11,7 +11,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.samples import busiest
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Place
+from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_SHARE = 0.03
 """share of the step below which Python between calls is ordinary"""
@@ -113,9 +113,29 @@ def optimizer_loop(facts: Facts) -> Proof | None:
             measured("optimizer, share of step", share, "ratio", source="calls"),
             measured("tensors", tensors, None, source="param_groups"),
             measured("what a fused update needs, per step", floor, "s", source="model"),
+            *_in_burst(facts),
         ),
         confidence=0.8,
         where=where,
         bucket="compute",
         facts={"optimizer": name, "implementation": "loop"},
+    )
+
+
+def _in_burst(facts: Facts) -> tuple[Evidence, ...]:
+    """What the optimizer is made of, where every operator of some steps was recorded."""
+    burst = facts.burst
+    if burst is None:
+        return ()
+    mine = [one for one in burst.operators if one.phase == "optimizer"]
+    calls = sum(one.count for one in mine) / max(burst.step_count, 1)
+    share = sum(one.share for one in mine)
+    window = burst.timeline.settings.get("burst", {}).get("window", "burst")
+    return (
+        measured(
+            "operators in the optimizer, per step", calls, None, source="burst", window=window
+        ),
+        measured(
+            "optimizer, share of all operators' time", share, "ratio", source="burst", window=window
+        ),
     )

@@ -34,7 +34,11 @@ def kernels(diagnosis: Diagnosis) -> Markup | None:
     more = len(rows) - FIRST_ROWS
     return e(
         "section",
-        e("h2", "Kernels", e("small", f"the {len(rows)} with the most time")),
+        e(
+            "h2",
+            "Operators" if diagnosis.device.kind == "cpu" else "Kernels",
+            e("small", f"the {len(rows)} with the most time"),
+        ),
         _groups(diagnosis.detail.groups),
         e(
             "div",

@@ -1,0 +1,117 @@
+"""Which operators the time of a step goes to, each counted without the operators it calls.
+
+For jobs whose device is the CPU, where operators are the work itself. What recording each of them
+is assumed to have cost is taken off.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.recording import OP_COST_S
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+Phase = Literal["forward", "backward", "optimizer"]
+_FRAMES = ("autograd::engine::evaluate_function", "whyidle::")
+"""marks around operators, none themselves"""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """All calls of one operator in one phase of the step. ``share`` is of all operators' time."""
+
+    name: str
+    phase: Phase
+    group: str
+    """as kernels are grouped"""
+    count: int
+    total_s: float
+    share: float
+
+
+def operators(facts: Facts) -> list[Operator]:
+    """Operators in scope with the time that is their own, the largest first."""
+    host, names = facts.timeline.host, facts.timeline.names
+    rows, own = _own_ns(facts)
+    frames = [i for i, name in enumerate(names) if name.startswith(_FRAMES)]
+    keep = facts.scope.covers(host.start[rows]) & ~np.isin(host.name[rows], frames)
+    rows, own = rows[keep], own[keep]
+    if not len(rows):
+        return []
+    own_s = np.maximum(own / 1e9 - OP_COST_S, 0.0)
+    phase = _phase(facts, host.start[rows])
+    key = host.name[rows].astype(np.int64) * 3 + phase
+    keys, index, counts = np.unique(key, return_inverse=True, return_counts=True)
+    totals = np.bincount(index, weights=own_s)
+    whole = float(totals.sum()) or 1.0
+    return [
+        Operator(
+            name=names[int(keys[i]) // 3],
+            phase=_PHASES[int(keys[i]) % 3],
+            group=_group(names[int(keys[i]) // 3]),
+            count=int(counts[i]),
+            total_s=float(totals[i]),
+            share=float(totals[i]) / whole,
+        )
+        for i in np.argsort(-totals, kind="stable")
+    ]
+
+
+_GROUPS = (
+    ("matrix_product", re.compile(r"mm$|mm_|matmul|linear|baddbmm|einsum|::dot$|::mv$")),
+    ("convolution", re.compile(r"conv")),
+    ("attention", re.compile(r"attention")),
+    ("optimizer", re.compile(r"_fused_(adam|sgd|adagrad)|_foreach_")),
+    ("normalisation", re.compile(r"norm")),
+    ("reduction", re.compile(r"::_?(sum|mean|max|min|argmax|var|std|\w*softmax|nll)|loss")),
+    ("embedding", re.compile(r"embedding|index_|gather|scatter")),
+    ("copy", re.compile(r"copy_?$|clone|::cat$|::_to_copy|::to$|contiguous|empty|resize_")),
+    (
+        "elementwise",
+        re.compile(
+            r"::_?(add|sub|mul|div|sqrt|exp|pow|relu|gelu|silu|sigmoid|tanh|lerp|zero|fill|"
+            r"dropout|threshold|where|clamp|neg|abs|square)"
+        ),
+    ),
+)
+
+
+def _group(name: str) -> str:
+    return next((group for group, pattern in _GROUPS if pattern.search(name)), "other")
+
+
+_PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+
+
+def _own_ns(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Operators, and how long each ran outside of those that it called, ns."""
+    found, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for rows, nesting in facts.ops[1].values():
+        length = nesting.end - nesting.start
+        own = length.copy()
+        for outer, inner in zip(nesting.levels, nesting.levels[1:], strict=False):
+            place = np.searchsorted(nesting.start[outer], nesting.start[inner], side="right") - 1
+            np.subtract.at(own, outer[place], length[inner])
+        found.append(rows)
+        lengths.append(np.maximum(own, 0))
+    return np.concatenate(found), np.concatenate(lengths)
+
+
+def _phase(facts: Facts, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    optimizer = _spans(facts, r"^Optimizer\.(step|zero_grad)#")
+    backward = _spans(facts, r"^autograd::engine::evaluate_function")
+    return np.where(optimizer.covers(times), 2, np.where(backward.covers(times), 1, 0))
+
+
+def _spans(facts: Facts, pattern: str) -> Intervals:
+    host = facts.timeline.host
+    rows = facts.named(pattern)
+    return union(host.start[rows], host.end[rows])

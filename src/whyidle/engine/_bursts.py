@@ -1,0 +1,119 @@
+"""Bursts, recordings of every operator of a few steps: read, and joined to their run's diagnosis.
+
+The one place that joins them. What live signals have measured stays as it is: they saw the whole
+run, undisturbed. A burst answers for causes that need evidence which live signals lack (kernels,
+launches, shapes), and where only it has seen the device, for the device's shares too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
+from whyidle.errors import InputError
+from whyidle.importers import kineto
+from whyidle.model.cause import Cause, Proof
+from whyidle.model.timeline import Timeline
+
+NAMED = 3
+"""so many operators are named in a note"""
+
+
+def read(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
+    """The bursts of one process, as it told of them; those that cannot be read are left out."""
+    told = timeline.settings.get("bursts") or {}
+    found = []
+    for one in told.get("bursts", ()):
+        path = recording / str(one.get("file"))
+        if one.get("state") != "recorded" or not path.is_file():
+            continue
+        try:
+            burst = kineto.load(path)
+        except InputError:
+            continue  # cut short: the process was killed
+        on_cpu = timeline.info.kind == "cpu"  # of a machine that has a GPU, perhaps
+        found.append(
+            replace(
+                burst,
+                info=timeline.info if on_cpu else burst.info,
+                settings={**timeline.settings, "burst": {**one, "window": _window(one)}},
+                rank=timeline.rank,
+                hostname=timeline.hostname,
+            )
+        )
+    return tuple(found)
+
+
+def job_of(job: Job) -> Job | None:
+    """The bursts of a job's ranks as a job of their own; None where there is none."""
+    found = tuple(facts.burst for facts in job.ranks if facts.burst is not None)
+    return Job(found) if found else None
+
+
+def judge_of(cause: Cause, job: Job, bursts: Job | None) -> Job:
+    """Where a cause is judged: in the burst only if it alone has the evidence."""
+    if bursts is None or not cause.lacks(job.signals) or cause.lacks(bursts.signals):
+        return job
+    return bursts
+
+
+def device_of(job: Job, bursts: Job | None) -> Job:
+    """Who tells the device's shares: live signals where they see the device at all."""
+    blind = "device_time" not in job.signals
+    return bursts if bursts is not None and blind and "device_time" in bursts.signals else job
+
+
+def windowed(proof: Proof, facts: Facts) -> Proof:
+    """A proof from a burst, whose evidence says so."""
+    evidence = tuple(
+        msgspec.structs.replace(item, window=_named(facts), source=f"burst: {item.source}")
+        for item in proof.evidence
+    )
+    return replace(proof, evidence=evidence)
+
+
+def _window(one: dict[str, Any]) -> str:
+    return f"burst of steps {one['step']} to {one['step'] + one['steps'] - 1}"
+
+
+def _named(burst: Facts) -> str:
+    return str(burst.timeline.settings["burst"]["window"])
+
+
+def notes_on(job: Job) -> list[str]:
+    """What bursts there were, what they cost, and whether the steps were as fast afterwards."""
+    notes = []
+    for facts in job.ranks:
+        told = facts.timeline.settings.get("bursts") or {}
+        who = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
+        notes += [f"{who}{_said(one)}" for one in told.get("bursts", ())]
+        if told.get("off") and not str(told["off"]).startswith("as many"):
+            notes.append(f"{who}no burst was recorded any more: {told['off']}")
+        burst = facts.burst
+        if burst is not None and facts.on_cpu and burst.operators:
+            notes.append(f"{who}{_dominating(facts, burst)}")
+    return notes
+
+
+def _said(one: dict[str, Any]) -> str:
+    if one.get("state") != "recorded":
+        return f"a burst at step {one.get('step')} came to nothing: {one.get('state')}"
+    parts = [f"{one.get(key, 0) * 1e3:.3g} ms {word}" for key, word in _TIMES if one.get(key)]
+    took, cost = ", ".join(parts), one["cost_s"] * 1e3
+    return f"{_window(one)}, left out of all figures: steps took {took}; it cost {cost:.3g} ms"
+
+
+_TIMES = (("before_s", "before"), ("during_s", "during"), ("after_s", "after"))
+
+
+def _dominating(facts: Facts, burst: Facts) -> str:
+    compute = facts.attribution["compute"]
+    said = ", ".join(
+        f"{one.name} in {one.phase} {one.share * compute:.0%}" for one in burst.operators[:NAMED]
+    )
+    return f"operators with the most time, share of step ({_named(burst)}): {said}"

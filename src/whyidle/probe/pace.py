@@ -1,0 +1,73 @@
+"""When a burst is worth it: steady steps, a changed picture, a bounded price. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+LEAST_STEPS = 20
+LEAST_S = 3.0
+"""of training before the first burst"""
+RECENT_S = 2.0
+RECENT_STEPS = 8
+"""what the present step time is told from: the larger of the two"""
+SETTLED = 1.15
+"""ratio of the halves of the present steps that still counts as steady"""
+CHANGED = 4 / 3
+"""ratio of step times that is another picture"""
+CHANGED_WAIT = 0.33
+"""difference in the share of time waited for data that is another picture"""
+SLOWER = 1.1
+"""ratio of step times after and before a burst that is a slow-down, if it lasts"""
+BUDGET = 0.005
+"""share of the run so far that bursts may take as planned; a plan may be wrong by a factor of 2"""
+START_S = {False: 0.01, True: 1.0}
+"""starting and stopping for the first time, without and with CUDA (not measured: CUPTI's start)"""
+EVENT_S = {False: 6e-6, True: 15e-6}
+"""recording, closing and writing one event: 2.0 + 1.5 + 0.5 us and 0.7 while it is recorded on
+PyTorch 2.13; with shapes 8 + 3 + 3"""
+EVENTS_PER_NODE = 50
+"""events of forward and backward per node of the autograd graph: what a small Linear has"""
+EVENTS_PER_TENSOR = {False: 26, True: 4}
+"""events of an Adam step per tensor: one by one, and fused or for-each"""
+MOST_EVENTS = 200_000
+"""in one burst; some 50 MB of trace"""
+
+
+def present(ends: Sequence[int]) -> list[float]:
+    """Lengths (s) of the present steps, from ends of steps in ns."""
+    last = ends[-1] - int(RECENT_S * 1e9) if ends else 0
+    kept = max(sum(end >= last for end in ends), RECENT_STEPS + 1)
+    tail = list(ends)[-kept:]
+    return [(b - a) / 1e9 for a, b in pairwise(tail)]
+
+
+def settled(lengths: Sequence[float]) -> bool:
+    """Whether both halves of the present steps are alike."""
+    if len(lengths) < RECENT_STEPS:
+        return False
+    half = len(lengths) // 2
+    first, second = median(lengths[:half]), median(lengths[half:])
+    return max(first, second) <= SETTLED * max(min(first, second), 1e-9)
+
+
+def changed(before: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Whether (step time, share of data wait) is another picture than it was."""
+    ratio = now[0] / max(before[0], 1e-9)
+    return not 1 / CHANGED < ratio < CHANGED or abs(now[1] - before[1]) > CHANGED_WAIT
+
+
+def events(nodes: int, tensors: int, together: bool) -> int:
+    """Events of one step, about: ``together`` where the optimizer is fused or for-each."""
+    return nodes * EVENTS_PER_NODE + tensors * EVENTS_PER_TENSOR[together]
+
+
+def price_s(recorded: int, cuda: bool) -> float:
+    """What the first burst of so many events is expected to take."""
+    return START_S[cuda] + recorded * EVENT_S[cuda]
+
+
+def affordable(price: float, spent: float, elapsed_s: float) -> bool:
+    """Whether a burst fits into what bursts may take of the run so far."""
+    return spent + price <= BUDGET * elapsed_s

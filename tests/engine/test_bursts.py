@@ -1,0 +1,104 @@
+"""Bursts joined to the diagnosis of the run that they are from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
+from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
+from whyidle.testing.builder import Builder, ms, us
+
+TOLD = {
+    "state": "recorded", "step": 101, "steps": 3, "before_s": 0.01, "during_s": 0.012,
+    "after_s": 0.0101, "cost_s": 0.2, "window": "burst of steps 101 to 103",
+}  # fmt: skip
+
+
+def loops(steps, tensors):
+    job = Builder()
+    for _ in range(steps):
+        with job.step():
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(3))])
+            job.optimizer(kernels=[("elementwise_kernel", us(3))] * tensors, name="Adam")
+    return job.timeline()
+
+
+def blind(timeline, kind="cuda"):
+    """The same run as live signals see it: calls on the host, nothing of the device."""
+    nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
+    host = timeline.host
+    calls = host.take(host.kind == HostKind.ANNOTATION)
+    return replace(
+        timeline,
+        host=replace(calls, corr=np.full(len(calls), -1)),
+        device=DeviceEvents(**nothing),
+        info=DeviceInfo(kind=kind),
+        source=replace(timeline.source, format="probe"),
+        settings={"switches": {}, "bursts": {"bursts": [TOLD], "off": None}},
+    )
+
+
+@pytest.fixture(scope="module")
+def run():
+    live = blind(loops(30, 300))
+    burst = replace(loops(3, 300), settings={**live.settings, "burst": TOLD})
+    return live, burst
+
+
+def test_without_a_burst_the_device_is_unseen(run):
+    diagnosis = diagnose([run[0]])
+    assert diagnosis.verdict.state == "inconclusive"
+    assert not diagnosis.findings
+
+
+def test_a_burst_tells_the_device_s_shares_and_the_run_its_steps(run):
+    live, burst = run
+    diagnosis = diagnose([replace(live, bursts=(burst,))])
+    alone = diagnose([burst])
+    assert diagnosis.attribution == alone.attribution
+    assert diagnosis.steps.count >= 25
+    assert len(diagnosis.detail.step_times_s) >= 28
+    first = diagnosis.findings[0]
+    assert "unfused-optimizer" in {finding.cause for finding in diagnosis.findings}
+    assert diagnosis.findings[0].cause == alone.findings[0].cause
+    assert {item.window for item in first.evidence} == {"burst of steps 101 to 103"}
+    assert all(item.source.startswith("burst: ") for item in first.evidence)
+    assert "device_events" in diagnosis.coverage.signals
+    (note,) = [note for note in diagnosis.coverage.notes if "burst of steps" in note]
+    assert "10 ms before, 12 ms during, 10.1 ms after" in note
+
+
+def test_where_live_signals_see_the_device_their_shares_stand(run):
+    live = loops(30, 2)
+    diagnosis = diagnose([replace(live, bursts=(run[1],))])
+    assert diagnosis.attribution == diagnose([live]).attribution
+    assert "unfused-optimizer" not in {finding.cause for finding in diagnosis.findings}
+
+
+def test_the_burst_most_like_the_run_speaks_for_it(run):
+    live, burst = run
+    other = replace(burst, settings={"burst": {**TOLD, "before_s": 0.001}})
+    typical = Facts(live).step_s
+    same = replace(burst, settings={"burst": {**TOLD, "before_s": typical * 1.1}})
+    facts = Facts(replace(live, bursts=(other, same)))
+    assert facts.burst.timeline is same
+
+
+def test_disturbed_steps_do_not_count(run):
+    live, _ = run
+    plain = Facts(live).steps
+    at = int(plain.start[10]) + 5
+    steps = Facts(replace(live, disturbed=((at, at + int(plain.end[10] - plain.start[10])),))).steps
+    left_out = np.flatnonzero(plain.steady & ~steps.steady)
+    assert left_out.tolist() == [10, 11]
+    assert steps.left_out == 2
+    diagnosis = diagnose([replace(live, disturbed=((at, at + 1),))])
+    assert diagnosis.steps.warmup == diagnose([live]).steps.warmup
+    assert diagnosis.steps.count == diagnose([live]).steps.count - 1
+
+
+def test_a_run_of_which_everything_is_disturbed_is_not_empty(run):
+    steps = Facts(replace(run[0], disturbed=((-1, 1 << 62),))).steps
+    assert steps.steady.any()

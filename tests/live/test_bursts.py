@@ -1,0 +1,198 @@
+"""Bursts inside real CPU jobs: what they find, what they leave, and what they must not touch."""
+
+import json
+import signal
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.live
+
+HEAD = """
+import gc, os, signal, sys, threading, time
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+made = []
+def train(seconds=0, steps=0, layers=8, more=lambda: True, **options):
+    if not made:
+        model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(layers)])
+        made.extend([model, torch.optim.Adam(model.parameters(), **options)])
+    model, optimizer = made
+    until, done = time.monotonic() + seconds, 0
+    while more() and (done < steps if steps else time.monotonic() < until):
+        loss = model(torch.randn(64, 16)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        done += 1
+    return done, loss.item()
+"""
+ANY = "print(*train(seconds=12, {options}))\n"
+SAME = """
+print(train(steps=12000, foreach=False)[1], torch.randn(1).item())
+print(torch.autograd._profiler_enabled(), threading.active_count(),
+      sorted(name for name in os.environ if "KINETO" in name or "CUPTI" in name))
+"""
+FORCED = """
+(bursts,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Bursts"]
+def force():
+    train(steps=50)
+    while bursts.profiler is None or bursts._result is not None:
+        train(steps=50)
+    bursts._begin = 0
+    bursts.wanted = bursts._start
+"""
+
+
+def job(watching, text):
+    path = watching.folder / "train.py"
+    path.write_text(HEAD + text)
+    return path
+
+
+def bursts_of(watching):
+    (path,) = watching.recording().glob("*.bursts.json")
+    return json.loads(path.read_text())
+
+
+def test_many_small_tensors_in_a_loop_are_found_and_their_operators_named(watching):
+    done = watching.run(job(watching, ANY.format(options="layers=12, foreach=False")))
+    assert done.returncode == 0, done.stderr
+    diagnosis = watching.diagnosis()
+    first = diagnosis["findings"][0]
+    assert first["cause"] == "unfused-optimizer"
+    assert first["severity"] != "info"
+    told = bursts_of(watching)
+    (one,) = told["bursts"][:1]
+    assert one["state"] == "recorded"
+    in_burst = {e["quantity"]: e for e in first["evidence"] if e["source"] == "burst"}
+    assert in_burst["operators in the optimizer, per step"]["value"] > 24 * 10
+    assert in_burst["operators in the optimizer, per step"]["window"].startswith("burst of steps")
+    operators = [row["name"] for row in diagnosis["detail"]["kernels"]]
+    assert operators[0].startswith("aten::")
+    assert any(name.endswith("(optimizer)") for name in operators[:10])
+    notes = diagnosis["coverage"]["notes"]
+    assert any("left out of all figures" in note for note in notes)
+    assert any("operators with the most time" in note for note in notes)
+    spent, took = told["spent_s"], diagnosis["run"]["duration_s"]
+    assert spent < 0.02 * took  # planned for half a hundredth, on a machine that does nothing else
+
+
+def test_the_healthy_twin_is_not_blamed(watching):
+    done = watching.run(job(watching, ANY.format(options="layers=12, fused=True")))
+    assert done.returncode == 0, done.stderr
+    found = [f for f in watching.diagnosis()["findings"] if f["cause"] == "unfused-optimizer"]
+    assert not found
+    assert "bursts" in bursts_of(watching)
+
+
+def test_numbers_and_output_are_those_of_the_job_alone(watching):
+    path = job(watching, SAME)
+    alone = watching.alone(sys.executable, path)
+    done = watching.run(path)
+    assert done.stdout == alone.stdout
+    assert "profiler_st" not in done.stderr
+    assert bursts_of(watching)["bursts"][0]["state"] == "recorded"
+
+
+def test_off_is_off(watching):
+    words = watching.words(job(watching, SAME), options=["--profile", "off"])
+    with watching.start(words) as child:
+        child.communicate(timeout=120)
+    assert not list(watching.recording().glob("*burst*"))
+
+
+@pytest.mark.parametrize("hook", ["start", "mark", "stop", "busy"])
+def test_a_fault_in_a_burst_never_reaches_the_job(watching, hook):
+    text = f"""
+force()
+kind = type(bursts.profiler)
+kept = kind.{hook}
+def broken(self, *_):
+    kind.{hook} = kept
+    raise ValueError("a planted fault")
+kind.{hook} = broken
+done, _ = train(steps=300)
+time.sleep(0.6)
+print(done, torch.autograd._profiler_enabled(), bursts.loop.boundary)
+"""
+    done = watching.run(job(watching, FORCED + text))
+    assert done.stdout == "300 False None\n"
+    assert "Traceback" not in done.stderr
+    diagnosis = watching.diagnosis()
+    assert [n for n in diagnosis["coverage"]["notes"] if "burst: ValueError: a planted" in n]
+    assert diagnosis["steps"]["count"] > 300
+
+
+KILLED = """
+force()
+train(steps=200)
+force()
+def mark(*_):
+    bursts._until = 0
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+type(bursts.profiler).mark = mark
+train(steps=100)
+"""
+
+
+def test_killed_within_a_burst_the_rest_is_diagnosed(watching):
+    done = watching.run(job(watching, FORCED + KILLED))
+    assert done.returncode == 128 + signal.SIGKILL
+    told = bursts_of(watching)
+    assert told["windows"][-1][1] == 0
+    diagnosis = watching.diagnosis()
+    assert diagnosis["steps"]["count"] > 200
+    assert any("left out of all figures" in note for note in diagnosis["coverage"]["notes"])
+
+
+ENDED = """
+force()
+train(steps=10000, more=lambda: not bursts.profiler.running)
+print(bursts.profiler.running)
+sys.exit(3)
+"""
+FORKED = """
+force()
+train(steps=10000, more=lambda: not bursts.profiler.running)
+child = os.fork()
+if child == 0:
+    os._exit(torch.autograd._profiler_enabled())
+print(os.waitpid(child, 0)[1], torch.autograd._profiler_enabled())
+"""
+LATE = """
+force()
+train(steps=10000, more=lambda: not bursts.profiler.running)
+until = time.monotonic() + 20
+while bursts.profiler.running and time.monotonic() < until:
+    torch.ones(3).sum()
+print(bursts.profiler.running, torch.autograd._profiler_enabled())
+"""
+OWN = """
+force()
+train(steps=10000, more=lambda: not bursts.profiler.running)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+    train(steps=5)
+print(len([e for e in own.events() if e.name.startswith("Optimizer.step")]), bursts.off)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "out", "why"),
+    [
+        (ENDED, 3, "True\n", "closed"),
+        (FORKED, 0, "0 False\n", "a fork"),
+        (LATE, 0, "False False\n", "a step took too long"),
+        (OWN, 0, "5 the job uses a profiler of its own\n", "the job uses a profiler of its own"),
+    ],
+)
+def test_a_burst_that_is_in_the_way_is_taken_down(watching, text, status, out, why):
+    done = watching.run(job(watching, FORCED + text))
+    assert (done.returncode, done.stdout) == (status, out), done.stderr
+    assert bursts_of(watching)["bursts"][-1]["state"] == f"abandoned: {why}"
+    assert not list(watching.recording().glob("*.faults"))

@@ -1,0 +1,300 @@
+"""When bursts begin and end, by a clock of our own and a profiler that only counts."""
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from whyidle.probe import bursts, pace
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+class Recorder:
+    def __init__(self, folder):
+        self.folder, self.broken, self.documents = str(folder), False, {}
+        self.facts = {"first_step": 0, "optimizer": {"tensors": 4}, "device": "cpu"}
+
+    def place(self, suffix):
+        return f"{self.folder}/1.{suffix}"
+
+
+class Loop:
+    def __init__(self, folder):
+        self.recorder, self.waited, self.undo, self.faults, self.spans = (
+            Recorder(folder),
+            0,
+            {},
+            [],
+            [],
+        )
+        self.boundary = None
+
+    def contained(self, where, work, *args):
+        try:
+            work(*args)
+        except Exception as error:
+            self.faults.append((where, str(error)))
+            self.undo.pop(where)()
+
+    def span(self, name, kind, begin):
+        self.spans.append(name)
+
+
+class Result:
+    def save(self, path):
+        Path(path).write_text("{}")
+
+
+class Profiler:
+    cuda = False
+
+    def __init__(self, torch, cuda):
+        self.running, self.log, self.is_busy = False, [], None
+
+    def refused(self):
+        return None
+
+    def busy(self):
+        return self.is_busy
+
+    def start(self, label):
+        self.running = True
+        self.log.append(label)
+
+    def mark(self, label):
+        self.log.append(label)
+
+    def stop(self):
+        self.running = False
+        self.log.append("stop")
+        return Result()
+
+
+class Run:
+    """A job that makes steps of ``step_s``, and a sampler that considers once a second."""
+
+    def __init__(self, monkeypatch, folder):
+        self.at = 0
+        monkeypatch.setattr(bursts, "now", lambda: self.at)
+        monkeypatch.setattr(bursts, "Profiler", Profiler)
+        monkeypatch.setattr(bursts, "_sequence", lambda: 0)
+        self.loop = Loop(folder)
+        self.bursts = bursts.Bursts(self.loop)
+        self.loop.boundary, self.loop.undo["burst"] = self.bursts.boundary, self.bursts.close
+        self.second = 0
+
+    def train(self, seconds, step_s=0.01, waited=0.0):
+        until = self.at + int(seconds * 1e9)
+        while self.at < until:
+            self.at += int(step_s * 1e9)
+            self.loop.waited += int(step_s * waited * 1e9)
+            if self.loop.boundary is not None:
+                self.loop.contained("burst", self.loop.boundary, self)
+            if self.at // 10**9 > self.second:
+                self.second = self.at // 10**9
+                self.bursts.consider()
+
+    def begin(self):
+        """Train until the moment at which a burst is under way."""
+        while not (self.bursts.profiler and self.bursts.profiler.running):
+            self.train(0.01)
+        return self.bursts.profiler
+
+    @property
+    def told(self):
+        return self.loop.recorder.documents["bursts.json"]
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    return Run(monkeypatch, tmp_path)
+
+
+def test_one_burst_once_steady(run, tmp_path):
+    run.train(40)
+    (one,) = run.told["bursts"]
+    assert one["state"] == "recorded"
+    assert one["steps"] == 3
+    assert one["before_s"] == pytest.approx(0.01)
+    assert one["after_s"] == pytest.approx(0.01)
+    assert (tmp_path / one["file"]).read_text() == "{}"
+    assert run.told["off"] is None
+    assert run.bursts.profiler.log[-1] == "stop"
+    assert len(run.bursts.profiler.log) == 4
+    begin, end = run.told["windows"][0]
+    assert end - begin == 30_000_000
+    assert begin > pace.LEAST_S * 1e9
+    assert json.dumps(run.told)
+
+
+def test_steps_are_those_of_one_optimizer_until_it_is_given_up(run):
+    first, second = object(), object()
+    for _ in range(10):
+        for optimizer in (first, second, second):
+            run.bursts.boundary(optimizer)
+    assert run.bursts.steps == 9
+    for _ in range(60):
+        run.bursts.boundary(second)
+    assert run.bursts.lead == id(second)
+
+
+def test_none_in_a_short_run(run):
+    run.train(2.9)
+    assert not run.loop.recorder.documents
+
+
+def test_none_where_so_many_operators_would_take_too_long(run):
+    run.loop.recorder.facts["optimizer"]["tensors"] = 800
+    run.train(120, step_s=0.1)
+    assert not run.loop.recorder.documents
+    run.train(200, step_s=0.1)
+    assert run.told["bursts"]
+    run.loop.recorder.facts["optimizer"]["tensors"] = 8000
+    run.train(2000, step_s=0.2)
+    assert "too many operators" in run.told["off"]
+
+
+def test_none_while_steps_change(run):
+    for i in range(40):
+        run.train(1, step_s=0.02 if i % 2 else 0.01)
+    assert not run.loop.recorder.documents
+
+
+def test_again_when_the_picture_has_changed_for_a_while(run):
+    run.train(60)
+    run.train(3, step_s=0.02)
+    run.train(30)
+    assert len(run.told["bursts"]) == 1
+    run.train(60, step_s=0.02)
+    assert len(run.told["bursts"]) == 2
+    run.train(60, step_s=0.02, waited=0.6)
+    assert len(run.told["bursts"]) == 3
+
+
+def test_a_handful_at_most(run):
+    for i in range(12):
+        run.train(60, step_s=0.01 if i % 2 else 0.02)
+    assert len(run.told["bursts"]) == bursts.MOST_BURSTS
+    assert run.told["off"].startswith("as many")
+
+
+def test_no_other_burst_where_steps_stay_slower(run):
+    run.begin()
+    run.train(0.04)
+    run.train(60, step_s=0.012)
+    run.train(120, step_s=0.03)
+    (one,) = run.told["bursts"]
+    assert one["after_s"] == pytest.approx(0.012)
+    assert "slower" in run.told["off"]
+
+
+def test_a_slow_moment_after_a_burst_is_none(run):
+    run.begin()
+    run.train(0.04)
+    run.train(2, step_s=0.08)
+    run.train(60)
+    assert run.told["off"] is None
+
+
+@pytest.mark.parametrize("rank", ["1", 3])
+def test_one_rank_only(run, rank):
+    run.loop.recorder.facts["rank"] = rank
+    run.train(60)
+    assert not run.loop.recorder.documents
+
+
+def test_never_while_the_profiler_is_refused_or_busy(run, monkeypatch):
+    run.train(1)
+    run.bursts._chosen()
+    run.bursts.profiler.is_busy = "anomaly mode is on"
+    run.train(60)
+    assert not run.bursts.profiler.log
+    monkeypatch.setattr(Profiler, "refused", lambda self: "somebody traces")
+    run.bursts.profiler = None
+    run.train(2)
+    assert run.told["off"] == "somebody traces"
+
+
+def test_the_job_s_own_profiler_comes_first(run):
+    profiler = run.begin()
+    run.bursts.forbid("the job uses a profiler of its own")
+    assert not profiler.running
+    assert run.told["bursts"][0]["state"].startswith("abandoned")
+    run.train(120)
+    assert len(run.told["bursts"]) == 1
+
+
+def test_the_job_s_own_profiler_is_seen(run, monkeypatch):
+    monkeypatch.delenv("WHYIDLE_PROFILE", raising=False)
+    before = torch.autograd.profiler.profile.__init__
+    bursts.install(run.loop)
+    try:
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        assert "of its own" in run.loop.bursts.off
+    finally:
+        for undo in list(run.loop.undo.values()):
+            undo()
+    assert torch.autograd.profiler.profile.__init__ is before
+
+
+def test_a_fork_takes_it_down(run):
+    profiler = run.begin()
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    assert not profiler.running
+    assert "fork" in run.told["bursts"][0]["state"]
+
+
+def test_a_step_that_does_not_end_takes_it_down(run):
+    profiler = run.begin()
+    run.at += 10**9
+    watcher = threading.Thread(target=run.bursts.watch)
+    watcher.start()
+    watcher.join()
+    until = time.monotonic() + 10
+    while profiler.running and time.monotonic() < until:
+        time.sleep(0.001)
+    assert not profiler.running
+    assert "too long" in run.told["bursts"][0]["state"]
+
+
+@pytest.mark.parametrize("hook", ["start", "mark", "stop", "busy"])
+def test_a_fault_on_the_training_thread_ends_bursts_only(run, monkeypatch, hook):
+    def broken(self, *_):
+        self.running = hook != "stop"
+        monkeypatch.undo()
+        raise ValueError("a planted fault")
+
+    monkeypatch.setattr(Profiler, hook, broken)
+    run.train(60)
+    assert run.loop.faults == [("burst", "a planted fault")]
+    assert run.loop.boundary is None
+    assert not run.bursts.profiler.running
+    assert all(end for _, end in run.bursts.windows)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), RuntimeError("kineto")])
+def test_a_trace_that_cannot_be_written_costs_the_trace(run, monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(Result, "save", broken)
+    run.train(120)
+    assert len(run.bursts.told) == 1
+    assert run.bursts._result is None
+    assert len(run.loop.faults) == isinstance(error, RuntimeError)
+
+
+def test_what_was_recorded_last_is_kept_at_the_end(run, tmp_path):
+    run.begin()
+    run.bursts.consider = lambda: None
+    run.train(0.04)
+    assert not list(tmp_path.iterdir())
+    run.bursts.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["1.burst-1.json"]
+    assert run.loop.boundary is None

@@ -1,0 +1,98 @@
+"""PyTorch's profiler by hand: what it writes, and that nothing of it stays."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from whyidle.probe import profiler
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own
+
+
+def step():
+    torch.ones(4, 4, requires_grad=True).square().sum().backward()
+
+
+@pytest.fixture
+def own():
+    made = profiler.Profiler(torch, cuda=False)
+    yield made
+    if made.running:
+        made.stop()
+
+
+def test_steps_are_recorded_and_nothing_stays(own, tmp_path, monkeypatch):
+    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
+    own.start("ProfilerStep#7")
+    step()
+    own.mark("ProfilerStep#8")
+    assert own.busy()
+    step()
+    result = own.stop()
+    assert not own.running
+    assert not torch.autograd._profiler_enabled()
+    assert own.busy() is None
+    assert "KINETO_LOG_LEVEL" not in os.environ
+    path = tmp_path / "1.burst-1.json"
+    size = profiler.save(result, str(path))
+    assert size == path.stat().st_size
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    names = [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]
+    assert {"ProfilerStep#7", "ProfilerStep#8", "aten::sum"} <= set(names)
+    assert threading.active_count() == 1
+
+
+def test_the_recording_ends_whatever_else_fails(own):
+    own.start("ProfilerStep#1")
+    own._range = None
+    own._close = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        own.stop()
+    assert not torch.autograd._profiler_enabled()
+
+
+@pytest.mark.parametrize("name", profiler.TRACERS)
+def test_whoever_traces_already_is_left_alone(own, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    assert name in own.refused()
+
+
+def test_never_beside_anomaly_mode_or_another_profiler(own):
+    assert own.busy() is None
+    with torch.autograd.detect_anomaly():
+        assert "anomaly" in own.busy()
+    with torch.autograd.profiler.profile():
+        assert "profiler" in own.busy()
+
+
+@pytest.mark.parametrize("version", ["12.4", "11.8", None, "12.6", "13.0"])
+def test_never_where_cuda_cannot_let_go_of_the_profiler(version):
+    old = SimpleNamespace(
+        version=SimpleNamespace(cuda=version),
+        autograd=SimpleNamespace(kineto_available=lambda: True),
+    )
+    refused = profiler.Profiler(old, cuda=True).refused()
+    assert bool(refused) == (version not in ("12.6", "13.0"))
+    assert profiler.Profiler(old, cuda=False).refused() is None
+
+
+SILENT = """
+import sys
+from whyidle.probe.profiler import Profiler
+import torch
+own = Profiler(torch, cuda=False)
+for _ in range(2):
+    own.start("ProfilerStep#1")
+    own.stop()
+"""
+
+
+def test_nothing_is_said_about_it():
+    done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
