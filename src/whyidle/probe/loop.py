@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import bursts, compiling, guard, limits, loader, phases, ranks, settings
+from . import bursts, compiling, debugging, guard, limits, loader, phases, ranks, settings
 from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
 from .sampler import Sampler
 
@@ -40,6 +40,7 @@ class Loop:
         self.collecting = 0
         self.backwards = 0
         self.skipped = 0
+        self.asked: dict[str, str] = {}
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
         self.evaluation: phases.Evaluation | None = None
@@ -112,6 +113,8 @@ class Loop:
         self.steps += 1
         if self.steps == 1:
             trains(self, optimizer)
+        if self.steps in debugging.LOOKS:
+            debugging.look(self)
 
     def fault(self, where: str, error: BaseException) -> None:
         """A wrapper of ours failed: it comes off."""
@@ -169,6 +172,7 @@ def install(recorder: Recorder) -> Loop:
     limits.install(loop)
     phases.install(loop)
     compiling.install(loop)
+    debugging.install(loop)
     if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
         loop.watch()
     atexit.register(loop.finish)

@@ -100,14 +100,10 @@ def refresh(loop: Loop) -> None:
 
 def switches(torch: Any) -> dict[str, Any]:
     """Switches of the framework and the interpreter, as the calling thread sees them."""
-    profiler = getattr(torch.autograd, "_profiler_enabled", None)
     return {
         **_shared(torch),
         "num_threads": torch.get_num_threads(),
         "num_interop_threads": torch.get_num_interop_threads(),
-        "tracing": sys.gettrace() is not None,
-        "profiling": sys.getprofile() is not None,
-        "torch_profiler": bool(profiler and profiler()),
         "autocast": bool(torch.is_autocast_enabled()),
         "gc_threshold": list(gc.get_threshold()),
     }

@@ -14,6 +14,20 @@ SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
         True,
         False,
     ),
+    "torch_profiler": (
+        "profiler.active",
+        "profile a few steps (torch.profiler.schedule), not all of them",
+        True,
+        False,
+    ),
+    "tracing": ("python.tracer", "run without debugger and coverage", True, False),
+    "profiling": ("python.profiler", "run without cProfile and the like", True, False),
+    "deterministic": (
+        "torch.deterministic",
+        "torch.use_deterministic_algorithms(False) once nothing is compared bit by bit",
+        True,
+        False,
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
+from whyidle.causes.device._recomputed import recomputed
 from whyidle.model.cause import Proof, cause
 from whyidle.model.timeline import HostKind
 
@@ -50,9 +51,10 @@ def needless_compute(facts: Facts) -> Proof | None:
     of memory is recorded and above 60 % of the device, nothing is reported: then it is needed.
     Removing them is replayed against the recorded launches (P5).
 
-    On a watched job whose device is the CPU: work inside evaluations during which gradients were
-    never switched off; recording operators for a backward pass that never comes costs up to a third
-    of them.
+    On a watched job whose device is the CPU: stack samples of the backward pass that lie in a
+    recomputation, while at most 60 % of the memory is in use; or work inside evaluations during
+    which gradients were never switched off: recording operators for a backward pass that never
+    comes costs up to a third of them.
 
     What looks alike
     ----------------
@@ -70,7 +72,8 @@ def needless_compute(facts: Facts) -> Proof | None:
     a single GPU" (about 20 % slower with gradient checkpointing).
     """
     if facts.on_cpu:
-        return _gradients_in_evaluation(facts)
+        found = [one for one in (recomputed(facts), _gradients_in_evaluation(facts)) if one]
+        return max(found, key=lambda one: one.high, default=None)
     used = _busy.memory_used(facts)
     windows = _recomputing(facts)
     if not len(windows) or (used is not None and used > ROOM):

@@ -10,6 +10,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.samples import busiest
+from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -17,8 +18,6 @@ LEAST_SHARE = 0.03
 """share of the step below which Python between calls is ordinary"""
 REMOVED = (0.5, 0.9, 1.0)
 """careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
-ANOMALY = (0.1, 0.4, 0.7)
-"""share of forward and backward that anomaly mode costs: reports say 1.1 to 3 times slower"""
 BYTES_PER_S = 5e9
 """memory traffic of one core, at least"""
 TRAFFIC = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
@@ -29,8 +28,8 @@ PER_TENSOR_S = 4e-6
 
 def python_overhead(facts: Facts) -> Proof | None:
     """Python between the calls of a step."""
-    spans = facts.part("python")
-    share = facts.share("python")
+    spans = facts.part("python") - debugging(facts)
+    share = facts.share_of(spans)
     if share < LEAST_SHARE:
         return None
     where = busiest(facts, spans)
@@ -61,32 +60,6 @@ def _calls(facts: Facts, name: str) -> tuple[Intervals, tuple[Place, ...]]:
     places = (facts.places.within(int(row)) for row in longest)
     place = next((place for place in places if place), None)
     return union(host.start[rows], host.end[rows]), (place,) if place else ()
-
-
-def debug_mode(facts: Facts) -> Proof | None:
-    """Anomaly mode, as the process itself tells."""
-    switches = facts.timeline.settings.get("switches", {})
-    if not switches.get("anomaly_mode") and not switches.get("seen", {}).get("anomaly_mode"):
-        return None
-    spans, where = _calls(facts, r"^whyidle::backward$")
-    share = facts.share("compute")
-    backward = facts.share_of(spans)
-    gains = (ANOMALY[0] * share, ANOMALY[1] * share, ANOMALY[2] * share)
-    return Proof(
-        headline="Autograd's anomaly mode is on: it searches every gradient for NaN and records "
-        "where every operator was called",
-        low=gains[0],
-        high=gains[2],
-        predicted=from_gains(gains, "class figure on the step's work: 1.1 to 3 times slower"),
-        evidence=(
-            measured("anomaly mode", "on", None, source="torch.is_anomaly_enabled"),
-            measured("backward passes, share of step", backward, "ratio", source="calls"),
-        ),
-        confidence=0.8,
-        where=where,
-        bucket="compute",
-        facts={"mode": "anomaly_mode"},
-    )
 
 
 def optimizer_loop(facts: Facts) -> Proof | None:

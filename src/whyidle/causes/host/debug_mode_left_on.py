@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.launching import replay_of
-from whyidle.causes.host import _watched as watched
+from whyidle.causes.host import _debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.timeline import HostKind
@@ -42,8 +42,10 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     returns. Anomaly mode: at least half of the backward nodes hold an ``aten::isnan`` whose
     result is read back. The gain is the replay of the recorded steps without these waits (P3).
 
-    A watched process tells by itself whether anomaly mode is on; the gain is then a class figure
-    on its backward passes.
+    A watched process whose device is the CPU tells by itself whether anomaly mode, a profiler of
+    PyTorch, a tracer or profiler of Python, or deterministic algorithms are on, and which line
+    asked for it. The gain is a class figure on its work, and at least what stack samples show of
+    the mode's own code. A profiler that is on for some steps only is no mode left on.
 
     What looks alike
     ----------------
@@ -61,7 +63,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     and #12344 (3x) for anomaly mode.
     """
     if facts.on_cpu:
-        return watched.debug_mode(facts)
+        return _debugging.debug_mode(facts)
     if len(facts.launching.kernels) < LEAST_KERNELS:
         return None
     if facts.launching.blocking >= BLOCKING:

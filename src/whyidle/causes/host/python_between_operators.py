@@ -8,6 +8,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import Intervals
+from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -57,7 +58,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     """
     if not facts.on_cpu:
         return None
-    spent = facts.part("python")
+    spent = facts.part("python") - debugging(facts)
     long = spent.length >= PAUSE_NS
     pauses = Intervals(spent.start[long], spent.end[long])
     share = facts.share_of(pauses)

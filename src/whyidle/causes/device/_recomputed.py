@@ -1,0 +1,105 @@
+"""Activations recomputed in the backward pass of a watched job whose device is the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import union
+from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.samples import stacks
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Place
+
+ROOM = 0.6
+"""with more than this share of memory in use at the peak, recomputation earns its place"""
+LEAST_SHARE = 0.03
+"""share of the step below which recomputation is not worth a word"""
+SAVED = (0.7, 1.0, 1.0)
+"""share of it that is saved, if only part of the memory is there"""
+_AGAIN = re.compile(r"torch/utils/checkpoint\.py\(\d+\): (recompute_fn|unpack_hook|backward)$")
+_CALLED = re.compile(r"torch/utils/checkpoint\.py\(\d+\): checkpoint$")
+_ENGINE = re.compile(r"torch/autograd/(__init__\.py\(\d+\): backward|graph\.py\(\d+\): _engine)")
+
+
+def recomputed(facts: Facts) -> Proof | None:
+    """Samples of the backward pass that lie in a forward pass run once more."""
+    share = _share(facts)
+    used = _memory_used(facts)
+    if share < LEAST_SHARE or (used is not None and used > ROOM):
+        return None
+    gains = (SAVED[0] * share, SAVED[1] * share, SAVED[2] * share)
+    evidence = [measured("recomputation, share of step", share, "ratio", source="samples")]
+    if used is not None:
+        evidence.append(measured("peak memory in use", used, "ratio", source="/proc, cgroup"))
+    return Proof(
+        headline=f"{share:.0%} of the step recomputes activations"
+        + ("" if used is None else f" while {1 - used:.0%} of the memory is free"),
+        low=gains[0],
+        high=share,
+        predicted=from_gains(gains, "P5: the step without what is computed again"),
+        evidence=tuple(evidence),
+        confidence=0.8 if used is not None else 0.45,
+        where=_where(facts),
+    )
+
+
+def _share(facts: Facts) -> float:
+    """Share of the step: that of the backward passes, by the share of their samples."""
+    host = facts.timeline.host
+    rows = facts.named(r"^whyidle::backward$")
+    backward = union(host.start[rows], host.end[rows]) & facts.part("compute")
+    spent = stacks(facts, backward)
+    again = sum(time for stack, time in spent.items() if _is_again(stack))
+    return facts.share_of(backward) * again / max(sum(spent.values()), 1)
+
+
+def _is_again(stack: str) -> bool:
+    """Inside a recomputation, and not in the backward pass that it runs itself."""
+    for frame in stack.split(";"):
+        if _ENGINE.search(frame):
+            return False
+        if _AGAIN.search(frame):
+            return True
+    return False
+
+
+def _where(facts: Facts) -> tuple[Place, ...]:
+    """The line that asks for checkpoints most, else a function that is computed again."""
+    asked: Counter[str] = Counter()
+    again: Counter[str] = Counter()
+    for stack, time in stacks(facts, facts.scope).items():
+        frames = stack.split(";")
+        asked[_own(frames, next((i for i, f in enumerate(frames) if _CALLED.search(f)), None))] += (
+            time
+        )
+        again[_own(frames, 0 if _is_again(stack) else None)] += time
+    for found in (asked, again):
+        del found[""]
+        if found:
+            place = frame_place(found.most_common(1)[0][0], facts.rank)
+            return (place,) if place else ()
+    return ()
+
+
+def _own(frames: list[str], begin: int | None) -> str:
+    """The innermost frame of the user's own code from a position outwards; empty: none."""
+    for text in [] if begin is None else frames[begin:]:
+        place = frame_place(text, None)
+        if place is not None and not in_library(place):
+            return text
+    return ""
+
+
+def _memory_used(facts: Facts) -> float | None:
+    """Peak of the process's memory as share of what it may have; None where not told."""
+    outside = facts.outside
+    if outside is None:
+        return None
+    sizes = [outside.mean(name) for name in ("machine_memory_bytes", "group_memory_limit_bytes")]
+    known = [size for size in sizes if size]
+    own = outside.most("job_memory_resident_bytes")
+    return own / min(known) if own and known else None

@@ -1,0 +1,145 @@
+"""Debugging modes of a watched job whose device is the CPU, as the process itself tells them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whyidle.analysis.codes import among
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.places import frame_place, in_library
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Place
+
+LEAST_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A mode that slows steps down. ``costs`` is a class figure: the share of work and Python that
+    goes into it (careful, expected, hopeful); ``frames`` are what samples show of it."""
+
+    id: str
+    headline: str
+    costs: tuple[float, float, float]
+    frames: re.Pattern[str] | None = None
+
+
+ANOMALY = Mode(
+    "anomaly_mode",
+    "Autograd's anomaly mode is on: it records where every operator is called and searches every "
+    "gradient for NaN",
+    (0.1, 0.4, 0.7),  # reports say 1.1 to 3 times slower
+    re.compile(
+        r"torch/fx/traceback\.py\(\d+\): format_stack|: (format_stack|_?extract_stack)(;|$)"
+    ),
+)
+PROFILER = Mode(
+    "torch_profiler",
+    "A profiler of PyTorch is on in every step",
+    (0.02, 0.15, 0.46),  # facebookresearch/dlrm#197: 23 ms steps became 43 ms; 5 us per operator
+)
+TRACER = Mode(
+    "tracing",
+    "A debugger or coverage tool traces every line of Python",
+    (0.0, 0.02, 0.5),  # nothing where the time is in operators
+    re.compile(r"(^|[/;])(bdb|pdb|trace)\.py\(|/(pydevd|debugpy|coverage|hunter|viztracer)/"),
+)
+HOOKED = Mode(
+    "profiling",
+    "A profiler of Python is called at every function",
+    (0.0, 0.02, 0.5),
+    re.compile(r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/"),
+)
+DETERMINISTIC = Mode(
+    "deterministic",
+    "Deterministic algorithms are asked for, which also fills memory before its use",
+    (0.0, 0.01, 0.2),  # on a CPU hardly anything has another algorithm
+)
+MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC)
+
+
+def debug_mode(facts: Facts) -> Proof | None:
+    """The dearest mode that is on; others are named in the evidence."""
+    on = [(mode, share) for mode in MODES if (share := _on(facts, mode)) > 0.0]
+    work = facts.share("compute") + facts.share("python")
+    priced = [(_gains(facts, mode, share * work), mode) for mode, share in on]
+    if not priced:
+        return None
+    gains, mode = max(priced, key=lambda pair: pair[0][1])
+    if gains[2] < LEAST_SHARE:
+        return None
+    seen = facts.share_of(seen_of(facts, mode))
+    evidence = [
+        measured(_said(each), share, "ratio", source="the process itself") for each, share in on
+    ]
+    if mode.frames is not None:
+        evidence.append(measured("samples inside it, share of step", seen, "ratio"))
+    return Proof(
+        headline=mode.headline,
+        low=gains[0],
+        high=gains[2],
+        predicted=from_gains(gains, "class figure, and what samples show of it"),
+        evidence=tuple(evidence),
+        confidence=0.8,
+        where=_where(facts, mode),
+        bucket="compute" if facts.share("compute") >= gains[1] else "host",
+        facts={"mode": mode.id},
+    )
+
+
+def _said(mode: Mode) -> str:
+    return f"{mode.id.replace('_', ' ')} was on, share of looks"
+
+
+def _on(facts: Facts, mode: Mode) -> float:
+    """In what share of the looks a mode was on. Modes of the training thread count only where they
+    were on in its first step and in all: profilers are meant to be on for a few steps."""
+    settings = facts.timeline.settings
+    own: dict[str, Any] = settings.get("own") or {}
+    if mode in (PROFILER, TRACER, HOOKED):
+        return float(bool(own.get("looks")) and own.get(mode.id) == own.get("looks"))
+    switches: dict[str, Any] = settings.get("switches") or {}
+    seen: dict[str, Any] = switches.get("seen") or {}
+    if seen.get("looks"):
+        return min(float(seen.get(mode.id) or 0) / float(seen["looks"]), 1.0)
+    return float(bool(switches.get(mode.id)))
+
+
+def _gains(facts: Facts, mode: Mode, work: float) -> tuple[float, float, float]:
+    seen = facts.share_of(seen_of(facts, mode))
+    careful, expected, hopeful = (max(seen, cost * work) for cost in mode.costs)
+    return careful, expected, hopeful
+
+
+def seen_of(facts: Facts, *modes: Mode) -> Intervals:
+    """When samples show code of these modes that are on."""
+    patterns = [mode.frames for mode in modes if mode.frames and _on(facts, mode)]
+    if not patterns:
+        return EMPTY
+    host, details = facts.timeline.host, facts.timeline.details
+    texts = [any(p.search(detail.stack) for p in patterns) for detail in details]
+    wanted = np.flatnonzero(np.array(texts, dtype=bool))
+    rows = np.flatnonzero((host.detail >= 0) & among(host.detail, wanted.tolist()))
+    return union(host.start[rows], host.end[rows]) & facts.scope
+
+
+def debugging(facts: Facts) -> Intervals:
+    """When samples show code of any mode: what other causes need not explain."""
+    return seen_of(facts, *MODES)
+
+
+def _where(facts: Facts, mode: Mode) -> tuple[Place, ...]:
+    """The line that switched it on; the frames of a tracer's own program are none of the job's."""
+    asked = (facts.timeline.settings.get("asked") or {}).get(mode.id) or ""
+    for text in str(asked).split(";"):
+        place = frame_place(text, facts.rank)
+        if place is not None and not in_library(place):
+            return (place,)
+    return ()

@@ -1,0 +1,75 @@
+"""Debugging modes of watched jobs whose device is the CPU."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "debug-mode-left-on"
+LOOP = "/job/train.py(20): train"
+TRACED = f"/lib/linecache.py(72): checkcache;/x/torch/fx/traceback.py(5): format_stack;{LOOP}"
+ASKED = {"anomaly_mode": f"/x/torch/wrapped.py(2): on;/job/train.py(3): main;{LOOP}"}
+
+
+def train(tracing=0.0, *, python=0.0, work=20.0, steps=40, **facts) -> Guest:
+    job = Guest(**facts)
+    for _ in range(steps):
+        job.work(LOOP, ms(work))
+        if tracing:
+            job.python(TRACED, ms(tracing))
+        if python:
+            job.python("/job/train.py(30): score;" + LOOP, ms(python))
+        job.backward(LOOP, ms(work))
+        job.step(LOOP, ms(2))
+    return job
+
+
+def seen(mode: str, times: int, looks: int = 10) -> dict:
+    return {"switches": {"seen": {mode: times, "looks": looks}}}
+
+
+def test_anomaly_mode_is_named_and_what_it_does_is_no_python_of_the_job():
+    sick = train(30, **seen("anomaly_mode", 10), asked=ASKED)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert "anomaly mode" in proof.headline
+    assert [(place.file, place.line) for place in proof.where] == [("/job/train.py", 3)]
+    assert covers(proof, measured(sick, train()))
+    for other in ("python-overhead-in-step", "python-between-operators"):
+        assert judge(other, sick) is None
+
+
+def test_python_of_the_job_s_own_is_still_seen():
+    sick = train(30, python=30, **seen("anomaly_mode", 10))
+    proof = judge("python-overhead-in-step", sick)
+    assert proof
+    assert proof.where[0].line == 30
+    assert proof.high < 0.4
+
+
+def test_a_mode_that_is_on_for_a_part_of_the_time_costs_as_much():
+    whole = judge(CAUSE, train(**seen("anomaly_mode", 10)))
+    part = judge(CAUSE, train(**seen("anomaly_mode", 2)))
+    assert whole
+    assert part
+    assert part.high == pytest.approx(whole.high / 5)
+
+
+@pytest.mark.parametrize(("on", "found"), [(5, True), (2, False)])
+def test_a_profiler_must_be_on_in_every_look(on, found):
+    proof = judge(CAUSE, train(own={"torch_profiler": on, "looks": 5}))
+    assert (proof is not None) == found
+    if proof:
+        assert catalog.treatments()["debug-mode-off"].decide(proof)
+
+
+def test_deterministic_algorithms_alone_are_worth_no_warning():
+    proof = judge(CAUSE, train(**seen("deterministic", 10)))
+    assert proof
+    assert 1 - 1 / proof.predicted.speedup < 0.03
+
+
+def test_no_mode():
+    assert judge(CAUSE, train(switches={"seen": {"looks": 5}}, own={"looks": 5})) is None

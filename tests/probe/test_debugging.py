@@ -1,0 +1,73 @@
+"""Who switches a debugging mode on, and what the training thread sees of itself."""
+
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from whyidle.probe import debugging  # noqa: E402
+
+
+class Loop:
+    def __init__(self):
+        self.recorder, self.undo, self.facts, self.asked = self, {}, {"pid": 1}, {}
+        self.faults = []
+
+    def contained(self, where, work, *args):
+        try:
+            work(*args)
+        except Exception:
+            self.faults.append(where)
+            self.undo.pop(where)()
+
+
+@pytest.fixture
+def loop():
+    found = Loop()
+    debugging.install(found)
+    yield found
+    for undo in reversed(found.undo.values()):
+        undo()
+
+
+def test_the_first_line_that_asks_is_noted(loop):
+    line = sys._getframe().f_lineno + 1
+    with torch.autograd.set_detect_anomaly(True):
+        assert torch.is_anomaly_enabled()
+    assert not torch.is_anomaly_enabled()
+    first = loop.asked["anomaly_mode"].split(";")[0]
+    assert first == f"{__file__}({line}): test_the_first_line_that_asks_is_noted"
+
+
+def test_switching_it_off_is_not_asking(loop):
+    torch.autograd.set_detect_anomaly(False)
+    assert not loop.asked
+
+
+def test_a_profiler_around_everything(loop):
+    with torch.autograd.profiler.profile(enabled=False):
+        pass
+    assert "torch_profiler" in loop.asked
+
+
+def test_a_fault_takes_the_hook_off(loop, monkeypatch):
+    kind = torch.autograd.set_detect_anomaly
+    monkeypatch.setattr(debugging, "describe", lambda frame: 1 / 0)
+    wrapped = kind.__init__
+    torch.autograd.set_detect_anomaly(True)
+    torch.autograd.set_detect_anomaly(False)
+    assert loop.faults == ["set_detect_anomaly.__init__"]
+    assert kind.__init__ is wrapped.__wrapped__
+
+
+def test_looks_count_what_is_on(loop):
+    debugging.look(loop)
+    before = sys.getprofile()
+    sys.setprofile(lambda *_: None)
+    try:
+        debugging.look(loop)
+    finally:
+        sys.setprofile(before)
+    assert loop.facts["own"]["looks"] == 2
+    assert loop.facts["own"]["profiling"] == 1 + (before is not None)
