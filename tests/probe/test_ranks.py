@@ -1,8 +1,10 @@
 """Collectives as the probe records them, without a process group."""
 
+import time
+
 import pytest
 
-from whyidle.probe import ranks
+from whyidle.probe import exchange, ranks
 
 
 class Loop:
@@ -11,6 +13,7 @@ class Loop:
         self.names = []
         self.facts = {}
         self.add = self.spans.append
+        self.rows = []
 
     def number(self, name):
         self.names.append(name)
@@ -18,6 +21,10 @@ class Loop:
 
     def span(self, name, kind, begin):
         self.add((begin, begin + 1, ranks.thread(), name, kind))
+
+    def row(self, suffix, layout, row):
+        layout.pack(*row)
+        self.rows.append((suffix, row))
 
     def fault(self, where, error):
         self.faults.append((where, error))
@@ -66,7 +73,7 @@ class Model:
 def test_a_backward_pass_without_exchange_is_counted_and_no_collective(known):
     model = Model(syncs=False)
     known.models.append(lambda: model)
-    ranks._exchanged(known, ranks.now(), 0, 0)
+    exchange.exchanged(known, ranks.now(), 0, 0)
     assert (known.synced, known.unsynced) == (0, 1)
     assert not known.loop.spans
 
@@ -75,7 +82,23 @@ def test_what_of_a_backward_pass_the_thread_slept_is_waiting(known):
     model = Model(syncs=True)
     known.models.append(lambda: model)
     begin = ranks.now() - 50_000_000
-    ranks._exchanged(known, begin, ranks.time.thread_time_ns(), ranks._queued(known))
+    exchange.exchanged(known, begin, time.thread_time_ns(), known.queued())
     ((start, end, _, name, _),) = known.loop.spans
     assert name == "gloo:all_reduce"
     assert end - start > 40_000_000
+    ((suffix, (at, ran, queued, _)),) = known.loop.rows
+    assert (suffix, at) == ("clock", end)
+    assert 0 < ran <= time.thread_time_ns()
+    assert -1 <= queued <= known.queued()
+
+
+def test_where_a_model_is_wrapped_is_noted(known):
+    exchange.made(known, Model(syncs=True))
+    assert known.made.split(";")[0].startswith(__file__)
+
+
+def test_what_a_mark_costs_is_measured_here():
+    torch = pytest.importorskip("torch")
+    state = torch.get_rng_state()
+    assert 100 < exchange._mark_ns() < 1e6
+    assert torch.equal(state, torch.get_rng_state())

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import union
+from whyidle.analysis.paces import Paces, paces
 from whyidle.analysis.ranks import Meetings
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ SAME_WORK = 0.9
 SLOWER = 1.05
 """the same kernels taking this much longer on one device is more than the scatter of good ones:
 fail-slow studies call 10 % a straggler, half of it is our margin"""
+MOSTLY = 0.5
+"""share of the waiting for a rank that must be explained to lay it to one reason"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Laggard:
     ``lateness_s`` is how long they wait for it per step, ``steps_ratio`` the share of steps in
     which it is the one, ``last_ratio`` the share of collectives to which it comes last,
     ``excess_s`` what it spends per step in every bucket beyond the mean of the others, ``slower``
-    how much longer its kernels take where the work is the same (None: not comparable).
+    how much longer its kernels take where the work is the same (None: not comparable),
+    ``contended`` the share of the others' waiting in which it waits for a CPU core itself.
     """
 
     index: int
@@ -49,6 +53,7 @@ class Laggard:
     last_ratio: float
     excess_s: dict[str, float]
     slower: float | None
+    contended: float = 0.0
 
     @property
     def constant(self) -> bool:
@@ -57,8 +62,15 @@ class Laggard:
 
     @property
     def slow_device(self) -> bool:
-        """Whether it computes longer, always, at provably the same work."""
-        return self.constant and self.reason == "compute" and (self.slower or 0.0) >= SLOWER
+        """Whether it is always late at provably the same work: the same kernels, or the same CPU
+        time but less of a core."""
+        slower = self.reason == "compute" and (self.slower or 0.0) >= SLOWER
+        return self.constant and (slower or self.short_of_cpu)
+
+    @property
+    def short_of_cpu(self) -> bool:
+        """Whether most of its lateness is waiting for a CPU core."""
+        return self.contended >= MOSTLY
 
     @property
     def reason(self) -> str:
@@ -156,17 +168,32 @@ class Imbalance:
         if lateness is None or lateness.max() <= 0.0:
             return None
         index = int(lateness.argmax())
+        turns = self._steps_ratio(index)
         return Laggard(
             index=index,
             rank=self.ranks[index].rank,
             lateness_s=float(lateness[index]),
-            steps_ratio=self._steps_ratio(index),
+            steps_ratio=turns,
+            contended=self._contended(index if turns >= CONSTANT else None, lateness),
             last_ratio=float(self.last_ratio[index]),
             excess_s=self._excess(index),
             slower=slower(
                 [facts for i, facts in enumerate(self.ranks) if i != index], self.ranks[index]
             ),
         )
+
+    @cached_property
+    def paces(self) -> Paces | None:
+        """Running and waiting for a core between exchanges; None: not recorded."""
+        return paces(self.ranks)
+
+    def _contended(self, index: int | None, lateness: F64) -> float:
+        """The part of the waiting for one rank (``None``: for whoever is late) that is explained by
+        that rank's waiting for a core."""
+        waited = float(lateness.sum() if index is None else lateness[index])
+        if self.paces is None or waited <= 0.0:
+            return 0.0
+        return min(max(self.paces.excess(index)[1] / waited, 0.0), 1.0)
 
     def _steps_ratio(self, index: int) -> float:
         step = self.meetings.step.max(axis=1)

@@ -98,7 +98,22 @@ def notes_on(job: Job) -> list[str]:
     """What the recordings together leave open: missing ranks, other jobs, clocks."""
     if len(job.ranks) < 2:
         return _alone(job.ranks[0])
-    return [*_worlds(job), *_strangers(job), *_steps(job), *job.meetings.notes, *_clocks(job)]
+    told = [*_worlds(job), *_strangers(job), *_steps(job), *job.meetings.notes, *_clocks(job)]
+    return [*told, *_crowded(job)]
+
+
+def _crowded(job: Job) -> list[str]:
+    """Ranks that take turns waiting for a core: nobody's work, nobody's device."""
+    late = job.imbalance.laggard
+    if late is None or late.slow_device:
+        return []
+    share = late.contended * job.imbalance.lost[1]
+    if share < WORTH:
+        return []
+    return [
+        f"ranks wait {share:.0%} of the step for others that wait for a CPU core themselves: more "
+        "wants to run on this machine than it has cores"
+    ]
 
 
 def _alone(facts: Facts) -> list[str]:

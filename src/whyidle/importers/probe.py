@@ -26,6 +26,7 @@ from whyidle.model.timeline import (
     HostEvents,
     HostKind,
     MemorySamples,
+    Pace,
     Source,
     Timeline,
 )
@@ -46,6 +47,7 @@ SPAN = np.dtype(
 SAMPLE = np.dtype(
     [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("held", "<u4")]
 )
+CLOCK = np.dtype([("time", "<i8"), ("ran", "<i8"), ("queued", "<i8"), ("thread", "<u8")])
 
 LONGEST_SAMPLE_NS = 200_000_000
 """a sample speaks for at most this long"""
@@ -53,8 +55,12 @@ HELD_US = 500
 """Python ran, and no native operator, when the interpreter's lock was not free for this long"""
 IDLE = 0.6
 """a thread that was runnable for less than this share of the time between looks was waiting"""
+MOMENT_NS = 1_000_000
+"""in less time than this between looks nothing is said about waiting"""
 BLOCKED = "whyidle::blocked"
 _NEVER = (1 << 63) - 1
+_MEETING = re.compile(r"^(gloo|mpi|ucc):|^## work\.wait\(\) ##$")
+"""in these a thread sleeps until the other ranks have come"""
 _NATIVE = re.compile(
     r"(^|/)(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
@@ -132,7 +138,15 @@ def load(path: Path) -> Timeline:
         settings=facts,
         loading=loading(folder, pid, base),
         disturbed=_disturbed(folder, place.get("host"), base),
+        pace=_pace(records(folder / f"{pid}.clock", CLOCK), base),
     )
+
+
+def _pace(rows: NDArray[Any], base: int) -> Pace | None:
+    """None where the kernel does not tell, or where several threads trained."""
+    if not len(rows) or (rows["queued"] < 0).any() or len(np.unique(rows["thread"])) > 1:
+        return None
+    return Pace(rows["time"] - base, rows["ran"].copy(), rows["queued"].copy())
 
 
 def blank(path: Path) -> Timeline:
@@ -176,7 +190,9 @@ def _host(
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
     samples = samples[np.argsort(samples["time"], kind="stable")]
     leaf = [stack.split(";", 1)[0] for stack in stacks]
-    kinds, blocked = _doing(samples, samples["time"].astype(np.int64), leaf)
+    meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
+    met = spans[meeting[spans["name"].astype(np.int64)]]
+    kinds, blocked = _doing(samples, samples["time"].astype(np.int64), leaf, met)
     rows, start, end = spoken_for(spans, samples, names)
     samples, kinds, blocked = samples[rows], kinds[rows], blocked[rows]
     frames = _Frames([*names, *leaf])
@@ -207,29 +223,52 @@ def _host(
 
 
 def _doing(
-    samples: NDArray[Any], start: NDArray[np.int64], leaf: list[str]
+    samples: NDArray[Any], start: NDArray[np.int64], leaf: list[str], met: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Kind of every sample, and whether its thread was waiting. A native operator leaves the
     interpreter's lock free and keeps its thread busy; on a CPU that is the work itself."""
     foreign = np.array([bool(_NATIVE.search(text)) for text in leaf] + [False], dtype=bool)
     made = np.array([bool(_GENERATED.search(text)) for text in leaf] + [False], dtype=bool)
     held = (samples["held"] >= HELD_US) & ~made[samples["stack"].astype(np.int64)]
-    blocked = _waiting(samples, start) & ~held
+    blocked = _waiting(samples, start, met) & ~held
     work = ~held & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
     return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked
 
 
-def _waiting(samples: NDArray[Any], start: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Samples between two looks of which the thread was hardly ever runnable."""
+def _waiting(
+    samples: NDArray[Any], start: NDArray[np.int64], met: NDArray[Any] | None = None
+) -> NDArray[np.bool_]:
+    """Samples between two looks of which the thread was hardly ever runnable, but for its recorded
+    waiting for other ranks (``met``)."""
     known = np.flatnonzero(samples["cpu"] >= 0)
     found = np.zeros(len(samples), dtype=bool)
     if len(known) < 2:
         return found
-    took = np.maximum(np.diff(start[known]), 1)
+    took = np.diff(start[known])
+    if met is not None:
+        mine = met[np.isin(met["thread"], samples["thread"][known])]
+        took = took - np.diff(_covered(mine, start[known]))
+    took = np.maximum(took, MOMENT_NS)
     share = np.diff(samples["cpu"][known].astype(np.int64)) / took
     idle = np.append(share < IDLE, False)
     found[known] = idle | np.append(False, idle[:-1]) & (np.append(share, 1.0) < (1 + IDLE) / 2)
     return found
+
+
+def _covered(spans: NDArray[Any], moments: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How much time of disjoint or nested spans lies before each moment, ns."""
+    if not len(spans):
+        return np.zeros(len(moments), np.int64)
+    spans = spans[np.argsort(spans["start"], kind="stable")]
+    start, end = spans["start"].astype(np.int64), spans["end"].astype(np.int64)
+    start = np.maximum(start, np.append(start[:1], np.maximum.accumulate(end)[:-1]))
+    length = np.maximum(end - start, 0)
+    edges = np.stack([start, start + length], axis=1).ravel()
+    return np.interp(
+        moments,
+        edges,
+        np.repeat(np.cumsum(length), 2) - np.stack([length, np.zeros_like(length)], axis=1).ravel(),
+    ).astype(np.int64)
 
 
 class _Frames:

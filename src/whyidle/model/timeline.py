@@ -123,6 +123,16 @@ class MemorySamples:
     reserved: I64
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pace:
+    """What the training thread had used when each exchange of gradients ended: ns on a processor,
+    and ns waiting for one, since it began."""
+
+    time: I64
+    ran: I64
+    queued: I64
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a timeline came from, and what was lost on the way."""
@@ -165,6 +175,8 @@ class Timeline:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """what a watched process said about itself: loader, optimizer and debug settings, versions"""
     loading: Loading = field(default_factory=Loading)
+    pace: Pace | None = None
+    """of a rank on a CPU; None: not recorded"""
     telemetry: Telemetry | None = None
     """what was read from outside while it ran, on the clock of ``base_ns``"""
     disturbed: tuple[tuple[int, int], ...] = ()

@@ -1,11 +1,8 @@
 """Collectives between ranks, and what each process says of its place in the job.
 
 Nothing is installed before the job itself calls ``init_process_group``. Then collectives called
-from Python are timed from their call to the end of their ``wait``. DistributedDataParallel's own
-exchange of gradients runs in C++ inside the backward pass and cannot be called around, but on a CPU
-the training thread sleeps while it waits for it: the part of a backward pass in which the thread
-neither ran nor queued for a processor is that waiting, and lies at its end. Gradients are not
-touched.
+from Python are timed from their call to the end of their ``wait``; for those of
+DistributedDataParallel see ``exchange``.
 """
 
 from __future__ import annotations
@@ -15,12 +12,11 @@ import json
 import os
 import socket
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import guard
+from . import exchange, guard
 from .recorder import ANNOTATION, now
 
 if TYPE_CHECKING:
@@ -64,13 +60,9 @@ COLLECTIVES = {
 """methods of a process group, and what to call them"""
 
 WAIT = "## work.wait() ##"
-WALK = "reducer::search_unused_parameters"
 FLIGHT = 0
 """number of the thread that stands for collectives on their way while the host goes on"""
 MOST_PENDING = 512
-TOLD_EVERY = 64
-"""backward passes between two looks at what DistributedDataParallel says of itself"""
-LEAST_WAIT_NS = 1_000
 thread = threading.get_ident
 
 
@@ -84,6 +76,8 @@ class Ranks:
         self.models: list[weakref.ref[Any]] = []
         self.synced = self.unsynced = 0
         self.queue, self.queue_of = -1, 0
+        self.made = ""
+        self.mark_ns: float | None = None
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -103,6 +97,35 @@ class Ranks:
         except OSError as error:
             guard.note(self.loop.recorder.folder, "ranks", error)
 
+    def contained(self, where: str, record: Callable[..., None], *values: Any) -> None:
+        """A hook's work, none of whose faults reaches the job."""
+        try:
+            record(*values)
+        except (RecursionError, MemoryError):
+            pass  # the job is at its limit: that is no time to do anything about it
+        except Exception as error:  # contained, counted, and the wrapper taken off
+            self.loop.fault(where, error)
+
+    def queued(self) -> int:
+        """How long this thread has waited for a processor, ns, as the kernel counts it."""
+        if self.queue_of != thread():
+            self.queue_of = thread()
+            self.queue = _open_queue()
+        if self.queue < 0:
+            return 0
+        try:
+            return int(os.pread(self.queue, 80, 0).split()[1])
+        except (OSError, ValueError, IndexError):
+            self.queue = -1
+            return 0
+
+
+def _open_queue() -> int:
+    try:
+        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1  # not Linux, or hidden
+
 
 def install(loop: Loop) -> None:
     """Watch for this process to join a job of several."""
@@ -117,7 +140,7 @@ def install(loop: Loop) -> None:
     if "RANK" in os.environ:
         ranks.note(rank=_number("RANK"), world_size=_number("WORLD_SIZE"))
     loop.wrap("ranks", c10d, "init_process_group", lambda *_: _joined(ranks))
-    loop.wrap("ddp", DistributedDataParallel, "__init__", lambda ddp, _: _made(ranks, ddp))
+    loop.wrap("ddp", DistributedDataParallel, "__init__", lambda ddp, _: exchange.made(ranks, ddp))
 
 
 def _number(name: str) -> int | None:
@@ -157,7 +180,7 @@ def _collectives(ranks: Ranks) -> None:
         try:
             return original(work, *args, **kwargs)
         finally:
-            _contained(ranks, "collectives", _waited, ranks, work, begin)
+            ranks.contained("collectives", _waited, ranks, work, begin)
 
     Work.wait = wait  # type: ignore[assignment,method-assign]
 
@@ -173,19 +196,10 @@ def _issued(ranks: Ranks, original: Any, name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         begin = now()
         work = original(*args, **kwargs)
-        _contained(ranks, "collectives", _called, ranks, work, name, begin)
+        ranks.contained("collectives", _called, ranks, work, name, begin)
         return work
 
     return call
-
-
-def _contained(ranks: Ranks, where: str, record: Callable[..., None], *values: Any) -> None:
-    try:
-        record(*values)
-    except (RecursionError, MemoryError):
-        pass  # the job is at its limit: that is no time to do anything about it
-    except Exception as error:  # contained, counted, and the wrapper taken off
-        ranks.loop.fault(where, error)
 
 
 def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
@@ -203,115 +217,3 @@ def _waited(ranks: Ranks, work: Any, begin: int) -> None:
     ranks.loop.span(WAIT, ANNOTATION, begin)
     if called:
         recorder.add((called, now(), FLIGHT, recorder.number(name), ANNOTATION))
-
-
-# -- DistributedDataParallel --------------------------------------------------------------------
-
-
-def _made(ranks: Ranks, ddp: Any) -> None:
-    """A model was wrapped: its exchanges are recorded from now on."""
-    ranks.models = [known for known in ranks.models if known() is not None]
-    ranks.models.append(weakref.ref(ddp))
-    _backward(ranks)
-    if ddp.__dict__.get("find_unused_parameters") and "walk" not in ranks.loop.undo:
-        _walk(ranks, type(ddp.reducer))
-
-
-def _walk(ranks: Ranks, reducer: Any) -> None:
-    """Time the search for unused parameters."""
-    original = reducer.prepare_for_backward
-
-    @functools.wraps(original)
-    def prepare_for_backward(*args: Any, **kwargs: Any) -> Any:
-        begin = now()
-        result = original(*args, **kwargs)
-        if args[-1]:  # the outputs from where to search; empty where no search is asked for
-            _contained(ranks, "walk", ranks.loop.span, WALK, ANNOTATION, begin)
-        return result
-
-    reducer.prepare_for_backward = prepare_for_backward
-    ranks.loop.undo["walk"] = lambda: setattr(reducer, "prepare_for_backward", original)
-
-
-def _backward(ranks: Ranks) -> None:
-    import torch
-    from torch.compiler import is_compiling
-
-    if "exchange" in ranks.loop.undo:
-        return
-    original = torch.autograd.backward
-
-    @functools.wraps(original)
-    def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(*args, **kwargs)
-        ran, queued = time.thread_time_ns(), _queued(ranks)
-        begin = now()
-        result = original(*args, **kwargs)
-        _contained(ranks, "exchange", _exchanged, ranks, begin, ran, queued)
-        return result
-
-    torch.autograd.backward = backward
-    ranks.loop.undo["exchange"] = lambda: setattr(torch.autograd, "backward", original)
-
-
-def _exchanged(ranks: Ranks, begin: int, ran: int, queued: int) -> None:
-    """A backward pass has ended: what of it was waiting for others, and did it exchange at all?"""
-    end = now()
-    models = [model for known in ranks.models if (model := known()) is not None]
-    syncing = [model for model in models if model.__dict__.get("require_backward_grad_sync")]
-    if not syncing:
-        ranks.unsynced += bool(models)
-        return
-    ranks.synced += 1
-    if syncing[0].device_type == "cpu":
-        idle = end - begin - (time.thread_time_ns() - ran) - (_queued(ranks) - queued)
-        recorder, number = ranks.loop.recorder, ranks.loop.recorder.number
-        idle = min(max(idle, LEAST_WAIT_NS), end - begin)
-        name = number(f"{ranks.backend}:all_reduce")
-        recorder.add((end - idle, end, thread(), name, ANNOTATION))
-    if ranks.synced % TOLD_EVERY == 2 and ranks.loop.recorder.facts:
-        ranks.loop.recorder.facts["ddp"] = _settings(ranks, syncing[0])
-
-
-def _settings(ranks: Ranks, model: Any) -> dict[str, Any]:
-    """Of DistributedDataParallel, with what its own log says."""
-    told = model._get_ddp_logging_data()
-    kept = (
-        "find_unused_parameters",
-        "unused_parameter_size",
-        "gradient_as_bucket_view",
-        "bucket_cap_bytes",
-        "num_parameter_tensors",
-        "total_parameter_size_bytes",
-        "avg_backward_comm_time",
-        "avg_backward_compute_comm_overlap_time",
-        "broadcast_buffers",
-    )
-    return {
-        **{key: told[key] for key in kept if key in told},
-        "static_graph": bool(model.static_graph),
-        "exchanges": ranks.synced,
-        "without_exchange": ranks.unsynced,
-    }
-
-
-def _queued(ranks: Ranks) -> int:
-    """How long this thread has waited for a processor, ns, as the kernel counts it."""
-    if ranks.queue_of != thread():
-        ranks.queue_of = thread()
-        ranks.queue = _open_queue()
-    if ranks.queue < 0:
-        return 0
-    try:
-        return int(os.pread(ranks.queue, 80, 0).split()[1])
-    except (OSError, ValueError, IndexError):
-        ranks.queue = -1
-        return 0
-
-
-def _open_queue() -> int:
-    try:
-        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1  # not Linux, or hidden

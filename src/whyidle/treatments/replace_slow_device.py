@@ -9,8 +9,17 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("fail-slow-device", consent="none")
 def replace_slow_device(proof: Proof) -> Plan | None:
     """Check the device's clocks, temperature and power, and run the job without it."""
+    rank = proof.facts.get("rank")
+    if proof.facts.get("cpu"):
+        return Plan(
+            summary=f"on the machine of rank {rank}: `ps -eLo psr,ni,pcpu,pid,comm --sort=-pcpu` "
+            "shows what runs on its cores, and at which priority; give every rank cores of its own "
+            "(`taskset -c`, `srun --cpus-per-task`)",
+            risk="",
+            automatic=False,
+        )
     return Plan(
-        summary=f"on the machine of rank {proof.facts.get('rank')}: `nvidia-smi -q -d "
+        summary=f"on the machine of rank {rank}: `nvidia-smi -q -d "
         "PERFORMANCE,TEMPERATURE,POWER,ECC`; drain it if it throttles or shows errors",
         risk="restarting elsewhere costs the time since the last checkpoint",
         automatic=False,

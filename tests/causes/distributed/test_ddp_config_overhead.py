@@ -1,8 +1,11 @@
 """Copies out of buckets and walks of the graph are found where the device waits for them."""
 
-from judging import covers, judge, measured
+from dataclasses import replace
+
+from judging import covers, judge, judge_all, measured
 
 from whyidle import catalog
+from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -58,3 +61,44 @@ def test_a_device_with_enough_to_do_does_not_notice():
 
 def test_without_ddp_nothing_is_said():
     assert judge(CAUSE, job()) is None
+
+
+def watched(*, walk: float, told: dict[str, object]) -> Timeline:
+    """A rank whose device is the CPU, as the probe records it."""
+    made = Builder(rank=0, world_size=2)
+    for _ in range(6):
+        with made.step():
+            for _ in range(10):
+                with made.span("aten::mm", "cpu_op"):
+                    made.quiet(us(800))
+            if walk:
+                with made.span("reducer::search_unused_parameters"):
+                    made.quiet(us(walk))
+            with made.span("Optimizer.step#SGD.step"):
+                made.quiet(us(100))
+    return replace(made.timeline(), settings={"ddp": told}, info=DeviceInfo(kind="cpu"))
+
+
+TOLD = {
+    "num_parameter_tensors": 1000,
+    "mark_ns": 2_000.0,
+    "made": "torch/nn/wrap.py(3): wrap;train.py(12): main",
+}
+
+
+def test_on_a_cpu_every_parameter_that_is_noted_costs_as_well():
+    proof = judge_all(CAUSE, [watched(walk=500, told=TOLD)])
+    assert proof.bucket == "compute"
+    step = 10 * 800 + 500 + 100
+    assert abs(proof.high - (500 + 1000 * 2.0) / step) < 0.02
+    (place,) = proof.where
+    assert (place.file, place.line, place.function) == ("train.py", 12, "main")
+
+
+def test_without_a_search_nothing_is_noted():
+    assert judge_all(CAUSE, [watched(walk=0, told=TOLD)]) is None
+
+
+def test_a_search_that_finds_something_is_needed():
+    told = {**TOLD, "unused_parameter_size": 64}
+    assert judge_all(CAUSE, [watched(walk=500, told=told)]) is None

@@ -1,9 +1,14 @@
 """The same kernels, slower on one device: proven by names, numbers and grids."""
 
+from dataclasses import replace
+
+import numpy as np
 from judging import covers, judge_all
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
+from whyidle.model.timeline import Pace
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
 
@@ -60,3 +65,72 @@ def test_without_grids_nobody_can_tell():
 
 def test_good_devices_scatter():
     assert judge_all(CAUSE, fleet(1.03).timelines()) is None
+
+
+def paced(made: Fleet, *, queued_us: float, ran_us: float = 0):
+    """The same ranks as on a CPU, where the kernel counts what each thread ran and waited for a
+    core; rank 1 does so much more of both in every step."""
+    found = []
+    for index, timeline in enumerate(made.timelines()):
+        ends = Facts(timeline).steps.end.astype(np.int64)
+        rounds = np.arange(1, len(ends) + 1)
+        late = index == 1
+        ran, queued = 3_000_000 + 1000 * ran_us * late, 50_000 + 1000 * queued_us * late
+        pace = Pace(ends, (rounds * ran).astype(np.int64), (rounds * queued).astype(np.int64))
+        found.append(replace(timeline, pace=pace))
+    return found
+
+
+LATE_US = 0.25 * 8 * (400 + 60)
+"""what rank 1 of ``fleet(1.25)`` takes longer per step"""
+
+
+def test_a_rank_that_waits_for_a_core_is_slow_and_has_no_more_work():
+    timelines = paced(fleet(1.25, grids=False), queued_us=LATE_US)
+    proof = judge_all(CAUSE, timelines)
+    assert proof.facts == {"rank": 1, "cpu": True}
+    assert "Rank 1 waits 0.97 ms of each step for a CPU core" in proof.headline
+    assert proof.where[0].rank == 1
+    assert judge_all("rank-workload-imbalance", timelines) is None
+    assert judge_all("late-rank", timelines) is None
+    told = {each.quantity: each.value for each in proof.evidence}
+    assert told["rank 1 runs, per step"] == told["rank 0 runs, per step"]
+    plan = catalog.treatments()["replace-slow-device"].decide(proof)
+    assert "cores of its own" in plan.summary
+
+
+def test_a_rank_that_runs_longer_has_more_work_as_far_as_can_be_told():
+    timelines = paced(fleet(1.25, grids=False), queued_us=0, ran_us=LATE_US)
+    assert judge_all(CAUSE, timelines) is None
+    proof = judge_all("rank-workload-imbalance", timelines)
+    assert proof.facts["rank"] == 1
+
+
+def test_what_a_rank_waits_for_a_core_is_none_of_its_work():
+    whole = judge_all("rank-workload-imbalance", fleet(1.25, grids=False).timelines())
+    timelines = paced(fleet(1.25, grids=False), queued_us=LATE_US * 0.4, ran_us=LATE_US * 0.6)
+    part = judge_all("rank-workload-imbalance", timelines)
+    assert 0.5 * whole.high < part.high < 0.7 * whole.high
+
+
+def test_ranks_that_take_turns_waiting_for_a_core_are_a_note_and_no_finding():
+    made = fleet(1.25, grids=False).timelines()
+    facts = [Facts(timeline) for timeline in made]
+    rounds = len(facts[0].steps.end)
+    found = []
+    for index, timeline in enumerate(made):
+        mine = np.where(np.arange(rounds) % 3 == index, 1_000_000, 20_000)
+        ends = facts[index].steps.end.astype(np.int64)
+        ran = np.arange(1, rounds + 1) * 3_000_000
+        found.append(replace(timeline, pace=Pace(ends, ran, np.cumsum(mine))))
+    paces = Job(tuple(Facts(timeline) for timeline in found)).imbalance.paces
+    ran, queued = paces.excess(None)
+    assert abs(ran) < 1e-9
+    assert 0.9e-3 < queued < 1.3e-3
+    assert abs(paces.excess(1)[1]) < 0.5e-3
+
+
+def test_without_a_count_of_every_rank_nothing_is_said_of_cores():
+    timelines = paced(fleet(1.25, grids=False), queued_us=LATE_US)
+    timelines[0] = replace(timelines[0], pace=None)
+    assert judge_all(CAUSE, timelines) is None

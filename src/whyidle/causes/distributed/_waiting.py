@@ -26,20 +26,32 @@ DOING = {
 
 
 def laggard(job: Job) -> Laggard | None:
-    """The rank that others wait for, where they wait long enough to speak of it."""
-    return job.imbalance.laggard if job.imbalance.lost[1] >= LEAST_SHARE else None
+    """The rank that others wait for, where they wait long enough to speak of it, and not mostly
+    because it waits for a core."""
+    late = job.imbalance.laggard
+    if late is None or late.slow_device or job.imbalance.lost[1] * _own(late) < LEAST_SHARE:
+        return None
+    return late
 
 
-def even(job: Job) -> Predicted:
-    """P8: every rank does the mean of the work; what is late in every step is the careful end."""
-    low, high = job.imbalance.lost
-    return remove(low * 0.9, high, "P8: every rank's work at the mean", high * 0.9)
+def _own(late: Laggard) -> float:
+    """The share of the waiting that is the late rank's own doing: not that it waits for a core."""
+    return 1.0 - late.contended
+
+
+def even(job: Job, late: Laggard) -> Predicted:
+    """P8: every rank does the mean of the work; what is late in every step is the careful end. On a
+    CPU work and the machine's own jitter look alike, so between the two ends nothing is likelier.
+    """
+    low, high = (share * _own(late) for share in job.imbalance.lost)
+    expected = high * 0.9 if job.imbalance.paces is None else (low * 0.9 + high) / 2
+    return remove(low * 0.9, high, "P8: every rank's work at the mean", expected)
 
 
 def freed(job: Job, late: Laggard) -> Predicted:
     """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as
     only what holds the rank up can be removed; hopefully transfers are hidden again as well."""
-    won, most = job.imbalance.freed(late.index)
+    won, most = (share * _own(late) for share in job.imbalance.freed(late.index))
     return remove(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
 
 
@@ -47,7 +59,7 @@ def proof(
     job: Job, late: Laggard, headline: str, *, predicted: Predicted, confidence: float
 ) -> Proof:
     """The finding; lost is what ranks wait, at the careful end what they wait in every step."""
-    low, high = job.imbalance.lost
+    low, high = (share * _own(late) for share in job.imbalance.lost)
     return Proof(
         headline=headline,
         low=low * 0.9,
@@ -68,7 +80,8 @@ def proof(
 def _sampled(job: Job, late: Laggard) -> Place | None:
     """Where the late rank was seen longest in what holds it up; None without stack samples."""
     facts, host = job.ranks[late.index], job.ranks[late.index].timeline.host
-    rows = np.flatnonzero((host.kind == HostKind.PYTHON) & (host.detail >= 0))
+    seen = (HostKind.PYTHON, HostKind.OP) if late.reason == "compute" else (HostKind.PYTHON,)
+    rows = np.flatnonzero(np.isin(host.kind, seen) & (host.detail >= 0))
     rows = rows[facts.part(late.reason).covers(host.start[rows])]
     if not len(rows):
         return None

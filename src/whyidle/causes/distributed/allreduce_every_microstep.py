@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.exchanges import rhythm_of
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.places import in_library
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Place
 
+MOST_LOOKED = 200
 LEAST_SHARE = 0.01
 """exposed share of the step below which communication is not worth a word"""
 
@@ -72,6 +77,15 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
             measured("all-reduces per exchange", rhythm.calls, "1", source="host spans"),
             measured("communication that holds up work, share of step", exposed, "ratio"),
         ),
+        where=_where(facts),
         confidence=0.9,
         facts={"micro_batches": rhythm.per_update},
     )
+
+
+def _where(facts: Facts) -> tuple[Place, ...]:
+    """The call of the backward pass: the user's line that most stack samples in exchanges show."""
+    rows = facts.named(r"^(nccl|gloo):all_?reduce$")[:MOST_LOOKED]
+    found = Counter(facts.places.within(int(row)) for row in rows)
+    places = [place for place, _ in found.most_common() if place and not in_library(place)]
+    return tuple(places[:1])

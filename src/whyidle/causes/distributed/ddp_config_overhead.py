@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
 
 LEAST_SHARE = 0.005
@@ -39,8 +44,11 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     The recording names them: ``copy_bucket_to_grad`` once per parameter, and
     ``search_unused_parameters`` once per step. Lost time is the device's idle time during them; the
     careful end is half of it, as recording itself lengthens small operators. The hopeful prediction
-    adds the device's own time in these copies. Of a watched run only the walk is timed; where the
-    device is the CPU itself, all of it counts.
+    adds the device's own time in these copies. Where the device is the CPU itself, all of it
+    counts. Of a watched run only the walk is timed. A search also writes down every parameter that
+    it meets and reads that again after the exchange (two accesses to a small tensor per parameter,
+    in C++ in the backward pass): that is the number of parameters times what such a pair costs in
+    that very process, measured there once.
 
     What looks alike
     ----------------
@@ -60,7 +68,8 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     walk, copy = _during(facts, WALK), _during(facts, COPY)
     idle = facts.scope if facts.on_cpu else facts.part("host")
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
-    lost = facts.share_of((walk | copy) & idle)
+    marked = _marking_s(facts) / facts.step_s if facts.on_cpu and walked else 0.0
+    lost = min(facts.share_of((walk | copy) & idle) + marked, 1.0)
     if lost < LEAST_SHARE or _used(facts):
         return None
     steps, hopeful = facts.step_count, lost + _copying(facts, copy)
@@ -86,12 +95,20 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
             ),
             measured("device idle during the walks, share of step", walked, "ratio"),
             measured(
+                "noting which parameters were used, share of step",
+                marked,
+                "ratio",
+                source="parameters x cost of one note in this process",
+            ),
+            measured(
                 "gradients scaled into their bucket per step",
                 len(facts.named(SCALE)) / steps,
                 "1",
                 source="host spans",
             ),
         ),
+        where=_made(facts),
+        bucket="compute" if facts.on_cpu else None,
         confidence=0.85,
         facts={"walks": bool(len(facts.named(WALK))), "copies": bool(len(facts.named(COPY)))},
     )
@@ -99,8 +116,34 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
 
 def _used(facts: Facts) -> bool:
     """Whether a watched run says that parameters stay unused, so that somebody must look."""
+    return bool(_told(facts).get("unused_parameter_size"))
+
+
+def _told(facts: Facts) -> Mapping[str, Any]:
     told = facts.timeline.settings.get("ddp")
-    return isinstance(told, dict) and bool(told.get("unused_parameter_size"))
+    return told if isinstance(told, Mapping) else {}
+
+
+def _marking_s(facts: Facts) -> float:
+    """What noting the use of every parameter takes per step, s; 0 where it is not known."""
+    told = _told(facts)
+    walks = len(facts.named(WALK)) / max(facts.step_count, 1)
+    return (
+        float(told.get("mark_ns") or 0)
+        * float(told.get("num_parameter_tensors") or 0)
+        * walks
+        / 1e9
+    )
+
+
+def _made(facts: Facts) -> tuple[Place, ...]:
+    """Where the model was wrapped, where a watched run noted it."""
+    places = [
+        frame_place(text, facts.rank) for text in str(_told(facts).get("made", "")).split(";")
+    ]
+    found = [place for place in places if place is not None]
+    own = [place for place in found if not in_library(place)]
+    return tuple((own or found)[:1])
 
 
 def _what(walked: float, copied: float) -> str:

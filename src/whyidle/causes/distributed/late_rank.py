@@ -58,5 +58,5 @@ def late_rank(job: Job) -> Proof | None:
         )
     else:
         headline = f"Ranks take turns being late (rank {late.rank} most often), held up by {doing}"
-    predicted = _waiting.freed(job, late) if late.constant else _waiting.even(job)
+    predicted = _waiting.freed(job, late) if late.constant else _waiting.even(job, late)
     return _waiting.proof(job, late, headline, predicted=predicted, confidence=0.8)

@@ -33,7 +33,9 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
 
     What looks alike
     ----------------
-    The same kernels on the same shapes, only slower: ``fail-slow-device``. A rank held up by its
+    The same kernels on the same shapes, only slower, or on a CPU the same CPU time with less of a
+    core: ``fail-slow-device``. (A CPU core that is slower by itself makes the same work take more
+    CPU time: that cannot be told from more work, and is reported here.) A rank held up by its
     loader, its host or an interruption: ``late-rank``.
 
     What to do
@@ -48,7 +50,7 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     2025 (the ideal with every rank at the mean; sequence lengths and last stages lead).
     """
     late = _waiting.laggard(job)
-    if late is None or late.reason != "compute" or late.slow_device:
+    if late is None or late.reason != "compute":
         return None
     excess = late.excess_s["compute"]
     if late.constant:
@@ -64,6 +66,6 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
         job,
         late,
         headline,
-        predicted=_waiting.even(job),
+        predicted=_waiting.even(job, late),
         confidence=0.85 if late.slower is not None else 0.75,
     )

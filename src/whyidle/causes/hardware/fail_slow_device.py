@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.imbalance import Laggard
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Place
+from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_SHARE = 0.01
 """share of the step that ranks wait below which it is not worth a word"""
+SHOWN = 16
+"""so many quantities of single ranks are shown"""
 
 
 @cause(
     "One device is slower than the others at the same work",
     bucket="communication",
-    needs=("several_ranks", "device_events", "steps"),
+    needs=("several_ranks", "device_time", "steps"),
     scope="job",
 )
 def fail_slow_device(job: Job) -> Proof | None:
     """What it means
     ----------------
     One rank launches the same kernels, as often and with the same grids as the others, but they
-    take longer on its device: lower clocks, heat, a power limit, memory faults, a neighbour.
+    take longer on its device: lower clocks, heat, a power limit, memory faults, a neighbour. Where
+    the device is the CPU: one rank gets less of a core than the others, as something else runs
+    there, or it has a lower priority or a quota.
 
     Why it costs
     ------------
@@ -32,18 +37,22 @@ def fail_slow_device(job: Job) -> Proof | None:
     ------------------
     The others wait for this rank at the collectives (see ``rank-workload-imbalance``), it computes
     longer, and kernels that make up nine tenths of its time have the same names, numbers and grid
-    sizes as on every other rank but take at least 5 % longer in sum. The gain is P8 with that
-    device at the speed of the slowest other one.
+    sizes as on every other rank but take at least 5 % longer in sum. On a CPU, of a watched run: it
+    is always the late one, and at least half of what the others wait for it is explained by what
+    its training thread waited for a core beyond theirs, as the kernel counts it (run-queue delay).
+    The gain is P8 with that device at the speed of the slowest other one.
 
     What looks alike
     ----------------
     More work gives other grids or more launches: ``rank-workload-imbalance``. Where grids were not
-    recorded it cannot be told apart, and that cause is reported.
+    recorded it cannot be told apart, and that cause is reported. So it is on a CPU where the late
+    rank's thread runs longer: it has more work, or a core that is slower by itself.
 
     What to do
     ----------
     Compare clocks, temperature and power of the devices (``nvidia-smi -q``), drain the node,
-    replace the device.
+    replace the device. On a CPU: see what else runs on that rank's cores, and give every rank cores
+    of its own.
 
     References
     ----------
@@ -51,26 +60,21 @@ def fail_slow_device(job: Job) -> Proof | None:
     2025.
     """
     imbalance, late = job.imbalance, job.imbalance.laggard
-    if late is None or late.slower is None or not late.slow_device:
+    if late is None or not late.slow_device:
         return None
-    low, high = imbalance.lost
+    short = late.short_of_cpu
+    part = late.contended if short else 1.0
+    low, high = (share * part for share in imbalance.lost)
     if high < LEAST_SHARE:
         return None
-    freed, most = imbalance.freed(late.index)
+    freed, most = (share * part for share in imbalance.freed(late.index))
     return Proof(
-        headline=f"The device of rank {late.rank} takes {late.slower - 1.0:.0%} longer for the "
-        "same kernels, and the others wait for it",
+        headline=_headline(job, late),
         low=low * 0.9,
         high=high,
         predicted=remove(freed * 0.8, most, "P8: that device as fast as the slowest other", freed),
         evidence=(
-            measured(
-                "time of the same kernels against the other ranks",
-                late.slower,
-                "ratio",
-                samples=job.ranks[late.index].step_count,
-                source="device events",
-            ),
+            *(_cores(job) if short else _kernels(job, late)),
             measured(
                 f"the others wait for rank {late.rank}, per step",
                 late.lateness_s,
@@ -93,5 +97,44 @@ def fail_slow_device(job: Job) -> Proof | None:
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=late.rank),),
-        facts={"rank": late.rank},
+        facts={"rank": late.rank, "cpu": short},
     )
+
+
+def _headline(job: Job, late: Laggard) -> str:
+    if not late.short_of_cpu or job.imbalance.paces is None:
+        return (
+            f"The device of rank {late.rank} takes {(late.slower or 1.0) - 1.0:.0%} longer for the "
+            "same kernels, and the others wait for it"
+        )
+    _, queued = job.imbalance.paces.of(late.index)
+    return (
+        f"Rank {late.rank} waits {queued * 1e3:.3g} ms of each step for a CPU core, and the others "
+        "wait for it"
+    )
+
+
+def _kernels(job: Job, late: Laggard) -> tuple[Evidence, ...]:
+    return (
+        measured(
+            "time of the same kernels against the other ranks",
+            late.slower or 1.0,
+            "ratio",
+            samples=job.ranks[late.index].step_count,
+            source="device events",
+        ),
+    )
+
+
+def _cores(job: Job) -> tuple[Evidence, ...]:
+    """How long each rank's training thread ran, and waited for a core."""
+    paces = job.imbalance.paces
+    if paces is None:
+        return ()
+    told = []
+    for index, facts in enumerate(job.ranks):
+        for what, spent in zip(("runs", "waits for a core"), paces.of(index), strict=True):
+            told.append(
+                measured(f"rank {facts.rank} {what}, per step", spent, "s", source="schedstat")
+            )
+    return tuple(told[:SHOWN])

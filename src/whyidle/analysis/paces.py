@@ -1,0 +1,72 @@
+"""Whether a late rank on a CPU had more to do, or less of a processor.
+
+A thread's time is running, waiting for a core, and sleeping. Where ranks meet at every exchange of
+gradients, a rank with more work runs longer between two of them; a rank that shares its core with
+somebody else runs as long as the others and waits for the core. A core that is slower by itself
+(clock, caches) makes the same work run longer: that cannot be told from more work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from whyidle.analysis.facts import Facts
+
+F64 = NDArray[np.float64]
+
+LEAST = 4
+"""with fewer common rounds nothing can be said"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paces:
+    """Rounds between two exchanges, s, of shape (ranks, rounds); ``per_step`` rounds."""
+
+    ran: F64
+    queued: F64
+    per_step: float
+
+    def excess(self, index: int | None) -> tuple[float, float]:
+        """What the late rank runs, and waits for a core, beyond the mean of the others, s per step.
+        ``None``: whoever is latest in each round."""
+        count, rounds = self.ran.shape
+        own = self.ran + self.queued
+        late = own.argmax(axis=0) if index is None else np.full(rounds, index)
+        found = []
+        for spent in (self.ran, self.queued):
+            mine = spent[late, np.arange(rounds)]
+            others = (spent.sum(axis=0) - mine) / max(count - 1, 1)
+            found.append(float((mine - others).mean()) * self.per_step)
+        return found[0], found[1]
+
+    def of(self, index: int) -> tuple[float, float]:
+        """What one rank runs, and waits for a core, s per step."""
+        ran, queued = self.ran[index].mean(), self.queued[index].mean()
+        return float(ran) * self.per_step, float(queued) * self.per_step
+
+
+def paces(ranks: Sequence[Facts]) -> Paces | None:
+    """The rounds in scope; None unless every rank recorded enough of them."""
+    found = [facts.timeline.pace for facts in ranks if facts.timeline.pace is not None]
+    if len(found) < max(len(ranks), 2):
+        return None
+    rounds = min(len(pace.time) for pace in found)
+    if rounds <= LEAST:
+        return None
+    inside = np.ones(rounds - 1, dtype=bool)
+    for facts, pace in zip(ranks, found, strict=True):
+        known = facts.scope.covers(pace.time[:rounds])
+        inside &= known[:-1] & known[1:]
+    if inside.sum() < LEAST:
+        return None
+    ran, queued = (
+        np.stack([np.diff(each[:rounds])[inside] / 1e9 for each in columns])
+        for columns in ([pace.ran for pace in found], [pace.queued for pace in found])
+    )
+    return Paces(ran, queued, per_step=inside.sum() / max(ranks[0].step_count - 1, 1))
