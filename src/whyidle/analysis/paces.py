@@ -69,4 +69,5 @@ def paces(ranks: Sequence[Facts]) -> Paces | None:
         np.stack([np.diff(each[:rounds])[inside] / 1e9 for each in columns])
         for columns in ([pace.ran for pace in found], [pace.queued for pace in found])
     )
-    return Paces(ran, queued, per_step=inside.sum() / max(ranks[0].step_count - 1, 1))
+    length = float(np.diff(found[0].time[:rounds])[inside].mean()) / 1e9
+    return Paces(ran, queued, per_step=ranks[0].step_s / max(length, 1e-9))
