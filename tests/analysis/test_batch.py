@@ -1,14 +1,17 @@
 """The batch: its size from shapes, and what a larger one costs."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from whyidle.analysis.batch import grown, samples_per_s, size
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
-from whyidle.testing.builder import Builder, us
+from whyidle.model.loading import BATCH, TAKE, Iterator, Loading
+from whyidle.testing.builder import Builder, ms, us
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 BANDWIDTH = 2039  # GB/s, A100 80 GB, as the table of peaks has it
@@ -99,3 +102,34 @@ def test_real_recordings_of_a_larger_batch_are_covered(small, large):
     assert predicted is not None
     assert predicted.best_s <= real <= predicted.worst_s
     assert predicted.step_s == pytest.approx(real, rel=0.1)
+
+
+def fed(**loading):
+    """Ten steps of 10 ms whose batches come from loaders."""
+    job = Builder()
+    for _ in range(10):
+        with job.step():
+            job.python("train.py(1): main", ms(10))
+    timeline = job.timeline()
+    return Facts(replace(timeline, loading=Loading(**loading)))
+
+
+def test_throughput_is_what_the_loader_made_in_the_training_process():
+    batches = np.zeros(10, BATCH)
+    batches["end"] = ms(1) + ms(10) * np.arange(10)
+    batches["samples"], batches["worker"] = 32, -1
+    told = samples_per_s(fed(batches=batches))
+    assert told == pytest.approx(3200, rel=0.15)
+
+
+def test_throughput_is_what_was_taken_from_workers_whose_own_batches_do_not_count_twice():
+    batches, takes = np.zeros(40, BATCH), np.zeros(10, TAKE)
+    batches["samples"], batches["worker"] = 32, 1
+    takes["end"], takes["iterator"] = ms(1) + ms(10) * np.arange(10), 1
+    settings = ({"workers": 2, "batch_size": 32},)
+    told = fed(batches=batches, takes=takes, settings=settings, iterators=(Iterator(0, 1, 0),))
+    assert samples_per_s(told) == pytest.approx(3200, rel=0.15)
+
+
+def test_no_loader_no_throughput():
+    assert samples_per_s(fed()) is None

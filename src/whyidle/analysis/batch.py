@@ -155,6 +155,23 @@ def _first(shapes: list[object], name: str) -> int:
 
 
 def samples_per_s(facts: Facts) -> float | None:
-    """Throughput of the steady steps, where the batch is proven."""
-    batch = size(facts) if facts.steps.found_by and len(facts.steps.seconds) else None
-    return None if batch is None else batch / float(facts.steps.seconds.mean())
+    """Throughput of the steady steps, where the batch is proven, or the loaders have counted."""
+    if not facts.steps.found_by or not len(facts.steps.seconds):
+        return None
+    batch = size(facts)
+    if batch is not None:
+        return batch / float(facts.steps.seconds.mean())
+    return _loaded(facts) / facts.scope_s or None
+
+
+def _loaded(facts: Facts) -> float:
+    """Samples that all loaders handed to the steps in scope, those of evaluations left out."""
+    loading = facts.timeline.loading
+    spans = facts.scope - facts.host.during("evaluation")
+    made = loading.batches[loading.batches["worker"] < 0]
+    count = float(made["samples"][spans.covers(made["end"])].sum())
+    taken = loading.takes["iterator"][spans.covers(loading.takes["end"])]
+    for number in taken[(taken > 0) & (taken <= len(loading.iterators))].tolist():
+        settings = loading.settings[loading.iterators[number - 1].settings]
+        count += int(settings.get("batch_size") or 0)
+    return count
