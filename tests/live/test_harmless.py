@@ -52,11 +52,11 @@ def use_all():
 hooks = sorted(loop.undo)
 wrapped = {"backward": lambda: torch.autograd.backward, "save": lambda: torch.save}
 before = {name: get() for name, get in wrapped.items()}
-kept = loop.span
-loop.span = broken  # every hook ends in it
+kept = loop.numbered
+loop.numbered = broken  # every hook ends in it
 for _ in range(3):
     use_all()
-loop.span = kept
+loop.numbered = kept
 for name, get in wrapped.items():
     assert get() is inspect.unwrap(before[name]), name
 left = [name for name in hooks if name in loop.undo]

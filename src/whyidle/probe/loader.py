@@ -37,6 +37,10 @@ FULL_EVERY = 32
 MOST_ITERATORS = 500
 
 Counts = tuple[int, int, int, int, int]
+Mark = tuple[int, int, Counts]
+NOTHING: Counts = (0, 0, 0, 0, 0)
+UNREAD = (-1,) * 7 + (0, 0)
+"""of a batch in the training process whose counters were not read"""
 
 
 class Loader:
@@ -51,7 +55,7 @@ class Loader:
 
     def _forget(self) -> None:
         self.worker = -1
-        self.known = False
+        self.known = self.full = False
         self.depth = 0
         self.fetched = 0
         self.collated = self.pickled = self.unpickled = self.opened = 0
@@ -62,25 +66,40 @@ class Loader:
 
     # -- batches ----------------------------------------------------------------------------
 
-    def begin(self) -> tuple[int, int, Counts | None] | None:
+    def begin(self) -> Mark | None:
         """Before a batch is made; None inside another batch (nested loaders)."""
         self.depth += 1
         if self.depth > 1:
             return None
         if not self.known:
             self._introduce()
-        full = self.worker >= 0 or self.fetched % FULL_EVERY == 0
-        counts = self._counts() if full else None
+        self.full = self.worker >= 0 or not self.fetched % FULL_EVERY
+        if not self.full:
+            return now(), 0, NOTHING
+        counts = self._counts()
         return now(), time.thread_time_ns(), counts
 
-    def end(self, mark: tuple[int, int, Counts | None], index: Any, data: Any) -> None:
+    def end(self, mark: Mark, index: Any, data: Any) -> None:
         """After a batch was made."""
         begin, cpu, before = mark
-        cpu, end = time.thread_time_ns() - cpu, now()
-        after: tuple[int, ...] = (-1, -1, -1, -1, -1)
-        if before is not None:
-            after = tuple(b - a for a, b in zip(before, self._counts(), strict=True))
+        self.fetched += 1
         samples = len(index) if isinstance(index, (list, tuple)) else 1
+        if self.full:
+            end = self._counted(begin, cpu, before, samples)
+        else:
+            end = now()
+            self.recorder.row("batches", BATCH, (begin, end, *UNREAD, samples, -1))
+        if self.worker < 0:
+            self.padding.taken(data)
+        if data is not None and end - begin > _checksum.LEAST_NS:
+            found = _checksum.of_one(index, data)
+            if found is not None:
+                self.recorder.row("rows", ROW, (end, *found))
+
+    def _counted(self, begin: int, cpu: int, before: Counts, samples: int) -> int:
+        """Record a batch with all its counters; returns its end."""
+        cpu, end = time.thread_time_ns() - cpu, now()
+        after = tuple(b - a for a, b in zip(before, self._counts(), strict=True))
         process, delay, chars, read, faults = after
         pickled, self.pickled = self.pickled, 0
         collated, self.collated = self.collated, 0
@@ -88,13 +107,7 @@ class Loader:
         times = (begin, end, cpu, process, delay, collated, pickled, chars, read)
         row = (*times, max(faults, 0), opened, samples, self.worker)
         self.recorder.row("batches", BATCH, row)
-        self.fetched += 1
-        if self.worker < 0:
-            self.padding.taken(data)
-        if data is not None and end - begin > _checksum.LEAST_NS:
-            found = _checksum.of_one(index, data)
-            if found is not None:
-                self.recorder.row("rows", ROW, (end, *found))
+        return end
 
     def _counts(self) -> Counts:
         """The process's CPU ns, the thread's wait for a core ns, characters read, bytes read from
@@ -192,6 +205,8 @@ def _wrap_init(loop: Any, loader: Loader, kind: Any) -> None:
 def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(collate)
     def timed(*args: Any, **kwargs: Any) -> Any:
+        if not loader.full:
+            return collate(*args, **kwargs)
         begin = now()
         try:
             return collate(*args, **kwargs)

@@ -37,6 +37,7 @@ class Loop:
         self.steps = 0
         self.optimizing: list[int] = []
         self.optimizers: dict[int, str] = {}
+        self.iterators: dict[type, int] = {}
         self.collecting = 0
         self.backwards = 0
         self.skipped = 0
@@ -54,12 +55,16 @@ class Loop:
     def _forked(self) -> None:
         self.steps = self.backwards = 0
         self.optimizing.clear()
+        self.iterators.clear()
         self.sampler = None
 
     def span(self, name: str, kind: int, begin: int) -> None:
         """Record what ends now."""
-        recorder = self.recorder
-        recorder.add((begin, now(), thread(), recorder.number(name), kind))
+        self.numbered(self.recorder.number(name), kind, begin)
+
+    def numbered(self, number: int, kind: int, begin: int) -> None:
+        """The same, where the number of the name is known."""
+        self.recorder.add((begin, now(), thread(), number, kind))
 
     def watch(self) -> None:
         """Look at what this thread does from now on."""
@@ -184,7 +189,12 @@ def install(recorder: Recorder) -> Loop:
 
 
 def _batch(loop: Loop, iterator: Any, begin: int) -> None:
-    loop.span(f"enumerate(DataLoader)#{type(iterator).__name__}.__next__", ANNOTATION, begin)
+    kind = type(iterator)
+    number = loop.iterators.get(kind)
+    if number is None:
+        name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
+        number = loop.iterators[kind] = loop.recorder.number(name)
+    loop.numbered(number, ANNOTATION, begin)
     loop.waited += now() - begin
     evaluation = loop.evaluation
     if evaluation is not None and evaluation.begin and sys.exc_info()[0] is StopIteration:

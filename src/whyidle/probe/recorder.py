@@ -87,7 +87,10 @@ class Recorder:
     def row(self, suffix: str, layout: struct.Struct, row: tuple[int, ...]) -> None:
         """A record of any other kind, for ``PID.suffix``."""
         if self._rows < MOST_WAITING and not self.broken:
-            self.tables.setdefault(suffix, (layout, []))[1].append(row)
+            found = self.tables.get(suffix)
+            if found is None:
+                found = self.tables.setdefault(suffix, (layout, []))
+            found[1].append(row)
             self._rows += 1
 
     def flush(self) -> None:
