@@ -124,6 +124,7 @@ def test_looks_are_bought_from_a_budget(monkeypatch):
         monkeypatch.setattr(padding, name, lambda: next(clock))
     loop = Loop()
     looking = padding.Padding(loop)
+    looking.credit = 0
     for _ in range(5000):
         looking.taken({"attention_mask": mask()})
     assert 1 < len(loop.rows) < 8
@@ -131,10 +132,21 @@ def test_looks_are_bought_from_a_budget(monkeypatch):
     assert loop.rows[0][1][1:3] == (REAL, ALL)
 
 
+def test_the_first_looks_come_sooner(monkeypatch):
+    clock = iter(range(0, 10**12, 1000))
+    for name in ("now", "cpu"):
+        monkeypatch.setattr(padding, name, lambda: next(clock))
+    loop = Loop()
+    looking = padding.Padding(loop)
+    for _ in range(5000):
+        looking.taken({"attention_mask": mask()})
+    assert 8 < len(loop.rows) < 80
+
+
 def test_where_nothing_tells_nobody_looks_again(monkeypatch):
     loop = Loop()
     looking = padding.Padding(loop)
-    monkeypatch.setattr(padding, "BUDGET", 1e9)
+    monkeypatch.setattr(padding, "EARLY_BUDGET", 1e9)
     seen = []
     monkeypatch.setattr(padding, "of_batch", seen.append)
     for _ in range(50):

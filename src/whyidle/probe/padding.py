@@ -25,6 +25,8 @@ padding is made of; rows, how it was told"""
 MASK, LENGTHS, FRAMES, TOKENS = range(1, 5)
 BUDGET = 0.001
 """share of the time that looks may take, in CPU of the thread"""
+EARLY_BUDGET, CREDIT_NS = 0.01, 10_000_000
+"""the same until so much has been spent, so that short runs are judged, too"""
 LONGEST_REST_NS = 1_000_000_000
 TRIES = 8
 """batches without anything to count, after which nobody looks again"""
@@ -50,6 +52,7 @@ class Padding:
         self.loop = loop
         self.next = 0
         self.tries = TRIES
+        self.credit = CREDIT_NS
         loop.undo["padding"] = self.stop
 
     def stop(self) -> None:
@@ -69,7 +72,10 @@ class Padding:
             self.loop.recorder.row("padding", PAD, (begin, *found))
         else:
             self.tries -= 1
-        self.next = begin + min(int((cpu() - cost) / BUDGET), LONGEST_REST_NS)
+        spent = cpu() - cost
+        share = EARLY_BUDGET if self.credit > 0 else BUDGET
+        self.credit -= spent
+        self.next = begin + min(int(spent / share), LONGEST_REST_NS)
 
 
 def of_batch(data: Any) -> Found | None:

@@ -100,6 +100,13 @@ def test_one_length_for_all_does_not_tell_the_cost():
     assert plans["pad-to-longest"].decide(judge(longest)) is None
 
 
+def test_a_run_too_short_for_a_fit_is_no_warning():
+    job, _ = train(0.9, all_positions, steps=8)
+    proof = judge(job)
+    assert proof
+    assert proof.predicted.speedup == 1.0
+
+
 def test_one_length_for_all_but_the_step_follows_what_is_real():
     job, _ = train(0.9, real_positions, fixed=512)
     assert judge(job) is None

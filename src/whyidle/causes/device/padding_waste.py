@@ -20,6 +20,8 @@ LEAST_SHARE = 0.01
 UNKNOWN = (0.0, 0.5, 1.0)
 """share of the work on padded positions that is wasted, where batches of one length do not tell:
 careful, none (the model skips them); expected, half; hopeful, all of it"""
+UNFITTED = (0.0, 0.0, 1.0)
+"""the same where a longer run would tell"""
 FEWEST = 3
 TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in"}
 SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7}
@@ -69,7 +71,8 @@ def padding_waste(facts: Facts) -> Proof | None:
     if found is None or found.skipped or found.share < LEAST_PADDING or found.batches < FEWEST:
         return None
     work = facts.share("compute")
-    careful, expected, hopeful = found.cost or (u * found.share * work for u in UNKNOWN)
+    unknown = UNKNOWN if found.constant else UNFITTED
+    careful, expected, hopeful = found.cost or (part * found.share * work for part in unknown)
     if hopeful < LEAST_SHARE:
         return None
     fitted = found.cost is not None
