@@ -22,6 +22,7 @@ BROKEN_PIPE = 141
 
 _EPILOG = """\
 examples:
+  whyidle run python train.py                watch a job, and say what its GPU waits for
   whyidle explain trace.json.gz              why was the GPU idle in this recording?
   whyidle explain traces/ --html why.html    a folder of ranks, with a picture
   whyidle compare before.json after.json     what changed, and is it real?
