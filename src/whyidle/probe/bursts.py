@@ -20,10 +20,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from . import guard, own, pace
+from .pace import median
 from .profiler import Profiler, save
 from .recorder import ANNOTATION, now
 

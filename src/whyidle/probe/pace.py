@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
 LEAST_STEPS = 20
 LEAST_S = 3.0
@@ -33,6 +32,13 @@ EVENTS_PER_TENSOR = {False: 26, True: 4}
 """events of an Adam step per tensor: one by one, and fused or for-each"""
 MOST_EVENTS = 200_000
 """in one burst; some 50 MB of trace"""
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one; ``statistics`` would take milliseconds to import into every process."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def present(ends: Sequence[int]) -> list[float]:

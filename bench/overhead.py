@@ -1,0 +1,230 @@
+"""What watching costs: training steps with and without, in turns; the hooks alone; start-up.
+
+    python bench/overhead.py [--pairs 7] [--seconds 20] [--traceml FOLDER] [--write]
+
+A machine that does nothing else. ``--traceml`` names a folder that holds an installed TraceML
+(``pip install --target FOLDER traceml-ai``). ``--write`` puts the tables into
+``docs/results/performance.md``, in a section of their own.
+
+Each pair is two whole processes, the plain one and the instrumented one, in alternating order; a
+ratio is taken pair by pair. The mean step counts everything that happened between the first and
+the last, bursts and stopping the profiler included; the median does not see rare events. The
+control is plain against plain: differences within its range are noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import date
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "src"
+JOB, HOOKS = HERE / "overhead_job.py", HERE / "overhead_hooks.py"
+RESULTS = HERE.parent / "docs" / "results" / "performance.md"
+HEADING = "## What watching a command costs"
+BOOT = SOURCE / "whyidle" / "probe" / "boot"
+TRACEML = "import sys; from traceml_ai.launcher.cli import main; sys.exit(main())"
+
+
+class Spread(NamedTuple):
+    """Median, least and most."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Over all values."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    @classmethod
+    def quartiles(cls, values: list[float]) -> Spread:
+        """With quartiles in the place of the extremes."""
+        low, middle, high = statistics.quantiles(values, n=4)
+        return cls(middle, low, high)
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.median:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
+
+
+def environment(**settings: object) -> dict[str, str]:
+    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    told = {name: str(value) for name, value in settings.items()}
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **told}
+
+
+def commands(traceml: str | None) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """Name -> command in front of the job, and environment."""
+    watch = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live", "--no-store"]
+    found: dict[str, tuple[list[str], dict[str, str]]] = {
+        "control": ([sys.executable], {}),
+        "whyidle run --profile off": ([*watch, "--profile", "off", "--", sys.executable], {}),
+        "whyidle run": ([*watch, "--", sys.executable], {}),
+        "torch.profiler, all the time": ([sys.executable], {"JOB_INSTRUMENT": "profiler"}),
+    }
+    if traceml:
+        front = [sys.executable, "-c", TRACEML, "run"]
+        path = {"PYTHONPATH": os.pathsep.join([traceml, str(SOURCE)])}
+        found["TraceML"] = (front, {"JOB_INSTRUMENT": "traceml", **path})
+    return found
+
+
+def train(front: list[str], told: dict[str, str], batch: int, seconds: float) -> dict[str, float]:
+    """Run the job once, and return what it measured of itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        settings = {"JOB_BATCH": batch, "JOB_SECONDS": seconds, "JOB_OUT": out, **told}
+        done = subprocess.run(
+            [*front, str(JOB)],
+            env=environment(**settings),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not out.exists():
+            raise SystemExit(f"{front} failed:\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+        return json.loads(out.read_text(encoding="utf-8"))
+
+
+def batch_for(step_s: float) -> int:
+    """A batch size that makes steps about this long here."""
+    batch = 64
+    for _ in range(4):
+        took = train([sys.executable], {}, batch, 1.0)["median_s"]
+        batch = max(1, round(batch * step_s / took))
+    return batch
+
+
+def steps_table(sizes: list[float], pairs: int, seconds: float, traceml: str | None) -> list[str]:
+    lines = [
+        "| instrument | steps of | slow-down of the mean step | of the median step |",
+        "|---|---|---|---|",
+    ]
+    for step_ms in sizes:
+        batch = batch_for(step_ms / 1e3)
+        for name, (front, told) in commands(traceml).items():
+            ratios: dict[str, list[float]] = {"mean_s": [], "median_s": []}
+            plain = []
+            for turn in range(pairs):
+                both = [("plain", [sys.executable], {}), ("with", front, told)]
+                found = {
+                    kind: train(words, env, batch, seconds)
+                    for kind, words, env in (both if turn % 2 else both[::-1])
+                }
+                plain.append(found["plain"]["median_s"] * 1e3)
+                for key, values in ratios.items():
+                    values.append(100 * (found["with"][key] / found["plain"][key] - 1))
+            length = statistics.median(plain)
+            mean, middle = (Spread.of(values) for values in ratios.values())
+            lines.append(f"| {name} | {length:.1f} ms | {mean:+.2f} % | {middle:+.2f} % |")
+            print(lines[-1], flush=True)
+    return lines
+
+
+def probed(folder: str) -> dict[str, str]:
+    """The environment in which the probe starts, without a launcher."""
+    paths = os.pathsep.join([str(BOOT), str(HERE)])
+    return {"PYTHONPATH": paths, "WHYIDLE_RUN": folder}
+
+
+def hooks_table(seconds: float) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        told = {**probed(folder), "WHYIDLE_PROFILE": "auto", "JOB_SECONDS": str(seconds)}
+        done = subprocess.run(
+            [sys.executable, str(HOOKS)], env=environment(**told), capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    found = json.loads(done.stdout)
+    added = {kind: Spread.quartiles(values) for kind, values in found["added_us"].items()}
+    blocks = len(found["added_us"]["hooks"])
+    error = 1.2533 / 1.349 * (added["hooks"].high - added["hooks"].low) / blocks**0.5
+    return [
+        f"All hooks on against off in one process ({found['replaced']} replaced functions and the "
+        f"optimizer's hooks, {blocks} pairs of blocks, steps of {found['step_us']:.0f} us), median "
+        f"and quartiles: **{added['hooks']:.1f} us per step**, standard error {error:.1f}; control "
+        f"{added['control']:.1f} us."
+    ]
+
+
+def startup_table(runs: int) -> list[str]:
+    lines = ["| process | alone | added under watch |", "|---|---|---|"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, words in (
+            ("`python -c pass`", ["-c", "pass"]),
+            ("`python -c 'import torch'`", ["-c", "import torch"]),
+        ):
+            alone, added = [], []
+            for turn in range(runs + 1):
+                pair = {}
+                for watched in (True, False) if turn % 2 else (False, True):
+                    env = environment(**(probed(folder) if watched else {}))
+                    begin = perf_counter()
+                    subprocess.run([sys.executable, *words], env=env, check=True)
+                    pair[watched] = 1e3 * (perf_counter() - begin)
+                if turn:  # the first warms the file cache
+                    alone.append(pair[False])
+                    added.append(pair[True] - pair[False])
+            lines.append(
+                f"| {name} | {Spread.of(alone):.1f} ms | {Spread.quartiles(added):.1f} ms |"
+            )
+    return lines
+
+
+def write(lines: list[str]) -> None:
+    """Put the section into the page, in the place of an older one."""
+    text = RESULTS.read_text(encoding="utf-8")
+    head, _, rest = text.partition(f"{HEADING}\n")
+    _, follows, after = rest.partition("\n## ")
+    body = "\n".join(lines)
+    page = f"{head.rstrip()}\n\n{HEADING}\n\n{body}\n{follows}{after}"
+    RESULTS.write_text(page.rstrip() + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each process")
+    parser.add_argument("--steps-ms", type=float, nargs="+", default=[5.0, 50.0])
+    parser.add_argument("--runs", type=int, default=21, help="of start-up")
+    parser.add_argument("--traceml", metavar="FOLDER", help="where TraceML is installed")
+    parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
+    args = parser.parse_args()
+    hooks = hooks_table(args.seconds)
+    startup = startup_table(args.runs)
+    print(*hooks, "", *startup, "", sep="\n", flush=True)
+    steps = steps_table(args.steps_ms, args.pairs, args.seconds, args.traceml)
+    if args.write:
+        write(
+            [
+                f"`python bench/overhead.py --pairs {args.pairs} --seconds {args.seconds:g}`, "
+                f"{date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores. "
+                "Steps with and without in turns, whole processes, ratios pair by pair: median "
+                "(least to most). The control is nothing against nothing.",
+                "",
+                *steps,
+                "",
+                *hooks,
+                "",
+                "Start-up, median (least to most), and what watching adds, median and quartiles:",
+                "",
+                *startup,
+            ]
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What the probe's hooks cost per step, in microseconds: on against off in one process.
+
+Started by ``bench/overhead.py`` with the probe in its environment. Everything that the probe
+replaces in PyTorch is found by taking it off once and comparing; then blocks of steps with and
+without it follow each other, and a control of blocks that are both without. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import optimizer as optimizers
+
+from overhead_job import network, step_of
+
+BLOCK = 50
+"""steps"""
+Places = dict[tuple[int, str], tuple[Any, str, Any]]
+
+
+def attributes() -> Places:
+    """Every attribute of PyTorch's modules and classes, and of ``gc``."""
+    modules = [m for name, m in list(sys.modules.items()) if name.split(".")[0] == "torch"]
+    owners = {id(one): one for one in [gc, *modules] if one is not None}
+    for module in modules:
+        for value in list(vars(module).values() if hasattr(module, "__dict__") else ()):
+            if isinstance(value, type) and value.__module__.startswith("torch"):
+                owners[id(value)] = value
+    return {
+        (id(owner), name): (owner, name, value)
+        for owner in owners.values()
+        for name, value in list(vars(owner).items())
+    }
+
+
+class Switch:
+    """Puts everything that the probe has replaced on and off."""
+
+    def __init__(self, loop: Any) -> None:
+        on, hooks_on, gc_on = attributes(), self._hooks(), list(gc.callbacks)
+        for name in list(loop.undo)[::-1]:
+            loop.undo.pop(name)()
+        off, hooks_off, gc_off = attributes(), self._hooks(), list(gc.callbacks)
+        self.changed = [
+            (owner, name, value, off[key][2])
+            for key, (owner, name, value) in on.items()
+            if key in off and off[key][2] is not value and callable(value)
+        ]
+        self.hooks, self.callbacks = (hooks_off, hooks_on), (gc_off, gc_on)
+        self.boundary = loop.bursts.boundary if getattr(loop, "bursts", None) else None
+        self.loop = loop
+
+    @staticmethod
+    def _hooks() -> list[dict[Any, Any]]:
+        return [
+            dict(optimizers._global_optimizer_pre_hooks),
+            dict(optimizers._global_optimizer_post_hooks),
+        ]
+
+    def turn(self, on: bool) -> None:
+        """Everything on, or everything off."""
+        for owner, name, with_probe, without in self.changed:
+            setattr(owner, name, with_probe if on else without)
+        live = (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)
+        for target, kept in zip(live, self.hooks[on], strict=True):
+            target.clear()
+            target.update(kept)
+        gc.callbacks[:] = self.callbacks[on]
+        self.loop.boundary = self.boundary if on else None
+
+
+def block_s(step: Callable[[], None]) -> float:
+    """Median length of the steps of a block, s."""
+    lengths = []
+    for _ in range(BLOCK):
+        begin = time.perf_counter()
+        step()
+        lengths.append(time.perf_counter() - begin)
+    return statistics.median(lengths)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    step = step_of(network(16), 4)
+    for _ in range(100):
+        step()
+    time.sleep(0.5)
+    (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+    switch = Switch(loop)
+    added: dict[str, list[float]] = {"hooks": [], "control": []}
+    until = time.perf_counter() + float(os.environ["JOB_SECONDS"])
+    turn = 0
+    while time.perf_counter() < until:
+        for kind, on in (("hooks", True), ("control", False)):
+            order = (on, False) if turn % 2 else (False, on)
+            found = []
+            for state in order:
+                switch.turn(state)
+                found.append((state, block_s(step)))
+            first, second = found if turn % 2 else found[::-1]
+            added[kind].append((first[1] - second[1]) * 1e6)
+        turn += 1
+    switch.turn(False)
+    step_us = block_s(step) * 1e6
+    print(json.dumps({"added_us": added, "step_us": step_us, "replaced": len(switch.changed)}))
+
+
+if __name__ == "__main__":
+    main()
