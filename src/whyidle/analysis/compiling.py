@@ -14,8 +14,9 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import in_library
 from whyidle.model.diagnosis import Evidence, Place
 
-HABIT = 2
-"""compiling something once more in one step may be a last odd batch; in two steps it is a habit"""
+HABIT = 3
+"""a function is compiled once more for evaluation, or for a last odd batch; for one kind of reason
+in three steps it is a habit"""
 _AGAIN = r"^whyidle::compile again#"
 RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)")
 
@@ -29,16 +30,24 @@ def told(facts: Facts) -> dict[str, Any]:
 def habit(facts: Facts) -> tuple[Intervals, int]:
     """When functions were compiled that had been compiled before, and in how many steps in scope
     behind the first; nothing where that is no habit."""
-    if not told(facts):
+    steps: dict[tuple[Any, ...], set[int]] = {}
+    for one in told(facts).get("compiles") or ():
+        step = _step(facts, int(one["began"]) - facts.timeline.base_ns)
+        if one.get("turn", 1) > 1 and step > 0 and facts.chosen[step]:
+            kind = re.sub(r"\d[\d.]*", "#", first_line(str(one.get("reason"))))
+            steps.setdefault((one["file"], one["line"], one["function"], kind), set()).add(step)
+    if max(map(len, steps.values()), default=0) < HABIT:
         return EMPTY, 0
     host = facts.timeline.host
     rows = facts.named(_AGAIN)
-    step = np.searchsorted(facts.steps.start, host.start[rows], side="right") - 1
-    rows, step = rows[step > 0], step[step > 0]
-    count = len(np.unique(step))
-    if count < HABIT:
-        return EMPTY, 0
-    return union(host.start[rows], host.end[rows]), count
+    rows = rows[host.start[rows] >= facts.steps.on_host[1][0]]
+    return union(host.start[rows], host.end[rows]), len(set().union(*steps.values()))
+
+
+def _step(facts: Facts, time: int) -> int:
+    """The step in which the host was at a moment."""
+    starts, _ = facts.steps.on_host
+    return int(np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1))
 
 
 def compiled(facts: Facts, *, again: bool) -> tuple[Place, ...]:

@@ -21,7 +21,8 @@ FIRST = f"whyidle::compile#{MODEL}(7): forward"
 REASON = "0/1: tensor 'x' size mismatch at index 0. expected 32, actual 36\n  more"
 
 
-def compiling(job: Guest, name: str, seconds: float) -> None:
+def compiling(job: Guest, name: str, seconds: float, reason: str = REASON) -> None:
+    began = job.now
     with job.call(name):
         job.python(f"/x/torch/_dynamo/convert_frame.py(1): _compile;{FORWARD}", ms(seconds * 1e3))
     told = job.documents.setdefault(
@@ -31,7 +32,7 @@ def compiling(job: Guest, name: str, seconds: float) -> None:
     again = name == AGAIN
     told["compiles"].append(
         {"file": MODEL, "line": 7, "function": "forward", "turn": told["count"],
-         "seconds": seconds, "reason": REASON if again else None, "failed": None}
+         "began": began, "seconds": seconds, "reason": reason if again else None, "failed": None}
     )  # fmt: skip
 
 
@@ -73,6 +74,19 @@ def test_a_storm_from_the_first_step_on_is_no_warm_up():
     assert found
     assert found.high > 3 * warm.high
     assert warm.high + found.high <= 1
+
+
+def test_one_more_for_evaluation_and_one_for_the_last_batch_are_no_storm():
+    job = Guest()
+    reasons = {5: "grad_mode changed", 9: REASON, 14: "L['self'].training == True", 20: REASON}
+    for step in range(30):
+        if not step:
+            compiling(job, FIRST, 0.2)
+        if step in reasons:
+            compiling(job, AGAIN, 0.2, reasons[step])
+        job.work(CODE + FORWARD, ms(20))
+        job.step(LOOP, ms(5))
+    assert judge("recompilation-storm", job) is None
 
 
 @pytest.mark.parametrize("again", [{5}, set()])
