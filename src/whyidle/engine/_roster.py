@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whyidle.engine._jobs import start_of, steps_of
 from whyidle.importers._loading import document
 from whyidle.model.timeline import Timeline
 
 STAYED_NS = 1_000_000_000
 """ranks write four times a second; one that is silent so long before the others has stopped"""
+_OF_OTHERS = re.compile(
+    r"gloo|nccl|connection (closed|reset|refused)|timed out|broken pipe|^Dist[A-Z]\w*Error", re.I
+)
+"""errors of a collective whose other end is gone"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,8 @@ class Roster:
     def of(cls, recording: Path, timelines: Sequence[Timeline]) -> Roster:
         """Read the places that processes noted (``PID.rank.json``)."""
         places = [document(path) for path in sorted(recording.glob("*.rank.json"))]
+        starts = {start_of(timeline.settings) for timeline in timelines}
+        places = [place for place in places if start_of(place) in starts]
         worlds = [place.get("world_size") for place in places]
         worlds += [timeline.world_size for timeline in timelines]
         ranks = [place.get("rank") for place in places]
@@ -60,29 +68,58 @@ def notes_on(recording: Path, timelines: Sequence[Timeline], status: int | None)
     return notes + (_gone(timelines) if status != 0 else [])
 
 
+def notes_on_starts(ranks: Sequence[Timeline], others: Sequence[Sequence[Timeline]]) -> list[str]:
+    """What must be said where a launcher started the ranks several times: this diagnosis is of
+    ``ranks``, and ``others`` are the starts besides."""
+    every = sorted([ranks, *others], key=lambda start: _last(start[0]))
+    notes = []
+    for turn, start in enumerate(every, 1):
+        if start is ranks:
+            continue
+        why = _gone(start) or ["what ended it is not known"]
+        notes.append(
+            f"the launcher started the ranks {len(every)} times; start {turn} ended after at least "
+            f"{max(map(steps_of, start))} optimizer steps: {'; '.join(why)}"
+        )
+    return notes
+
+
 def _gone(timelines: Sequence[Timeline]) -> list[str]:
-    """Ranks that fell silent before the others: killed, where others came to their end."""
+    """Ranks that ended the job: by an exception of their own, or silent before the others."""
     ranks = [timeline for timeline in timelines if timeline.rank is not None]
     if len(ranks) < 2:
         return []
-    last = {t.rank: t.base_ns + int(t.host.end.max(initial=0)) for t in ranks}
-    alive = max(last.values())
+    raised = [timeline for timeline in ranks if _own_error(timeline)]
+    if raised:
+        return [
+            f"rank {timeline.rank} ended by {timeline.settings['died_of']} after at least "
+            f"{steps_of(timeline)} optimizer steps"
+            for timeline in sorted(raised, key=_last)
+        ]
+    alive = max(map(_last, ranks))
     ended = any("ended" in timeline.settings for timeline in ranks)
     notes = []
     for timeline in ranks:
-        silent = alive - last[timeline.rank]
+        silent = alive - _last(timeline)
         killed = ended and "ended" not in timeline.settings
         if killed or silent > STAYED_NS:
             how = "was killed or crashed" if killed else "stopped"
             notes.append(
-                f"rank {timeline.rank} {how} after at least {_steps(timeline)} optimizer steps, "
+                f"rank {timeline.rank} {how} after at least {steps_of(timeline)} optimizer steps, "
                 f"{silent / 1e9:.1f} s before the last sign of the others"
             )
     return notes
 
 
-def _steps(timeline: Timeline) -> int:
-    return sum(timeline.names[i].startswith("Optimizer.step#") for i in timeline.host.name)
+def _own_error(timeline: Timeline) -> bool:
+    """Whether an exception ended it that tells of no other rank's end."""
+    told = timeline.settings.get("died_of")
+    return isinstance(told, str) and not _OF_OTHERS.search(told)
+
+
+def _last(timeline: Timeline) -> int:
+    """The last sign of a rank, on the clock that all share."""
+    return timeline.base_ns + int(timeline.host.end.max(initial=0))
 
 
 def _ranks(numbers: Sequence[int]) -> str:

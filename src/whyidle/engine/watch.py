@@ -14,6 +14,7 @@ import msgspec
 
 from whyidle import __version__, catalog
 from whyidle.engine import _bursts, _roster, _stepless
+from whyidle.engine._jobs import Started, jobs_of
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
 from whyidle.engine.record import Ended
@@ -105,27 +106,13 @@ def _diagnose_stepless(recording: Path) -> Diagnosis:
     return _with_notes(diagnosis, [*_stepless.notes(timeline), *faults])
 
 
-def jobs_of(timelines: list[Timeline]) -> list[list[Timeline]]:
-    """Processes that are ranks of one job belong together; all others are jobs of their own. In
-    the order in which they began to train."""
-    jobs: dict[tuple[object, ...], list[Timeline]] = {}
-    for timeline in sorted(timelines, key=lambda t: t.settings.get("first_step") or t.base_ns):
-        told = timeline.settings
-        port = told.get("environment", {}).get("MASTER_PORT")
-        ranked = timeline.rank is not None and (timeline.world_size or 1) > 1
-        key = ("ranks", told.get("ppid"), port) if ranked else ("process", timeline.source.path)
-        turn = 0
-        while any(t.rank == timeline.rank for t in jobs.get((*key, turn), ())):
-            turn += 1  # this rank is there already: another job of the same parent
-        jobs.setdefault((*key, turn), []).append(timeline)
-    return [sorted(job, key=lambda t: (t.rank is None, t.rank)) for job in jobs.values()]
-
-
-def _diagnose_job(recording: Path, timelines: list[Timeline], *, alone: bool) -> Diagnosis:
-    diagnosis = diagnose(timelines, run=_run(recording, timelines))
+def _diagnose_job(recording: Path, job: Started, *, alone: bool) -> Diagnosis:
+    diagnosis = diagnose(job.ranks, run=_run(recording, job.ranks))
     status = _told(recording).get("exit_status")
-    gone = _roster.notes_on(recording, timelines, status) if alone else [SEVERAL]
-    return _with_notes(diagnosis, [*gone, *_fault_notes(recording)])
+    notes = [] if alone else [SEVERAL]
+    notes += _roster.notes_on(recording, job.ranks, status)
+    notes += _roster.notes_on_starts(job.ranks, job.others)
+    return _with_notes(diagnosis, [*notes, *_fault_notes(recording)])
 
 
 def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:

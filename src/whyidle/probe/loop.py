@@ -23,6 +23,7 @@ from .sampler import Sampler
 PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
 
+MOST_TEXT = 200
 BACKWARDS = 3
 """after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
@@ -91,6 +92,7 @@ class Loop:
         if self.recorder.facts and not self.recorder.broken:
             settings.refresh(self)
             self.recorder.facts["ended"] = now()
+            self.recorder.facts |= _died_of()
         elif sampler is not None:
             settings.seen(self)
             if self.recorder.presence:
@@ -154,6 +156,15 @@ class Loop:
                 setattr(each, name, original)
 
         self.undo[where] = undo
+
+
+def _died_of() -> dict[str, str]:
+    """The exception that ends the program, once Python has printed it."""
+    kind = getattr(sys, "last_type", None)
+    if kind is None:
+        return {}
+    first = str(getattr(sys, "last_value", "")).partition("\n")[0]
+    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}
 
 
 def _nothing() -> None:

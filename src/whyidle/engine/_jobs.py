@@ -1,0 +1,86 @@
+"""Which processes of a command trained together, and which of its jobs is another's new start."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from whyidle.model.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """One job: the ranks of the start that trained longest, and those of the others, in order."""
+
+    ranks: list[Timeline]
+    others: list[list[Timeline]] = field(default_factory=list)
+
+
+def jobs_of(timelines: Sequence[Timeline]) -> list[Started]:
+    """Processes that are ranks of one job belong together; all others are jobs of their own. In
+    the order in which they began to train. What an elastic launcher starts anew is one job."""
+    jobs: dict[Hashable, list[Timeline]] = {}
+    for timeline in sorted(timelines, key=_begun):
+        key = _job(timeline)
+        turn = 0
+        while any(t.rank == timeline.rank for t in jobs.get((key, turn), ())):
+            turn += 1  # this rank is there already: another job of the same parent
+        jobs.setdefault((key, turn), []).append(timeline)
+    starts: list[list[list[Timeline]]] = []
+    for found in jobs.values():
+        ranks = sorted(found, key=lambda t: (t.rank is None, t.rank))
+        before = [each for each in starts if _again(each, ranks)]
+        if before:
+            before[-1].append(ranks)
+        else:
+            starts.append([ranks])
+    return [_started(each) for each in starts]
+
+
+def _again(starts: list[list[Timeline]], ranks: list[Timeline]) -> bool:
+    """Whether these ranks are another start of the same job."""
+    told, first = ranks[0].settings, starts[0][0].settings
+    run, count = _launch(told).get("TORCHELASTIC_RUN_ID"), _launch(told).get(RESTARTS)
+    same = (told.get("ppid"), run) == (first.get("ppid"), _launch(first).get("TORCHELASTIC_RUN_ID"))
+    counts = [_launch(each[0].settings).get(RESTARTS) for each in starts]
+    return count is not None and same and count not in counts
+
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+
+
+def start_of(told: Mapping[str, Any]) -> Hashable:
+    """Which start of which launcher a process belongs to, by what it said of itself."""
+    return told.get("ppid"), _launch(told).get(RESTARTS)
+
+
+def _started(starts: list[list[Timeline]]) -> Started:
+    longest = max(range(len(starts)), key=lambda index: (_length(starts[index]), index))
+    return Started(starts[longest], [ranks for i, ranks in enumerate(starts) if i != longest])
+
+
+def steps_of(timeline: Timeline) -> int:
+    """How many steps of optimizers were recorded."""
+    return sum(timeline.names[i].startswith("Optimizer.step#") for i in timeline.host.name)
+
+
+def _length(ranks: list[Timeline]) -> int:
+    return max(steps_of(timeline) for timeline in ranks)
+
+
+def _begun(timeline: Timeline) -> int:
+    return int(timeline.settings.get("first_step") or timeline.base_ns)
+
+
+def _job(timeline: Timeline) -> Hashable:
+    told = timeline.settings
+    if timeline.rank is None or (timeline.world_size or 1) < 2:
+        return "process", timeline.source.path
+    port = told.get("environment", {}).get("MASTER_PORT")
+    return "ranks", port, start_of(told)
+
+
+def _launch(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = told.get("launch")
+    return found if isinstance(found, Mapping) else {}
