@@ -18,8 +18,10 @@ ROOM = 0.6
 """with more than this share of memory in use at the peak, recomputation earns its place"""
 LEAST_SHARE = 0.03
 """share of the step below which recomputation is not worth a word"""
-SAVED = (0.7, 1.0, 1.0)
+KEPT = 0.7
 """share of it that is saved, if only part of the memory is there"""
+ERRORS = 2.0
+"""standard errors of counting samples, on either side"""
 _AGAIN = re.compile(r"torch/utils/checkpoint\.py\(\d+\): (recompute_fn|unpack_hook|backward)$")
 _CALLED = re.compile(r"torch/utils/checkpoint\.py\(\d+\): checkpoint$")
 _ENGINE = re.compile(r"torch/autograd/(__init__\.py\(\d+\): backward|graph\.py\(\d+\): _engine)")
@@ -27,11 +29,12 @@ _ENGINE = re.compile(r"torch/autograd/(__init__\.py\(\d+\): backward|graph\.py\(
 
 def recomputed(facts: Facts) -> Proof | None:
     """Samples of the backward pass that lie in a forward pass run once more."""
-    share = _share(facts)
+    share, error = _share(facts)
     used = _memory_used(facts)
     if share < LEAST_SHARE or (used is not None and used > ROOM):
         return None
-    gains = (SAVED[0] * share, SAVED[1] * share, SAVED[2] * share)
+    low, high = max(share - ERRORS * error, 0.0), min(share + ERRORS * error, 1.0)
+    gains = (KEPT * low, share, high)
     evidence = [measured("recomputation, share of step", share, "ratio", source="samples")]
     if used is not None:
         evidence.append(measured("peak memory in use", used, "ratio", source="/proc, cgroup"))
@@ -39,7 +42,7 @@ def recomputed(facts: Facts) -> Proof | None:
         headline=f"{share:.0%} of the step recomputes activations"
         + ("" if used is None else f" while {1 - used:.0%} of the memory is free"),
         low=gains[0],
-        high=share,
+        high=high,
         predicted=from_gains(gains, "P5: the step without what is computed again"),
         evidence=tuple(evidence),
         confidence=0.8 if used is not None else 0.45,
@@ -47,14 +50,18 @@ def recomputed(facts: Facts) -> Proof | None:
     )
 
 
-def _share(facts: Facts) -> float:
-    """Share of the step: that of the backward passes, by the share of their samples."""
+def _share(facts: Facts) -> tuple[float, float]:
+    """Share of the step, and its standard error: that of the backward passes, by the share of
+    their samples."""
     host = facts.timeline.host
     rows = facts.named(r"^whyidle::backward$")
     backward = union(host.start[rows], host.end[rows]) & facts.part("compute")
     spent = stacks(facts, backward)
     again = sum(time for stack, time in spent.items() if _is_again(stack))
-    return facts.share_of(backward) * again / max(sum(spent.values()), 1)
+    part = again / max(sum(spent.values()), 1)
+    looks = int((backward.covers(host.start) & (host.detail >= 0)).sum())
+    whole = facts.share_of(backward)
+    return whole * part, whole * (part * (1.0 - part) / max(looks, 1)) ** 0.5
 
 
 def _is_again(stack: str) -> bool:
