@@ -27,6 +27,31 @@ for _ in range(30):
     optimizer.step()
     gc.collect()  # HERE
 """
+SAVING = """
+model = net(1024, 6); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(24):
+    model(torch.randn(2, 1024)).mean().backward()
+    optimizer.step()
+    if step % 2:
+        torch.save(model.state_dict(), "model.pt")  # HERE
+"""
+EVALUATING = """
+model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+held_out = [torch.randn(1, 256) for _ in range(150)]
+
+@torch.no_grad()
+def evaluate():
+    model.eval()
+    right = sum(float(model(x).mean()) > 0 for x in held_out)  # HERE
+    model.train()
+    return right
+
+for step in range(40):
+    model(torch.randn(64, 256)).mean().backward()
+    optimizer.step()
+    if step % 4 == 3:
+        evaluate()  # HERE
+"""
 BLOCKED = """
 model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(30):
@@ -71,7 +96,15 @@ def diagnoses(tmp_path, body):
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(HEAD) + body)
     command = [sys.executable, "-m", "whyidle", "run", "--store", str(tmp_path / "store")]
-    subprocess.run([*command, str(script)], capture_output=True, timeout=120, check=True)
+    done = subprocess.run(
+        [*command, str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "no diagnosis" not in done.stderr, done.stderr
     runs = sorted((tmp_path / "store" / "runs").iterdir())
     return [json.loads((run / "diagnosis.json").read_text()) for run in runs], script
 
@@ -80,6 +113,8 @@ def diagnoses(tmp_path, body):
     ("cause", "body"),
     [
         ("python-gc-pauses", GC),
+        ("sync-checkpoint", SAVING),
+        ("heavy-evaluation", EVALUATING),
         ("blocking-logging-upload", BLOCKED),
         ("python-overhead-in-step", PYTHON),
         ("unfused-optimizer", UNFUSED),
