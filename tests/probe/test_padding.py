@@ -19,6 +19,10 @@ def tokens(length=10, first=5):
     return torch.nn.functional.pad(padded, (0, length - 10))
 
 
+def vectors(first=True):
+    return pad_sequence([torch.rand(n, 3) + 1 for n in SIZES], batch_first=first)
+
+
 def mask(length=10):
     return (tokens(length) != 0).long()
 
@@ -46,8 +50,8 @@ def test_masks(data):
     "data",
     [
         {"x": torch.randn(4, 10, 3), "x_lens": torch.tensor(SIZES)},
-        (torch.randn(4, 10), torch.tensor(SIZES), torch.zeros(4)),
-        (torch.randn(10, 4, 3), list(SIZES)),
+        (vectors().sum(2), torch.tensor(SIZES), torch.zeros(4)),
+        (vectors(first=False), list(SIZES)),
     ],
 )
 def test_lengths(data):
@@ -74,6 +78,7 @@ def test_padding_to_a_maximum_is_told_from_padding_to_the_longest():
     "data",
     [
         (torch.randn(4, 64), torch.tensor([1, 0, 3, 2])),
+        (torch.randn(4, 64), torch.tensor([1, 64, 3, 2])),
         (torch.randn(4, 3, 32, 32), torch.tensor([1, 0, 3, 2])),
         {"image": torch.randn(4, 32, 32), "mask": (torch.rand(4, 32) > 0.5)},
         {"image": torch.randn(4, 32, 32), "mask": torch.rand(4, 32, 32) > 0.5},
@@ -93,6 +98,19 @@ def test_blocks_of_text_hold_no_padding():
     torch.manual_seed(0)
     found = of_batch((torch.randint(0, 50_000, (8, 128)), torch.randint(0, 50_000, (8, 128))))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        torch.randint(0, 2, (32, 50)),
+        torch.nn.functional.pad(torch.rand(8, 20, 28) + 1, (0, 0, 4, 4)),
+        torch.randint(0, 3, (64, 26)),
+    ],
+)
+def test_what_is_as_frequent_elsewhere_is_no_padding(data):
+    found = of_batch((data,))
+    assert found is None or found[0] == found[1]
 
 
 def test_large_batches_are_read_in_part():

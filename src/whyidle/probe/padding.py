@@ -35,6 +35,8 @@ MOST_CELLS = 1 << 17
 SHORTEST = 8
 """shorter rows are no sequences"""
 MOST_ROWS = 4096
+RARE = 0.01
+"""share of the real positions that may look like padding; what is frequent there is none"""
 OFTEN = 0.3
 """share of the rows that must end in one number before it may be padding"""
 _PADS = re.compile(r"pad", re.I)
@@ -149,7 +151,8 @@ def _may_mask(name: str, array: Any) -> bool:
 
 
 def _by_lengths(arrays: Named) -> Found | None:
-    """Lengths beside sequences: named so, or equal to the sequences' own length at most."""
+    """Lengths beside sequences: named so, or one of them the sequences' own length, and nothing
+    behind the shortest."""
     for name, array in arrays:
         shape = _shape(array)
         if len(shape) != 1 or not 2 <= shape[0] <= MOST_ROWS:
@@ -162,11 +165,18 @@ def _by_lengths(arrays: Named) -> Found | None:
             sides = _shape(other)
             if len(sides) < 2 or shape[0] not in sides[:2]:
                 continue
-            length = sides[1] if sides[0] == shape[0] else sides[0]
-            fits = high <= length if _LENGTHS.search(name) else high == length
+            rows = other if sides[0] == shape[0] else other.swapaxes(0, 1)
+            length = rows.shape[1]
+            fits = high <= length if _LENGTHS.search(name) else high == length > low
+            fits = fits and (bool(_LENGTHS.search(name)) or _alike(rows[each.index(low)][low:]))
             if fits and low >= 1 and length >= SHORTEST:
                 return sum(each), shape[0] * length, shape[0] * high, 0, shape[0], LENGTHS
     return None
+
+
+def _alike(rest: Any) -> bool:
+    """Whether what lies behind a row's supposed end is one value."""
+    return bool((rest == rest.flat[0]).all())
 
 
 def _by_frames(arrays: Named) -> Found | None:
@@ -178,7 +188,7 @@ def _by_frames(arrays: Named) -> Found | None:
         filled = (_thinned(array) != 0).any(axis=2)
         for rows in (filled, filled.T):
             found = _ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
-            if found is not None and found[0] < found[1]:
+            if found and found[0] < found[1]:
                 return found
     return None
 
@@ -206,14 +216,14 @@ def _by_last(rows: Any) -> Found | None:
     return _ends(rows != padding, token, TOKENS)
 
 
-def _ends(real: Any, value: int, kind: int) -> Found | None:
+def _ends(real: Any, value: int, kind: int) -> Found:
     """Rows that are real up to some position, and padding from there on."""
-    some = real.any(axis=1)
-    if not some.any():
-        return None
-    behind = real[:, ::-1].argmax(axis=1)
-    length = real.shape[1]
-    return _counted((length - behind) * some, real.shape, value, kind)
+    whole = real.shape[1]
+    lengths = whole - real[:, ::-1].argmax(axis=1)
+    total = int(lengths.sum())
+    if not real.any(axis=1).all() or total - int(real.sum()) > RARE * total:
+        lengths = lengths * 0 + whole  # empty rows are no sequences, frequent zeros no padding
+    return _counted(lengths, real.shape, value, kind)
 
 
 def _counted(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
