@@ -11,9 +11,10 @@ from whyidle.analysis.forecast import WORKERS, hidden_loading
 from whyidle.model.loading import BATCH, Loading
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
+from whyidle.testing.watched import watched
 
 
-def facts(cores, threads, cpu_share, kind="cpu"):
+def facts(cores, threads, cpu_share, kind="cpu", outside=None):
     built = Builder()
     for _ in range(4):
         with built.step():
@@ -22,7 +23,8 @@ def facts(cores, threads, cpu_share, kind="cpu"):
     batches = np.zeros(4, BATCH)
     batches["end"], batches["cpu"], batches["worker"] = ms(30), cpu_share * ms(30), -1
     loading = Loading(cores=cores, threads=threads, batches=batches)
-    return Facts(replace(built.timeline(), loading=loading, info=DeviceInfo(kind=kind)))
+    made = replace(built.timeline(), loading=loading, info=DeviceInfo(kind=kind))
+    return Facts(watched(made, outside) if outside else made)
 
 
 def test_untold_cores_limit_nothing():
@@ -49,3 +51,15 @@ def test_a_prediction_never_beats_the_cores():
     assert high == pytest.approx(0.5)
     assert low == pytest.approx(1 - 0.7 * 1.04)
     assert low <= expected <= high
+
+
+def test_at_worst_other_programs_keep_the_cores_that_they_use():
+    """Four cores, of which the job uses one and others the rest."""
+    busy = {
+        "machine_cpu_idle_s": (0.0, 5.0),
+        "job_cpu_user_s": (1.0, 3.0),
+        "job_cpu_system_s": (0.0, 1.0),
+    }
+    best, worst = room(facts(4.0, 1, 1.0, outside=busy), 0.6, 0.6).floor
+    assert best == pytest.approx(0.25)
+    assert worst == pytest.approx(1.0)

@@ -34,19 +34,30 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
 
     The cores must do both the loading, as far as it ran on a CPU where it is done now, and the
     rest of the step: on one core at best, on as many as operators have threads at worst where the
-    device is the CPU itself. Where the recording does not tell the cores, nothing limits.
+    device is the CPU itself. At worst, cores that other programs keep busy stay theirs. Where the
+    recording does not tell the cores, nothing limits.
     """
     loading = facts.timeline.loading
     if loading.cores is None:
         return Room(WORKERS, (0.0, 0.0))
     cores = max(float(loading.cores), 1.0)
+    left = max(min(cores, _free(facts)), 1.0)
     busy = _on_cpu(facts)
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
     rest = 1.0 - blocked
-    floor = [(work * busy + rest * used) / cores for used in (1.0, min(threads, cores))]
+    best = (work * busy + rest) / cores
+    worst = (work * busy + rest * min(threads, cores)) / left
     whole = int(np.ceil(cores))
     most = WORKERS[1] if busy < MOSTLY else min(max(whole, WORKERS[0]), WORKERS[1])
-    return Room((WORKERS[0], most), (floor[0], floor[1]))
+    return Room((WORKERS[0], most), (best, max(best, min(worst, 1.0))))
+
+
+def _free(facts: Facts) -> float:
+    """Cores that other programs of the machine left to the job; inf where nobody counted."""
+    outside = facts.outside
+    idle = outside.rate("machine_cpu_idle_s") if outside else None
+    own = outside.summed("job_cpu_user_s", "job_cpu_system_s") if outside else None
+    return float("inf") if idle is None or own is None else idle + own
 
 
 def _on_cpu(facts: Facts) -> float:
