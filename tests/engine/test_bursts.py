@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
+from whyidle.engine import _bursts
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
@@ -102,3 +103,10 @@ def test_disturbed_steps_do_not_count(run):
 def test_a_run_of_which_everything_is_disturbed_is_not_empty(run):
     steps = Facts(replace(run[0], disturbed=((-1, 1 << 62),))).steps
     assert steps.steady.any()
+
+
+def test_a_trace_that_is_cut_or_missing_is_left_out(run, tmp_path):
+    (tmp_path / "1.burst-1.json").write_text('{"schemaVersion": 1, "traceEvents": [')
+    told = [{**TOLD, "file": f"1.burst-{number}.json"} for number in (1, 2)]
+    live = replace(run[0], settings={"bursts": {"bursts": [*told, {"state": "abandoned: a fork"}]}})
+    assert _bursts.read(tmp_path, live) == ()

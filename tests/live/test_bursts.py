@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from whyidle.engine.watch import read
+
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.live
@@ -196,3 +198,54 @@ def test_a_burst_that_is_in_the_way_is_taken_down(watching, text, status, out, w
     assert (done.returncode, done.stdout) == (status, out), done.stderr
     assert bursts_of(watching)["bursts"][-1]["state"] == f"abandoned: {why}"
     assert not list(watching.recording().glob("*.faults"))
+
+
+COMPILED = """
+import torch._dynamo.utils as utils
+net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 1))
+compiled = torch.compile(net, backend="aot_eager")
+made.extend([compiled, torch.optim.Adam(net.parameters())])
+train(steps=60)
+before = dict(utils.counters["frames"])
+for bursts in [thing for thing in gc.get_objects() if type(thing).__name__ == "Bursts"]:
+    while bursts.profiler is None:
+        time.sleep(0.1)
+    bursts.wanted = bursts._start
+print(train(steps=60)[1], before == dict(utils.counters["frames"]))
+"""
+
+
+def test_nothing_is_compiled_again_for_a_burst(watching):
+    path = job(watching, COMPILED)
+    alone = watching.alone(sys.executable, path)
+    done = watching.run(path)
+    assert done.stdout == alone.stdout
+    assert done.stdout.endswith("True\n")
+    assert bursts_of(watching)["bursts"][0]["state"] == "recorded"
+
+
+RANKS = """
+torch.distributed.init_process_group("gloo")
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 16))
+made.extend([net, torch.optim.SGD(net.parameters(), lr=0.01)])
+train(steps=100)
+time.sleep(2)
+(bursts,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Bursts"]
+bursts.wanted = bursts._start if bursts._chosen() else None
+train(steps=200)
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_one_rank_is_recorded_and_the_others_know(watching):
+    path = job(watching, RANKS)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", path]
+    done = watching.run(*launch)
+    assert done.returncode == 0, done.stderr
+    assert len(list(watching.recording().glob("*.burst-1.json"))) == 1
+    first, second = read(watching.recording())
+    assert (len(first.bursts), len(second.bursts)) == (1, 0)
+    assert first.disturbed
+    assert len(second.disturbed) == len(first.disturbed)
+    notes = watching.diagnosis()["coverage"]["notes"]
+    assert any(note.startswith("rank 0: burst of steps") for note in notes)
