@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ Places = dict[tuple[int, str], tuple[Any, str, Any]]
 
 def attributes() -> Places:
     """Every attribute of PyTorch's modules and classes, and of ``gc``."""
+    warnings.simplefilter("ignore")  # of deprecated names that nobody uses
     modules = [m for name, m in list(sys.modules.items()) if name.split(".")[0] == "torch"]
     owners = {id(one): one for one in [gc, *modules] if one is not None}
     for module in modules:
