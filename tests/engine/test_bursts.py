@@ -110,3 +110,13 @@ def test_a_trace_that_is_cut_or_missing_is_left_out(run, tmp_path):
     told = [{**TOLD, "file": f"1.burst-{number}.json"} for number in (1, 2)]
     live = replace(run[0], settings={"bursts": {"bursts": [*told, {"state": "abandoned: a fork"}]}})
     assert _bursts.read(tmp_path, live) == ()
+
+
+@pytest.mark.parametrize(
+    ("off", "said"), [("steps stayed slower after it (20%)", 1), ("closed", 0)]
+)
+def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
+    bursts = {"bursts": [TOLD, {"state": "abandoned: a fork", "step": 7}], "off": off}
+    notes = diagnose([replace(run[0], settings={"bursts": bursts})]).coverage.notes
+    assert sum(off in note for note in notes) == said
+    assert "a burst at step 7 came to nothing: abandoned: a fork" in notes

@@ -20,6 +20,8 @@ from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.timeline import Timeline
 
+_ORDINARY = ("as many", "closed")
+"""why bursts end that needs no word"""
 NAMED = 3
 """so many operators are named in a note"""
 
@@ -92,8 +94,8 @@ def notes_on(job: Job) -> list[str]:
         told = facts.timeline.settings.get("bursts") or {}
         who = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
         notes += [f"{who}{_said(one)}" for one in told.get("bursts", ())]
-        if told.get("off") and not str(told["off"]).startswith("as many"):
-            notes.append(f"{who}no burst was recorded any more: {told['off']}")
+        if told.get("off") and not str(told["off"]).startswith(_ORDINARY):
+            notes.append(f"{who}no further burst was recorded: {told['off']}")
         burst = facts.burst
         if burst is not None and facts.on_cpu and burst.operators:
             notes.append(f"{who}{_dominating(facts, burst)}")
