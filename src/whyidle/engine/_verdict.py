@@ -74,9 +74,15 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
     return Verdict(
         state="saturated",
         headline=f"The {job.lead.noun} does useful work {busy:.0%} of the time; nothing worth more "
-        "than 3 % was found",
+        f"than 3 % was found{_but(findings)}",
         bound=bound,
     )
+
+
+def _but(findings: list[Finding]) -> str:
+    """What costs nothing now and ends the job later."""
+    leak = next((found for found in findings if found.cause == "memory-leak-growth"), None)
+    return f", but: {_lower(leak.headline)}" if leak else ""
 
 
 def _stepless(job: Job, findings: list[Finding]) -> str:

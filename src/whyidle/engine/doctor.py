@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from whyidle.engine import _gpus, _host, _software
+from whyidle.engine import _gpus, _host, _software, _sources
 from whyidle.model.machine import Machine
 
 
@@ -27,6 +27,7 @@ def examine(
             *_software.checks(gpu=found),
             *gpus,
             *_host.checks(root, environ),
+            *_sources.checks(root, environ, gpu=found),
             *_host.storage(root, folder, store),
         ]
     )

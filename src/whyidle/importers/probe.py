@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
+from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._speaking import spoken_for
 from whyidle.model.timeline import (
@@ -53,6 +54,8 @@ LONGEST_SAMPLE_NS = 200_000_000
 """a sample speaks for at most this long"""
 HELD_US = 500
 """Python ran, and no native operator, when the interpreter's lock was not free for this long"""
+GROWN = 1.05
+"""memory that ends above this many times what it began with is looked into"""
 IDLE = 0.6
 """a thread that was runnable for less than this share of the time between looks was waiting"""
 MOMENT_NS = 1_000_000
@@ -116,6 +119,8 @@ def load(path: Path) -> Timeline:
         thread = int(facts.get("thread") or 0)
         spans = np.concatenate([spans, found.spans(names, thread, SPAN)])
         facts["around"] = dict(found.told)
+    if _grows(facts.get("memory")):
+        facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
     host, all_names, details, threads = _host(spans, samples, names, stacks, base)
     none = np.empty(0, np.int64)
@@ -147,6 +152,12 @@ def _pace(rows: NDArray[Any], base: int) -> Pace | None:
     if not len(rows) or (rows["queued"] < 0).any() or len(np.unique(rows["thread"])) > 1:
         return None
     return Pace(rows["time"] - base, rows["ran"].copy(), rows["queued"].copy())
+
+
+def _grows(reads: object) -> bool:
+    """Whether the process's memory ended clearly above where its steps began."""
+    told = [row for row in reads if row[1]] if isinstance(reads, list) else []
+    return len(told) > 1 and told[-1][2] > GROWN * told[0][2]
 
 
 def blank(path: Path) -> Timeline:

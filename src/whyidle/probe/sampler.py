@@ -68,6 +68,7 @@ class Sampler:
         self.looks = 0
         self.spent_s = self.look_s = self.others_s = 0.0
         self.stacks = Stacks(recorder)
+        self._first: tuple[int, int, int] | None = None
         self._clock = _Clock(_native(thread))
         self._own = _Clock(None)
         self._asleep, self._running = _thread.allocate_lock(), _thread.allocate_lock()
@@ -76,6 +77,7 @@ class Sampler:
     def follow(self, thread: int) -> None:
         """Watch another thread from now on."""
         if thread != self.watched:
+            self._first = None
             self.watched, self._clock = thread, _Clock(_native(thread))
 
     def start(self) -> None:
@@ -123,6 +125,9 @@ class Sampler:
 
     def _do_chores(self) -> None:
         begin = time.thread_time()
+        ran, waited = self._clock.read()
+        if self._first is None or ran < self._first[0]:
+            self._first = (ran, waited, now())
         for chore in self.chores:
             chore()
         self.others_s += time.thread_time() - begin
@@ -131,6 +136,8 @@ class Sampler:
             "look_s": self.look_s,
             "spent_s": round(self.spent_s, 6),
             "chores_s": round(self.others_s, 6),
+            "core_wait_s": (waited - self._first[1]) / 1e9 if ran >= 0 else None,
+            "core_seen_s": (now() - self._first[2]) / 1e9,
         }
         if self.recorder.facts:
             self.recorder.facts["sampler"] = told

@@ -11,6 +11,13 @@ from whyidle.model.treatment import Plan, treatment
 def one_thread_per_worker(proof: Proof) -> Plan | None:
     """One thread per worker: the workers themselves are the parallelism. Sums over several threads
     round otherwise."""
+    if (own := proof.facts.get("own")) is not None:
+        return Plan(
+            summary=f"torch.set_num_threads({own}), or OMP_NUM_THREADS={own} for the command",
+            edits=(Edit(knob="torch.num_threads", value=own, was=proof.facts.get("threads")),),
+            risk="none on the cores that the job may use now; set it anew with more of them",
+            automatic=True,
+        )
     return Plan(
         summary="in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0); "
         "OMP_NUM_THREADS=1 for other libraries",

@@ -18,6 +18,8 @@ CROWDED = 1.25
 the job's own use of them low"""
 HELD = 0.05
 """share of the time held back by a quota that is felt"""
+RESTRICTED = 1.5
+"""a machine with so many times the cores has more that could be granted"""
 LEAST_SHARE = 0.05
 """share of the step waiting for data (where peers begin to warn)"""
 
@@ -26,6 +28,7 @@ LEAST_SHARE = 0.05
     "The job has too few CPU cores",
     bucket="input",
     needs=("host_telemetry", "steady_steps"),
+    watched=("host_telemetry", "stepless"),
 )
 def cpu_starved_allocation(facts: Facts) -> Proof | None:
     """What it means
@@ -46,6 +49,9 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     behind computing: at best all of that wait, carefully none, as storage may turn out to be the
     next limit (P1).
 
+    A machine that has more cores than were granted makes it sure. Of a command without steps, only
+    the time in which a quota held it back counts.
+
     What looks alike
     ----------------
     Workers that wait for storage leave cores idle: then nothing is said. Neighbours that take the
@@ -63,6 +69,8 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     that hide preparation); Linux, cgroup v2 ``cpu.max`` and ``cpu.stat``.
     """
     outside, waited = facts.outside, facts.share("input")
+    if outside is not None and facts.stepless:
+        return _held(facts, outside)
     if outside is None or waited < LEAST_SHARE:
         return None
     cores, used, held = _cores(outside)
@@ -71,6 +79,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         return None
     crowd = outside.mean("job_running") or 0.0
     used_up = used is not None and used >= FULL * cores
+    restricted = crowd >= CROWDED * cores and (_machine(outside) or 0.0) >= RESTRICTED * cores
     if not (used_up or held >= HELD or crowd >= CROWDED * cores):
         return None
     return Proof(
@@ -86,7 +95,36 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
             measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
             measured("waiting for the next batch, share of step", waited, "ratio"),
         ),
-        confidence=0.85 if used_up or held >= HELD else 0.7,
+        confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
+        facts={"cores": cores, "workers": None},
+    )
+
+
+def _machine(outside: Outside) -> float | None:
+    """How many cores the machine has: time of all kinds per second. Waiting for storage is a part
+    of having nothing to do."""
+    kinds = ("user", "system", "idle", "stolen")
+    return outside.summed(*(f"machine_cpu_{kind}_s" for kind in kinds))
+
+
+def _held(facts: Facts, outside: Outside) -> Proof | None:
+    """A command without steps: its quota holds it back. At best all of that time comes back."""
+    cores, used, held = _cores(outside)
+    high = min(held, facts.share("unknown"))
+    if cores is None or high < HELD:
+        return None
+    return Proof(
+        headline=f"A quota of {cores:g} cores holds the command back {held:.0%} of the time",
+        low=0.0,
+        high=high,
+        predicted=remove(0.0, high, "the time held back by the quota"),
+        evidence=(
+            measured("cores that the command may use", cores, None, source="affinity and quota"),
+            measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
+            measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
+        ),
+        confidence=0.8,
+        bucket="unknown",
         facts={"cores": cores, "workers": None},
     )
 

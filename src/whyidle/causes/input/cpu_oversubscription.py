@@ -5,20 +5,34 @@ from __future__ import annotations
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.samples import lines
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.timeline import HostKind
+
+FULL = 0.85
+"""use of the granted cores from which on threads crowd each other"""
+WAITED = 0.10
+"""share of its time that the training thread waits for a core, below which it is no crowd"""
+EXTRA = 0.1
+"""what each further thread per core adds to the time: of a small network on one core, 8 threads
+took 1.6 to 2 and 32 threads 3.4 to 4.9 times as long as one, 2 threads hardly longer (PyTorch 2.13,
+libgomp)"""
+CROWDED, MOSTLY = 1.5, 0.5
+"""processes that want to run per core, and the share of the time with more of them than cores"""
 
 
 @cause(
-    "More threads than cores prepare data",
+    "More threads than cores",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
+    watched=("host_telemetry",),
 )
 def cpu_oversubscription(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Each loader worker computes with several threads, and all of them together are more than the
-    cores that the job may use.
+    Each loader worker, or the training process itself, computes with several threads, and all of
+    them together are more than the cores that the job may use.
 
     Why it costs
     ------------
@@ -32,6 +46,12 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     loading thread waits for a core for a fifth of its time. How much CPU one thread would need is
     not known: careful is no gain, hopeful that the waiting for cores and the other threads' CPU
     both vanish.
+
+    Of the training process: an operator of its uses more threads than there are cores for it, the
+    job uses up its cores, and the training thread waits for a core for a tenth of its time and
+    more. Careful is no gain, expected what so many threads per core were measured to cost, hopeful
+    all of that wait. A command without steps shows it as more
+    processes that want to run than cores, for most of the time.
 
     What looks alike
     ----------------
@@ -49,9 +69,9 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     transferable-samplers/transferable-samplers issue 12; Lightning-AI/pytorch-lightning pull
     request 18677.
     """
-    workers = workers_of(facts, "crowd")
+    workers = workers_of(facts, "crowd") if "worker_batches" in facts.signals else None
     if workers is None:
-        return None
+        return _crowd(facts) if facts.stepless else _own_threads(facts)
     free = max(workers.wall - workers.mean("delay"), workers.mean("cpu")) + workers.pickle
     stall = workers.stall(workers.count, free, workers.mean("cpu"))
     high = workers.waiting - workers.remaining(stall)
@@ -71,4 +91,72 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=workers.where,
         facts={"threads": threads},
+    )
+
+
+def _own_threads(facts: Facts) -> Proof | None:
+    """Operators of the training process on more threads than the cores that it may use."""
+    settings, outside = facts.timeline.settings, facts.outside
+    threads = settings.get("switches", {}).get("num_threads") or 0
+    told = settings.get("sampler") or {}
+    waited, seen = told.get("core_wait_s"), told.get("core_seen_s")
+    if outside is None or not facts.on_cpu or not waited or not seen:
+        return None
+    cores = outside.mean("cores_effective")
+    used = outside.summed("job_cpu_user_s", "job_cpu_system_s")
+    each = max(facts.timeline.world_size or 1, 1)
+    share = min(waited / seen, facts.share("compute"))
+    if not cores or threads * each <= cores or (used or 0.0) < FULL * cores or share < WAITED:
+        return None
+    return Proof(
+        headline=f"Operators run on {threads} threads, and the job may use {cores:g} "
+        f"core{'s' if cores != 1 else ''}",
+        low=0.0,
+        high=share,
+        predicted=from_gains(
+            (0.0, min(_slowed(threads * each / cores), share), share),
+            "class figure of threads per core; at most the training thread's wait for a core",
+        ),
+        evidence=(
+            measured("threads of an operator", threads, None, source="torch.get_num_threads"),
+            measured("cores that the job may use", cores, None, source="affinity and quota"),
+            measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
+            measured("training thread waits for a core", waited / seen, "ratio", source="/proc"),
+        ),
+        confidence=0.7,
+        where=tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1]),
+        facts={"threads": threads, "own": int(max(1, cores // each))},
+        bucket="compute",
+    )
+
+
+def _slowed(crowd: float) -> float:
+    """Share of the time that threads cost each other, by their number per core."""
+    return 1.0 - 1.0 / (1.0 + EXTRA * max(0.0, crowd - 1.0))
+
+
+def _crowd(facts: Facts) -> Proof | None:
+    """A command without steps: more of its processes want to run than it has cores."""
+    outside = facts.outside
+    cores = outside.mean("cores_effective") if outside else None
+    running = outside.reads("job_running") if outside else None
+    if outside is None or not cores or running is None or not len(running):
+        return None
+    crowd = float(running.mean())
+    if crowd <= CROWDED * cores or float((running > cores).mean()) < MOSTLY:
+        return None
+    high = min(1.0 - cores / crowd, facts.share("unknown"))
+    return Proof(
+        headline=f"{crowd:.3g} processes at a time want to run on {cores:g} "
+        f"core{'s' if cores != 1 else ''}",
+        low=0.0,
+        high=high,
+        predicted=from_gains((0.0, high / 2, high), "as many processes as cores"),
+        evidence=(
+            measured("processes that run or wait for a core", crowd, None, source="/proc"),
+            measured("cores that the command may use", cores, None, source="affinity and quota"),
+        ),
+        confidence=0.6,
+        facts={"threads": 1},
+        bucket="unknown",
     )

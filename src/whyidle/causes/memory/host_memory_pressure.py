@@ -18,6 +18,7 @@ OWN = 0.25
     "The host is short of memory",
     bucket="input",
     needs=("host_telemetry", "steady_steps"),
+    watched=("host_telemetry", "stepless"),
 )
 def host_memory_pressure(facts: Facts) -> Proof | None:
     """What it means
@@ -34,7 +35,8 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     The kernel's own account of waiting (PSI) over the steps in scope: time in which some, and in
     which all, tasks waited for memory; of the job's control group where there is one, else of the
     machine if the job holds a quarter of its memory. It counts only while the job waits for data,
-    and at most that: between the share in which all waited and that in which some did.
+    and at most that: between the share in which all waited and that in which some did. Of a command
+    without steps all of it counts.
 
     What looks alike
     ----------------
@@ -54,7 +56,7 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     shares = _waits(outside) if outside else None
     if outside is None or shares is None or shares[1] < LEAST_SHARE:
         return None
-    waited = facts.share("input")
+    waited = facts.share("unknown" if facts.stepless else "input")
     high = min(shares[1], waited)
     low = min(shares[0], high)
     kills = (outside.grown("group_out_of_memory_kills") or 0.0) + (
@@ -74,6 +76,7 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
             measured("processes killed for want of memory", kills, None, source="/proc, cgroup"),
         ),
         confidence=0.7,
+        bucket="unknown" if facts.stepless else None,
     )
 
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_STEPS = 4
 """fewer step ends cannot tell a slope from a settling cache"""
+LEAST_READS = 5
+WARM_STEPS = 3
+"""optimizer states and caches of the first steps are no leak"""
+LEAST_BYTES = 64 << 20
+"""growth of a process below this may be an arena of the C library's allocator"""
+CLEARED_PER_S = 2e9
+"""bytes of fresh memory that a core clears and maps, at least"""
+STILL = 0.5
+"""the second half of a leak grows at least this much as fast as the whole; a cache settles"""
 STRAIGHT = 0.95
 """least squared correlation of memory with the step's number"""
 LEAST_GROWTH = 1e-4
@@ -23,6 +34,7 @@ LEAST_GROWTH = 1e-4
     bucket="interruption",
     needs=("device_events", "memory_events", "steady_steps"),
     min_steps=LEAST_STEPS,
+    watched=("own_settings", "steady_steps"),
 )
 def memory_leak_growth(facts: Facts) -> Proof | None:
     """What it means
@@ -38,8 +50,11 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Allocated device memory at the ends of at least four steady steps rises by about the same
-    amount each time (squared correlation at least 0.95, never falling). No gain is predicted; the
-    evidence says how many steps are left.
+    amount each time (squared correlation at least 0.95, never falling). Of a watched job it is the
+    memory of the process on the host, read every second, by more than 64 MiB and straight to the
+    end; where a line of the script keeps each step's loss with its graph, it is named. No gain is
+    predicted but, on the host, that of clearing fresh memory; the evidence says how many steps are
+    left.
 
     What looks alike
     ----------------
@@ -55,6 +70,8 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     ----------
     PyTorch, FAQ, "My model reports 'cuda runtime error(2): out of memory'".
     """
+    if not len(facts.device):
+        return _on_host(facts)
     ends = _at_step_ends(facts)
     if len(ends) < LEAST_STEPS or (np.diff(ends) <= 0).any():
         return None
@@ -100,3 +117,54 @@ def _at_step_ends(facts: Facts) -> NDArray[np.float64]:
     last = np.searchsorted(memory.time, end, side="right") - 1
     known = (last >= 0) & (memory.time[np.maximum(last, 0)] >= start)
     return memory.allocated[last[known]].astype(float)
+
+
+def _on_host(facts: Facts) -> Proof | None:
+    """The memory of a watched process, against its steps."""
+    reads = np.array(facts.timeline.settings.get("memory") or np.empty((0, 3)), dtype=np.float64)
+    reads = reads[reads[:, 1] >= WARM_STEPS]  # ns, steps, bytes
+    if len(reads) < LEAST_READS or np.ptp(reads[:, 1]) == 0:
+        return None
+    reads = reads[len(reads) // LEAST_READS :]
+    steps, used = reads[:, 1], reads[:, 2]
+    slope = float(np.polyfit(steps, used, 1)[0])
+    late = float(np.polyfit(steps[len(steps) // 2 :], used[len(steps) // 2 :], 1)[0])
+    straight = float(np.corrcoef(steps, used)[0, 1] ** 2) if np.ptp(used) else 0.0
+    if used[-1] - used[0] < LEAST_BYTES or straight < STRAIGHT or late < STILL * slope:
+        return None
+    room = _room(facts.outside)
+    left = int(room / slope) if room is not None else None
+    seconds = f" ({left * facts.step_s:.2g} s)" if left is not None else ""
+    fate = f"; the host is full in about {left} steps{seconds}" if left is not None else ""
+    high = min(slope / CLEARED_PER_S / max(facts.step_s, 1e-9), facts.share("compute"))
+    kept = facts.timeline.settings.get("kept") or []
+    blame = f": {kept[0]['text']} keeps each step's graph" if kept else ""
+    return Proof(
+        headline=f"The process grows by {slope / 1e6:.3g} MB per step{fate}{blame}",
+        low=0.0,
+        high=high,
+        predicted=remove(0.0, high, "fresh pages are cleared at 2 GB/s or more"),
+        evidence=(
+            measured("growth of the process per step", slope, "bytes", samples=len(reads)),
+            measured("memory of the process at the end", float(used[-1]), "bytes", source="/proc"),
+            measured("its process id", int(facts.timeline.settings.get("pid") or 0), None),
+            *([] if left is None else [measured("steps until the host is full", left, None)]),
+        ),
+        confidence=0.9 if kept else 0.7,
+        bucket="compute",
+        where=tuple(
+            Place(file=one["file"], line=one["line"], function=one["function"], rank=facts.rank)
+            for one in kept[:3]
+        ),
+    )
+
+
+def _room(outside: Outside | None) -> float | None:
+    """Bytes that the host, or the job's control group, still has at the end; None: unknown."""
+    if outside is None:
+        return None
+    free = outside.reads("machine_memory_available_bytes")
+    limit, used = (outside.reads(f"group_memory{name}_bytes") for name in ("_limit", ""))
+    known = [float(free[-1])] if len(free) else []
+    known += [float(limit[-1] - used[-1])] if len(limit) and len(used) else []
+    return min(known, default=None)

@@ -1,0 +1,78 @@
+"""Lines of the user's program that keep a loss of every step: ``losses.append(loss)``.
+
+A loss that still has its graph keeps every activation of its step alive. The source of the files
+that stack samples name is read, not run: what is called ``.backward()`` on is a loss, and a
+line that appends or adds it to something as it is, without ``.item()``, ``.detach()`` or
+``float()``, keeps it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+MOST_FILES, MOST_BYTES = 20, 1 << 20
+_FILE = re.compile(r"([^;()]+\.py)\(\d+\): ")
+_LIBRARY = re.compile(r"(site|dist)-packages/|lib/python3|^<")
+_ADDERS = ("append", "add", "appendleft", "extend", "insert")
+
+
+def kept(stacks: Iterable[str]) -> list[dict[str, Any]]:
+    """File, line, function and text of every such line in the files that stacks name."""
+    names = dict.fromkeys(name for stack in stacks for name in _FILE.findall(stack))
+    own = [name for name in names if not _LIBRARY.search(name)]
+    return [found for name in own[:MOST_FILES] for found in _in_file(Path(name))]
+
+
+def _in_file(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return  # it has moved or changed since, or is no text
+    losses = {
+        node.func.value.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+        and isinstance(node.func.value, ast.Name)
+    }
+    lines = text.splitlines()
+    for function, node in _statements(tree, "<module>"):
+        if losses and _keeps(node, losses):
+            yield {
+                "file": str(path),
+                "line": node.lineno,
+                "function": function,
+                "text": lines[node.lineno - 1].strip()[:120],
+            }
+
+
+def _statements(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.stmt]]:
+    for node in ast.iter_child_nodes(tree):
+        inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        if isinstance(node, ast.stmt):
+            yield inner, node
+        yield from _statements(node, inner)
+
+
+def _keeps(node: ast.stmt, losses: set[str]) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.op, ast.Add) and _is(node.value, losses)
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in _ADDERS and any(_is(argument, losses) for argument in call.args)
+
+
+def _is(node: ast.expr, losses: set[str]) -> bool:
+    """Whether an expression is a loss itself, or holds one as it is."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return any(_is(part, losses) for part in node.elts)
+    return isinstance(node, ast.Name) and node.id in losses

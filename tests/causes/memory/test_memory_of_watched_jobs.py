@@ -1,0 +1,124 @@
+"""Memory of the host, from the files of a recording to the diagnosis."""
+
+import pytest
+from imagined import BEGIN, MS, Imagined, S, finding
+
+from whyidle.importers._kept import kept
+from whyidle.testing.contracts import check_bounds
+
+HOST = {
+    "cpu_user_s@pid7": (1.0, 0.0),
+    "machine_memory_bytes": 64e9,
+    "machine_memory_available_bytes": 10e9,
+    "cores_effective": 8.0,
+}
+PRESSURE = {
+    "group_pressure_memory_some_s": (0.3, 0.0),
+    "group_pressure_memory_full_s": (0.1, 0.0),
+}
+SOURCE = """
+losses, total = [], 0.0
+
+def fit(model, x):
+    global total
+    for _ in range(3):
+        loss = model(x)
+        loss.backward()
+        total += loss.item()
+        losses.append(loss)
+        kept = losses.append(float(loss))
+        total = total + loss.detach()
+        values.append(other)
+        seen.append((1, loss))
+        total += loss
+"""
+
+
+def job(folder, used, source="", steps=1000):
+    """A job of 20 ms steps whose memory is read every second."""
+    script = folder / "train.py"
+    script.write_text(source)
+    made = Imagined(folder)
+    first = made.now
+    made.look(f"{script}(5): fit;{script}(9): <module>", 20 * MS)
+    for _ in range(steps):
+        made.step()
+    reads = [[first + i * S, 50 * i, int(used(i))] for i in range(1, steps // 50)]
+    made.trained(memory=reads)
+    made.telemetry(HOST)
+    told = made.diagnose()
+    check_bounds(told)
+    return finding(told, "memory-leak-growth"), told
+
+
+def test_a_process_that_grows_and_the_line_that_keeps(tmp_path):
+    found, told = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
+    assert "2 MB per step" in found.headline
+    assert "in about 5000 steps" in found.headline
+    assert (found.where[0].line, found.where[0].function) == (10, "fit")
+    assert found.severity == "info"
+    assert told.verdict.state == "saturated"
+    assert "the process grows by 2 MB per step" in told.verdict.headline
+
+
+def test_without_the_source_the_growth_is_told(tmp_path):
+    found, _ = job(tmp_path, lambda i: 5e8 + 1e8 * i)
+    assert found.where == []
+    assert found.confidence < 0.9
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        lambda _: 5e8,  # level
+        lambda i: 5e8 + 1e9 * min(i, 6),  # a cache that settles
+        lambda i: 5e8 + 1e6 * i,  # too little to tell
+        lambda i: 5e8 + (2e9 if i % 2 else 0),  # up and down
+    ],
+)
+def test_what_does_not_grow_is_not_blamed(tmp_path, used):
+    assert job(tmp_path, used)[0] is None
+
+
+def test_lines_that_keep_a_loss(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SOURCE)
+    found = kept([f"/x/site-packages/a.py(1): b;{path}(5): fit;<frozen x>(1): y"])
+    assert [one["line"] for one in found] == [10, 14, 15]
+    assert {one["function"] for one in found} == {"fit"}
+
+
+def test_source_that_cannot_be_read_tells_nothing(tmp_path):
+    (tmp_path / "broken.py").write_text("def (")
+    (tmp_path / "binary.py").write_bytes(bytes(range(256)))
+    names = ("broken", "binary", "gone")
+    assert kept([f"{tmp_path / name}.py(1): f" for name in names]) == []
+
+
+def test_memory_pressure_while_data_are_waited_for(tmp_path):
+    made = Imagined(tmp_path)
+    for _ in range(200):
+        made.step(loader=20 * MS)
+    made.trained()
+    made.telemetry({**HOST, **PRESSURE})
+    told = made.diagnose()
+    check_bounds(told)
+    found = finding(told, "host-memory-pressure")
+    assert (found.bucket, found.severity) == ("input", "warning")
+
+
+def test_memory_pressure_of_a_command_without_steps(tmp_path):
+    made = Imagined(tmp_path)
+    made.telemetry({**HOST, **PRESSURE}, end=BEGIN + 20 * S)
+    found = made.diagnose(["./prepare"]).findings[0]
+    assert (found.cause, found.bucket) == ("host-memory-pressure", "unknown")
+    assert (found.lost.low, found.lost.high) == pytest.approx((0.1, 0.3))
+
+
+def test_a_quota_that_holds_a_command_without_steps_back(tmp_path):
+    made = Imagined(tmp_path)
+    values = {"cores_effective": 1.5, "throttled_s": (0.4, 0.0), "job_cpu_user_s": (1.5, 0.0)}
+    made.telemetry({**HOST, **values}, end=BEGIN + 20 * S)
+    found = made.diagnose(["./prepare"]).findings[0]
+    assert (found.cause, found.bucket) == ("cpu-starved-allocation", "unknown")
+    assert found.lost.high == pytest.approx(0.4)
