@@ -105,3 +105,28 @@ def test_the_thread_of_a_loader_worker_is_gone_as_well(watching, way):
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert [row[1] for row in seen(watching.folder) if row[0] == "worker"] == [0]
     assert list(watching.recording().glob("*.batches"))
+
+
+IN_TORCH = """
+import gc
+train(5)
+(loop,) = [one for one in gc.get_objects() if type(one).__name__ == "Loop"]
+begun = []
+
+def chore():
+    begun.append(1)
+    for _ in range(3000):
+        torch.ones(64, 64) @ torch.ones(64, 64)
+
+loop.sampler.chores = (chore,)
+while not begun:
+    time.sleep(0.001)
+"""
+
+
+def test_an_interpreter_never_ends_while_our_thread_is_in_c_code(watching):
+    script = watching.folder / "train.py"
+    script.write_text(HEAD + IN_TORCH)  # a thread that is killed in there aborts the process
+    done = watching.run(sys.executable, script)
+    assert done.returncode == 0, done.stderr
+    assert "terminate called" not in done.stderr
