@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
+from whyidle.analysis.loader import SINGLE, nexts
 from whyidle.model.timeline import HostKind
 
 F64 = NDArray[np.float64]
@@ -165,11 +166,13 @@ def samples_per_s(facts: Facts) -> float | None:
 
 
 def _loaded(facts: Facts) -> float:
-    """Samples that all loaders handed to the steps in scope, those of evaluations left out."""
+    """Samples that all loaders handed to the steps in scope, those of evaluations left out. Of
+    batches made in the training process some are counted, and stand for the others."""
     loading = facts.timeline.loading
     spans = facts.scope - facts.host.during("evaluation")
-    made = loading.batches[loading.batches["worker"] < 0]
-    count = float(made["samples"][spans.covers(made["end"])].sum())
+    made = loading.batches["samples"][loading.batches["worker"] < 0]
+    calls = nexts(facts, SINGLE)
+    count = float(spans.covers(calls.end).sum()) * float(made.mean()) if len(made) else 0.0
     taken = loading.takes["iterator"][spans.covers(loading.takes["end"])]
     for number in taken[(taken > 0) & (taken <= len(loading.iterators))].tolist():
         settings = loading.settings[loading.iterators[number - 1].settings]

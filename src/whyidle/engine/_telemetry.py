@@ -14,8 +14,6 @@ from whyidle.model.telemetry import Absent
 
 HOST_SOURCE, GPU_SOURCE = "cpu_user_s", "busy_ratio"
 """signals whose absence stands for that of the whole source"""
-LOOK_S, LOOKS_SHARE = 0.02, 0.002
-"""the probe's sampler looks this often, and more rarely where that would take more of the time"""
 
 
 def utilization(job: Job, seen: Job) -> Utilization:
@@ -88,14 +86,11 @@ def own_cost(job: Job) -> float | None:
 
 
 def _sampler(told: object) -> float | None:
-    """CPU time of a look, times looks a second."""
+    """CPU of the thread that looks and writes, per second."""
     if not isinstance(told, dict):
         return None
-    looks, spent = told.get("looks"), told.get("spent_s")
-    if not looks or not isinstance(spent, float):
-        return None
-    each = spent / looks
-    return each / max(LOOK_S, each / LOOKS_SHARE)
+    spent, elapsed = told.get("cpu_s"), told.get("elapsed_s")
+    return float(spent) / float(elapsed) if spent is not None and elapsed else None
 
 
 def notes_on_sources(job: Job) -> list[str]:

@@ -4,7 +4,7 @@ Loader workers are processes of their own, forked or spawned; both hold these wr
 records into files named by its own process id, with its parent's in ``PID.worker.json``: whoever
 reads the recording keeps the workers whose parent trained. In a worker all counters are read at
 both ends of every batch (some 10 us); in the training process, where that would be felt, only in
-one batch of ``FULL_EVERY``.
+the first few and one of ``FULL_EVERY``, which alone are recorded.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TAKE = struct.Struct("<3qiI")
 iterator"""
 ROW = struct.Struct("<qqI4x")
 """time ns, index of a sample, checksum of what the loader made of it"""
-FULL_EVERY = 32
+FULL_FIRST, FULL_EVERY = 8, 32
 MOST_ITERATORS = 500
 
 Counts = tuple[int, int, int, int, int]
 Mark = tuple[int, int, Counts]
 NOTHING: Counts = (0, 0, 0, 0, 0)
-UNREAD = (-1,) * 7 + (0, 0)
-"""of a batch in the training process whose counters were not read"""
+HARDLY: Mark = (0, 0, NOTHING)
+"""of a batch in the training process of which nothing is read"""
 
 
 class Loader:
@@ -73,24 +73,22 @@ class Loader:
             return None
         if not self.known:
             self._introduce()
-        self.full = self.worker >= 0 or not self.fetched % FULL_EVERY
+        self.full = self.worker >= 0 or self.fetched < FULL_FIRST or not self.fetched % FULL_EVERY
         if not self.full:
-            return now(), 0, NOTHING
+            return HARDLY
         counts = self._counts()
         return now(), time.thread_time_ns(), counts
 
     def end(self, mark: Mark, index: Any, data: Any) -> None:
         """After a batch was made."""
-        begin, cpu, before = mark
         self.fetched += 1
-        samples = len(index) if isinstance(index, (list, tuple)) else 1
-        if self.full:
-            end = self._counted(begin, cpu, before, samples)
-        else:
-            end = now()
-            self.recorder.row("batches", BATCH, (begin, end, *UNREAD, samples, -1))
-        if self.worker < 0:
+        if self.worker < 0 and self.padding.tries:
             self.padding.taken(data)
+        if not self.full:
+            return
+        begin, cpu, before = mark
+        samples = len(index) if isinstance(index, (list, tuple)) else 1
+        end = self._counted(begin, cpu, before, samples)
         if data is not None and end - begin > _checksum.LEAST_NS:
             found = _checksum.of_one(index, data)
             if found is not None:

@@ -36,8 +36,8 @@ RAREST_S = 0.2
 CHORES_S = 1.0
 PARTING_S = 1.0
 """how long a process that ends waits at most for the thread: it may hang in a write to a disk"""
-BUDGET = 0.004
-"""share of the time that looks may take"""
+BUDGET, EARLY_BUDGET, EARLY_LOOKS = 0.002, 0.004, 500
+"""share of the time that looks may take: more at first, so that short runs are judged, too"""
 DEPTH = 48
 MOST_KEYS = 20_000
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -66,7 +66,7 @@ class Sampler:
         """called at every look"""
         self.period_s = PERIOD_S
         self.looks = 0
-        self.spent_s = self.look_s = self.others_s = 0.0
+        self.spent_s = self.look_s = self.others_s = self.begun = 0.0
         self.stacks = Stacks(recorder)
         self._first: tuple[int, int, int] | None = None
         self._clock = _Clock(_native(thread))
@@ -105,7 +105,7 @@ class Sampler:
     def run(self) -> None:
         """Look, and write now and then, until the process ends."""
         self._own = _Clock(threading.get_native_id())
-        written = done = begun = time.monotonic()
+        written = done = begun = self.begun = time.monotonic()
         while not self.recorder.broken:
             training = bool(self.recorder.facts or self.recorder.documents)
             early = WAITING_S if time.monotonic() - begun < PATIENCE_S else RARELY_S
@@ -136,6 +136,8 @@ class Sampler:
             "look_s": self.look_s,
             "spent_s": round(self.spent_s, 6),
             "chores_s": round(self.others_s, 6),
+            "cpu_s": round(time.thread_time(), 6),
+            "elapsed_s": round(time.monotonic() - self.begun, 6),
             "core_wait_s": (waited - self._first[1]) / 1e9 if ran >= 0 else None,
             "core_seen_s": (now() - self._first[2]) / 1e9,
         }
@@ -168,7 +170,8 @@ class Sampler:
         self.looks += 1
         self.spent_s += spent
         self.look_s += (spent - self.look_s) / min(self.looks, 20)
-        self.period_s = min(max(PERIOD_S, self.look_s / BUDGET), RAREST_S)
+        budget = EARLY_BUDGET if self.looks < EARLY_LOOKS else BUDGET
+        self.period_s = min(max(PERIOD_S, self.look_s / budget), RAREST_S)
 
 
 class Stacks:
