@@ -49,6 +49,13 @@ def use_all():
     torch.save({}, os.devnull)
     gc.collect()
 
+class Gone:  # a device each of whose calls fails
+    def __getattr__(self, name):
+        raise ValueError("a planted fault")
+
+device = probe["device"]
+device.measure(loop, Gone())
+loop.device._due = 0  # the next step is measured
 hooks = sorted(loop.undo)
 wrapped = {"backward": lambda: torch.autograd.backward, "save": lambda: torch.save}
 before = {name: get() for name, get in wrapped.items()}
@@ -76,10 +83,10 @@ def test_a_fault_in_every_hook_takes_it_off_and_is_told(watching):
     done = watching.run(job(watching, EVERY_HOOK))
     assert done.returncode == 0, done.stderr
     off = done.stdout.splitlines()[0]
-    for hook in ("backward", "gc", "loader", "optimizer", "save"):
+    for hook in ("backward", "device", "gc", "loader", "optimizer", "save"):
         assert f"'{hook}'" in off
     notes = [note for note in watching.diagnosis()["coverage"]["notes"] if "planted" in note]
-    assert {"backward", "gc", "loader", "optimizer", "save"} <= {
+    assert {"backward", "device", "gc", "loader", "optimizer", "save"} <= {
         note.split("switched off: ")[1].split(":")[0] for note in notes
     }
 

@@ -19,6 +19,7 @@ from whyidle.analysis.gaps import Gaps, Launches, copy_direction, idle_gaps
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import classify
 from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.progress import progress
 from whyidle.analysis.roles import Roles
 from whyidle.analysis.steps import Steps
 from whyidle.model.buckets import REASONS
@@ -56,6 +57,7 @@ class Host:
         self.drivers = driver_threads(timeline, linked)
         self.direction = copy_direction(timeline)
         self.collective = collective_kernels(timeline)
+        self.progress = progress(timeline)
 
     def rows(self, role: str) -> I64:
         """Rows of a role on the driving threads."""
@@ -122,7 +124,9 @@ def partition(
     if not len(timeline.device):
         claims = [(role, host.during(role)) for role in ("startup", "after")]
         known = timeline.info.kind == "cpu" and "stepless" not in timeline.settings
-        claims += _on_cpu(timeline, steps, host, window) if known else []
+        claims += (
+            _on_cpu(timeline, steps, host, window) if known else _marked(timeline, steps, host)
+        )
     else:
         gaps = idle_gaps(timeline, linked, low, high)
         claims = [*_on_device(timeline, host), *_in_gaps(timeline, steps, host, gaps)]
@@ -371,6 +375,21 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
         ("collective", union(events.start[flying], events.end[flying])),
         ("blocked", host.during("blocked")),
         ("python", frames | between),
+    ]
+
+
+def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
+    """A device of which only marks are known: when it waited for batches; and of a process that is
+    alone, when it had work. With other ranks that may be their waiting for each other."""
+    told = host.progress
+    if not told.told or not steps.found_by:
+        return []
+    rows = host.rows("loader")
+    late = told.late_in(timeline.host.start[rows], timeline.host.end[rows])
+    alone = (timeline.world_size or 1) == 1
+    return [
+        ("loader", late),
+        *([("compute", told.fed_in(*steps.on_host, late))] if alone else []),
     ]
 
 

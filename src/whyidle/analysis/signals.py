@@ -16,6 +16,8 @@ def signals_of(facts: Facts) -> frozenset[str]:
     found = set(facts.timeline.signals())
     if "device_events" in found or (facts.on_cpu and "host_ops" in found):
         found.add("device_time")
+    if not facts.on_cpu and facts.host.progress.told:
+        found.add("device_marks")
     if facts.stepless:
         found.add("stepless")
     if facts.steps.found_by:

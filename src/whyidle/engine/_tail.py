@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 
 from whyidle.importers import probe
 from whyidle.model.loading import BATCH, ROW, TAKE
+from whyidle.model.marks import MARK
 
 WINDOW_NS: Final = 30_000_000_000
 MOST_RECORDS: Final = 4096
 """a few hundred steps; a minute and more of stack samples"""
-_LAYOUTS: Final = {"samples": probe.SAMPLE, "batches": BATCH, "takes": TAKE, "rows": ROW}
+_LAYOUTS: Final = {
+    "samples": probe.SAMPLE,
+    "batches": BATCH,
+    "takes": TAKE,
+    "rows": ROW,
+    "device": MARK,
+}
 _MAGIC: Final = len(probe.MAGIC)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from whyidle.analysis.job import Job
+from whyidle.engine import _marks
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
 
@@ -65,6 +66,9 @@ def _verdict(job: Job, findings: list[Finding]) -> Verdict:
         bound = top.bucket
         headline = f"{waiting(job, bound)}. {top.headline}"
         return Verdict(state="starved", headline=headline, bound=bound)
+    if not serious and _marks.blind(job.lead):
+        headline = _marks.unanswered(job.lead)
+        return Verdict(state="inconclusive", headline=headline, bound=None)
     if not serious and (reason := _unproven(job)):
         return Verdict(state="inconclusive", headline=reason, bound=None)
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
@@ -111,6 +115,8 @@ def _lower(text: str) -> str:
 
 def _no_answer(job: Job) -> str | None:
     if not any(len(facts.timeline.device) for facts in job.ranks):
+        if _marks.blind(job.lead):
+            return None
         if job.lead.timeline.info.kind != "cpu":
             return (
                 "The recording holds no GPU activity, so it cannot tell whether the GPU was idle; "

@@ -13,7 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
-from whyidle.engine import _bursts
+from whyidle.engine import _bursts, _marks
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -81,6 +81,7 @@ def _judge(
         if found:
             facts, proof = max(found, key=lambda pair: pair[1].high)
             proof = _bursts.windowed(proof, facts) if job is bursts else proof
+            proof = _marks.shown(cause, proof, facts)
             judged.append(Judged(cause, proof, facts.rank, len(found) / len(proofs)))
     return judged, abstentions
 
@@ -158,7 +159,8 @@ def _float(value: object) -> float | None:
 
 
 def _coverage(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
-    notes = [*assumed, *notes_on(job), *_bursts.notes_on(job), *notes_on_sources(job)]
+    notes = [*assumed, *notes_on(job), *_bursts.notes_on(job), *_marks.notes_on(job)]
+    notes += notes_on_sources(job)
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.shown}: {note}" for note in source.notes]

@@ -20,6 +20,7 @@ from whyidle.importers._around import around
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._speaking import spoken_for
+from whyidle.model.marks import MARK
 from whyidle.model.timeline import (
     Detail,
     DeviceEvents,
@@ -144,6 +145,7 @@ def load(path: Path) -> Timeline:
         loading=loading(folder, pid, base),
         disturbed=_disturbed(folder, place.get("host"), base),
         pace=_pace(records(folder / f"{pid}.clock", CLOCK), base),
+        marks=_marks(records(folder / f"{pid}.device", MARK), base),
     )
 
 
@@ -158,6 +160,14 @@ def _grows(reads: object) -> bool:
     """Whether the process's memory ended clearly above where its steps began."""
     told = [row for row in reads if row[1]] if isinstance(reads, list) else []
     return len(told) > 1 and told[-1][2] > GROWN * told[0][2]
+
+
+def _marks(rows: NDArray[Any], base: int) -> NDArray[Any]:
+    """Marks on the timeline's clock; those of a window that was cut off are harmless."""
+    rows = rows.copy()
+    rows["begin"] -= base
+    rows["host"] -= base
+    return rows
 
 
 def blank(path: Path) -> Timeline:

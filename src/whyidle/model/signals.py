@@ -21,6 +21,10 @@ SIGNALS: Final[dict[str, Signal]] = {
         "when the device works and when it waits (on a CPU job: when operators run)",
         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
     ),
+    "device_marks": Signal(
+        "how far the device of a watched CUDA job had come, in a sample of its steps",
+        "watch the job with whyidle run until it has trained for a second",
+    ),
     "host_ops": Signal(
         "operators on the host", "record with activities=[ProfilerActivity.CPU, ...]"
     ),

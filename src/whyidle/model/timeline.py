@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.model.loading import Loading
+from whyidle.model.marks import EMPTY
 from whyidle.model.telemetry import Telemetry
 
 I64 = NDArray[np.int64]
@@ -179,6 +180,8 @@ class Timeline:
     """of a rank on a CPU; None: not recorded"""
     telemetry: Telemetry | None = None
     """what was read from outside while it ran, on the clock of ``base_ns``"""
+    marks: NDArray[Any] = field(default_factory=lambda: EMPTY)
+    """how far a watched device had come in a sample of the steps, as ``model.marks.MARK``"""
     disturbed: tuple[tuple[int, int], ...] = ()
     """times during which measuring itself slowed the process: steps in them do not count"""
     bursts: tuple[Timeline, ...] = ()

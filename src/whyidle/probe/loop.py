@@ -16,7 +16,18 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import bursts, compiling, debugging, guard, limits, loader, phases, ranks, settings
+from . import (
+    bursts,
+    compiling,
+    debugging,
+    device,
+    guard,
+    limits,
+    loader,
+    phases,
+    ranks,
+    settings,
+)
 from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
 from .sampler import Sampler
 
@@ -51,6 +62,7 @@ class Loop:
         self.boundary: Callable[[Any], None] | None = None
         """called with every optimizer that has stepped"""
         self.bursts: bursts.Bursts | None = None
+        self.device: device.Device | None = None
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -127,8 +139,16 @@ class Loop:
         """A wrapper of ours failed: it comes off."""
         guard.contain(self.recorder.folder, where, error, self.undo.pop(where, _nothing))
 
-    def wrap(self, where: str, owner: Any, name: str, record: Callable[[Any, int], None]) -> None:
-        """Record every call of ``owner.name``: ``record(first argument, begin)`` after it."""
+    def wrap(
+        self,
+        where: str,
+        owner: Any,
+        name: str,
+        record: Callable[[Any, int], None],
+        first: Callable[[Loop, int], None] | None = None,
+    ) -> None:
+        """Record every call of ``owner.name``: ``first(self, begin)`` before it, and
+        ``record(first argument, begin)`` after it."""
         from torch.compiler import is_compiling
 
         original = getattr(owner, name)
@@ -139,6 +159,8 @@ class Loop:
             if is_compiling():  # traced by torch.compile: then there is nothing to see in here
                 return original(*args, **kwargs)
             begin = now()
+            if first is not None:
+                first(self, begin)
             try:
                 return original(*args, **kwargs)
             finally:
@@ -178,10 +200,11 @@ def install(recorder: Recorder) -> Loop:
 
     loop = Loop(recorder)
     iterator = dataloader._BaseDataLoaderIter
-    loop.wrap("loader", iterator, "__next__", lambda it, begin: _batch(loop, it, begin))
+    loop.wrap("loader", iterator, "__next__", lambda it, begin: _batch(loop, it, begin), _asks)
     loader.install(loop)
     ranks.install(loop)
-    loop.wrap("backward", torch.autograd, "backward", lambda _, begin: _back(loop, begin))
+    backward = torch.autograd
+    loop.wrap("backward", backward, "backward", lambda _, begin: _back(loop, begin), _backs)
     _optimizers(loop)
     _collector(loop)
     bursts.install(loop)
@@ -207,13 +230,36 @@ def _batch(loop: Loop, iterator: Any, begin: int) -> None:
         number = loop.iterators[kind] = loop.recorder.number(name)
     loop.numbered(number, ANNOTATION, begin)
     loop.waited += now() - begin
+    _mark(loop, device.BATCH, begin)
     evaluation = loop.evaluation
     if evaluation is not None and evaluation.begin and sys.exc_info()[0] is StopIteration:
         evaluation.closes()
 
 
+def _asks(loop: Loop, begin: int) -> None:
+    _mark(loop, device.ASKED, begin)
+
+
+def _backs(loop: Loop, begin: int) -> None:
+    _mark(loop, device.BACKWARD, begin)
+
+
+def _mark(loop: Loop, kind: int, begin: int) -> None:
+    """In a step whose progress on the device is measured."""
+    measured = loop.device
+    if measured is not None and measured.open:
+        _contained(loop, "device", measured.mark, kind, begin)
+
+
+def _ended(loop: Loop, optimizer: Any) -> None:
+    measured = loop.device
+    if measured is not None:
+        _contained(loop, "device", measured.stepped, optimizer)
+
+
 def _back(loop: Loop, begin: int) -> None:
     loop.span("whyidle::backward", OP, begin)
+    _mark(loop, device.BACKWARD_END, begin)
     loop.backwards += 1
     if loop.evaluation is not None:
         loop.evaluation.begin = 0
@@ -235,6 +281,7 @@ def _optimizers(loop: Loop) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
             _contained(loop, "optimizer", _stepped, loop, optimizer)
+            _ended(loop, optimizer)
             boundary = loop.boundary
             if boundary is not None:
                 _contained(loop, "burst", boundary, optimizer)
@@ -273,6 +320,7 @@ def trains(loop: Loop, optimizer: Any) -> None:
     if loop.sampler is not None:
         loop.sampler.follow(thread())
     loop.recorder.facts = settings.facts(loop, optimizer)
+    _contained(loop, "device", device.begin, loop)
     if multiprocessing.parent_process() is not None:
         loop.finish_with_child()
 
@@ -286,6 +334,7 @@ def _marked(loop: Loop) -> None:
     loop.span("whyidle.step", ANNOTATION, now())
     loop.steps += 1
     trains(loop, None)
+    _ended(loop, None)
 
 
 def _collector(loop: Loop) -> None:

@@ -18,6 +18,7 @@ FACTORS = (2, 4, 8)
     "A few slow batches empty a shallow queue",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steady_steps"),
+    watched=("device_marks", "loader_marks", "worker_batches", "steady_steps"),
     min_steps=8,
 )
 def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:

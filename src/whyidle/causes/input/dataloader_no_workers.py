@@ -24,6 +24,7 @@ MOST_PLACES = 3
     "The DataLoader works in the training process",
     bucket="input",
     needs=("device_time", "loader_marks", "steps"),
+    watched=("device_marks", "loader_marks", "steps"),
 )
 def dataloader_no_workers(facts: Facts) -> Proof | None:
     """What it means

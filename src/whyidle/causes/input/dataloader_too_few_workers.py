@@ -23,6 +23,7 @@ ONE_OFF = 0.8
     "The DataLoader's workers do not keep up",
     bucket="input",
     needs=("device_time", "loader_marks", "steady_steps"),
+    watched=("device_marks", "loader_marks", "steady_steps"),
     min_steps=3,
 )
 def dataloader_too_few_workers(facts: Facts) -> Proof | None:

@@ -16,6 +16,7 @@ REMOVED = (0.2, 0.6, 1.0)
     "Data is read from disk again in every epoch",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
+    watched=("device_marks", "loader_marks", "worker_batches", "steps"),
 )
 def page_cache_thrash(facts: Facts) -> Proof | None:
     """What it means

@@ -17,6 +17,7 @@ hopeful"""
     "Loader workers wait for storage or the network",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
+    watched=("device_marks", "loader_marks", "worker_batches", "steps"),
 )
 def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     """What it means

@@ -16,6 +16,7 @@ KEPT = (0.5, 0.1, 0.0)
     "The same work is done on the same samples in every epoch",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "row_sums", "steps"),
+    watched=("device_marks", "loader_marks", "worker_batches", "row_sums", "steps"),
 )
 def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
     """What it means

@@ -17,6 +17,7 @@ fast local disk it may be little, so the careful end is low"""
     "Many small files are read one by one",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
+    watched=("device_marks", "loader_marks", "worker_batches", "steps"),
 )
 def small_file_random_io(facts: Facts) -> Proof | None:
     """What it means

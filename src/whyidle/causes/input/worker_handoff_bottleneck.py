@@ -13,6 +13,7 @@ from whyidle.model.cause import Proof, cause
     "Handing batches over from workers costs more than making them",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
+    watched=("device_marks", "loader_marks", "worker_batches", "steps"),
 )
 def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     """What it means

@@ -22,6 +22,7 @@ LEFT = 0.1
     "Loader workers are started anew for every epoch",
     bucket="input",
     needs=("device_time", "python_stacks", "steps"),
+    watched=("device_marks", "loader_marks", "python_stacks", "steps"),
 )
 def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     """What it means

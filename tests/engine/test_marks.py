@@ -1,0 +1,77 @@
+"""What marks and a burst say of the same device stand side by side."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.model.marks import ASKED, BATCH, EMPTY, MARK, STEPPED
+from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
+from whyidle.testing.builder import Builder, ms, us
+
+WINDOW = "burst of steps 101 to 103"
+
+
+def job(steps):
+    """Batches take 9 ms, and kernels 3 ms of which the host waits for none."""
+    made = Builder()
+    for _ in range(steps):
+        with made.step():
+            made.loader(ms(9))
+            made.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(3))])
+            made.optimizer(kernels=[("elementwise_kernel", us(3))], name="Adam")
+    return made.timeline()
+
+
+def watched(timeline):
+    """The same as live signals see it: calls, and marks in every step."""
+    host, names = timeline.host, timeline.names
+    calls = host.take(host.kind == HostKind.ANNOTATION)
+    rows = []
+    nexts = [i for i in range(len(calls)) if "__next__" in names[calls.name[i]]]
+    for window, i in enumerate(nexts[1:-1]):
+        begin, end = int(calls.start[i]), int(calls.end[i])
+        done = int(timeline.device.end[timeline.device.end < end].max())
+        first = int(done - ms(3))
+        after = end + ms(3)
+        rows += [
+            (begin, first, 0, window, STEPPED, 2, b""),
+            (begin, begin, done - first, window, ASKED, 0, b""),
+            (begin, end, end - first, window, BATCH, 1, b""),
+            (end, end + us(100), after - first, window, STEPPED, 1, b""),
+        ]
+    return replace(
+        timeline,
+        host=replace(calls, corr=np.full(len(calls), -1)),
+        device=DeviceEvents(**{n: getattr(timeline.device, n)[:0] for n in DeviceEvents.__slots__}),
+        info=DeviceInfo(kind="cuda"),
+        source=replace(timeline.source, format="probe"),
+        settings={"switches": {}},
+        marks=np.array(rows, MARK),
+    )
+
+
+def notes(diagnosis, begin):
+    return [note for note in diagnosis.coverage.notes if note.startswith(begin)]
+
+
+def test_alone_the_events_tell_the_shares():
+    diagnosis = diagnose([watched(job(30))])
+    (note,) = notes(diagnosis, "events in 28 of the steps")
+    assert "the shares are told by these events" in note
+    assert 0.6 < diagnosis.attribution.input < 0.7
+
+
+def test_with_a_burst_both_numbers_stand_side_by_side():
+    live = watched(job(30))
+    burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
+    diagnosis = diagnose([replace(live, bursts=(burst,))])
+    assert diagnosis.attribution == diagnose([burst]).attribution
+    (note,) = notes(diagnosis, WINDOW + ": waiting for a batch")
+    assert "points" in note
+    assert not any("told by these" in note for note in diagnosis.coverage.notes)
+
+
+def test_without_marks_nothing_is_said():
+    live = replace(watched(job(30)), marks=EMPTY)
+    assert not notes(diagnose([live]), "events")
