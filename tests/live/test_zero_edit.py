@@ -55,6 +55,7 @@ def command_for(script):
         "chars.py",
         "own_optimizer.py",
         "living.py",
+        "failing.py",
     ],
 )
 def test_the_same_with_and_without(name, watching, scripts):
@@ -68,7 +69,7 @@ def test_the_same_with_and_without(name, watching, scripts):
     told = watched.stderr.splitlines(keepends=True)
     if name not in ("ddp.py", "compiled.py"):  # PyTorch's own warnings carry times
         assert "".join(told[: len(err.splitlines())]) == err
-    assert "Traceback" not in watched.stderr
+    assert watched.stderr.count("Traceback") == err.count("Traceback")
     if name not in UNSEEN:
         found = watching.diagnoses()
         assert len(found) >= JOBS.get(name, 1)

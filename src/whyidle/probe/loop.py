@@ -27,6 +27,7 @@ from . import (
     phases,
     ranks,
     settings,
+    tracebacks,
 )
 from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
 from .sampler import Sampler
@@ -211,6 +212,7 @@ def install(recorder: Recorder) -> Loop:
     limits.install(loop)
     phases.install(loop)
     compiling.install(loop)
+    tracebacks.install(loop)
     debugging.install(loop)
     if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
         loop.watch()
