@@ -48,7 +48,7 @@ CASES = {
         "dataloader-no-workers", "--wait 4", "", "--workers 4 --persistent"
     ),
     "one worker": Case(
-        "dataloader-too-few-workers", "--wait 6 --persistent", "--workers 1", "--workers 4"
+        "dataloader-too-few-workers", "--work 1.5 --persistent", "--workers 1", "--workers 2"
     ),
     "restarted workers": Case(
         "worker-restart-per-epoch",
@@ -58,7 +58,7 @@ CASES = {
     ),
     "shallow queue": Case(
         "bursty-loader-shallow-prefetch",
-        "--workers 1 --wait 1.5 --burst 64 --persistent",
+        "--workers 1 --wait 0.4 --burst 96 --persistent --rows 12",
         "--prefetch 2",
         "--prefetch 16",
     ),
@@ -66,7 +66,12 @@ CASES = {
     "python between": Case("python-overhead-in-step", "", "--python 15", ""),
     "anomaly mode": Case("debug-mode-left-on", "--width 64 --layers 24", "--anomaly", ""),
     "blocking call": Case("blocking-logging-upload", "", "--log 20", ""),
-    "checkpoints": Case("sync-checkpoint", "--width 2048 --batch 1 --rows 1", "--save-every 4", ""),
+    "checkpoints": Case(
+        "sync-checkpoint",
+        "--width 1024 --batch 1 --rows 1 --save-to model.pt",
+        "--save-every 2",
+        "",
+    ),
     "evaluations": Case("heavy-evaluation", "", "--evaluate-every 4", ""),
     "optimizer": Case("unfused-optimizer", "--width 48 --layers 60 --rows 1", "", "--fused"),
 }
@@ -117,7 +122,11 @@ def watched(case: Case) -> dict:
         command = [sys.executable, "-m", "whyidle", "run", "--no-store", "--quiet"]
         job = [sys.executable, str(JOB), *case.same.split(), *case.sick.split()]
         subprocess.run(
-            [*command, "--json", str(told), *job], check=True, capture_output=True, env=one_core()
+            [*command, "--json", str(told), *job],
+            check=True,
+            capture_output=True,
+            env=one_core(),
+            cwd=folder,
         )
         return json.loads(told.read_text())
 
@@ -128,7 +137,7 @@ def seconds(*options: str) -> float:
         told = Path(folder) / "steps.json"
         words = [word for option in options for word in option.split()]
         job = [sys.executable, str(JOB), *words, "--tell", str(told)]
-        subprocess.run(job, check=True, capture_output=True, env=one_core())
+        subprocess.run(job, check=True, capture_output=True, env=one_core(), cwd=folder)
         steps = json.loads(told.read_text())
         return float(np.mean(steps[int(DROPPED * len(steps)) :]))
 

@@ -56,6 +56,7 @@ def parse():
     parser.add_argument("--heap", type=int, default=0, help="objects for the collector to walk")
     parser.add_argument("--anomaly", action="store_true")
     parser.add_argument("--save-every", type=int, default=0)
+    parser.add_argument("--save-to", default="/dev/null")
     parser.add_argument("--evaluate-every", type=int, default=0)
     parser.add_argument("--log", type=float, default=0.0, help="blocking call per step, ms")
     parser.add_argument("--fused", action="store_true")
@@ -111,7 +112,7 @@ def main():
             if options.collect:
                 gc.collect()
             if options.save_every and done % options.save_every == 0:
-                torch.save(model.state_dict(), "/dev/null")
+                torch.save(model.state_dict(), options.save_to)
             if options.evaluate_every and done % options.evaluate_every == 0:
                 evaluate(model, x)
             marks.append(time.perf_counter())

@@ -41,6 +41,28 @@ def spoken_for(
     return rows[order], start[order], stop[order]
 
 
+def dated(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> NDArray[Any]:
+    """Samples at the moment that their stacks are from.
+
+    A look that had to wait for the interpreter's lock shows what ran when it got it. Where that is
+    in another call, or between other calls, than where the look was wanted, it tells nothing of the
+    latter: it is moved, and says no longer that Python ran. Stretches that lose their only sample
+    are spoken for by samples of the same phase in other steps.
+    """
+    called = np.array([bool(_CALL.match(name)) for name in names] + [False], dtype=bool)
+    moved = samples.copy()
+    got = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
+    for thread in np.unique(samples["thread"]):
+        rows = np.flatnonzero((samples["thread"] == thread) & (samples["held"] > 0))
+        mine = spans[(spans["thread"] == thread) & called[spans["name"].astype(np.int64)]]
+        begin, end, _ = _merged(mine)
+        edges = np.sort(np.concatenate([begin, end]))
+        wanted = samples["time"][rows].astype(np.int64)
+        crossed = rows[np.searchsorted(edges, wanted) != np.searchsorted(edges, got[rows])]
+        moved["time"][crossed], moved["held"][crossed] = got[crossed], 0
+    return moved
+
+
 def _merged(spans: NDArray[Any]) -> tuple[I64, I64, I64]:
     """Disjoint calls: begin, end, and the name of the one that ends each."""
     spans = spans[np.argsort(spans["start"], kind="stable")]

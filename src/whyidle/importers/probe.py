@@ -19,7 +19,7 @@ from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
-from whyidle.importers._speaking import spoken_for
+from whyidle.importers._speaking import dated, spoken_for
 from whyidle.model.marks import MARK
 from whyidle.model.timeline import (
     Detail,
@@ -209,6 +209,7 @@ def _host(
     spans: NDArray[Any], samples: NDArray[Any], names: list[str], stacks: list[str], base: int
 ) -> tuple[HostEvents, list[str], list[Detail], list[str]]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
+    samples = dated(spans, samples, names)
     samples = samples[np.argsort(samples["time"], kind="stable")]
     leaf = [stack.split(";", 1)[0] for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)

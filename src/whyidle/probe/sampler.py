@@ -151,14 +151,14 @@ class Sampler:
         wanted = now() + int(period_s * 1e9)
         if self._asleep.acquire(timeout=period_s):
             return True
-        begin = time.thread_time()
+        got, begin = now(), time.thread_time()
         frame = sys._current_frames().get(self.watched)
+        stack = -1 if frame is None else self.stacks.number(frame)
+        del frame  # the stack first: what follows lets go of the lock, and the job goes on
         runnable, _ = self._clock.read()
         _, after = self._own.read()
-        if frame is not None:
-            held = max(0, now() - wanted - max(0, after - before)) // 1000
-            stack = self.stacks.number(frame)
-            del frame
+        if stack >= 0:
+            held = max(0, got - wanted - max(0, after - before)) // 1000
             self.recorder.samples.append(
                 (wanted, runnable, self.watched, stack, min(held, 0xFFFFFFFF))
             )
