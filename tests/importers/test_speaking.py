@@ -25,7 +25,7 @@ NEXT = ["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"]
 
 
 def test_a_late_look_speaks_for_the_moment_that_it_is_from():
-    """Wanted between calls, got inside the next one: what was seen there was not going on before."""
+    """Wanted between calls, got inside the next: what was seen there did not go on before."""
     moved = dated(calls((20, 30), (50, 60)), looks((45, 8, 7)), NEXT)
     assert moved["time"].tolist() == [53 * 10**6]
     assert moved["held"].tolist() == [0]
