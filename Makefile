@@ -30,7 +30,7 @@ watch:
 test: check  ## everything: lint, types, tests
 	$(bin)/python -m pytest -n 2
 
-test-live: $(VENV)/installed  ## real jobs under `whyidle run`; wants a machine that does nothing else
+test-live: $(VENV)/installed  ## real jobs whose times are judged; wants a machine that does nothing else
 	$(bin)/python -m pytest -n 2 -m live
 
 check: $(VENV)/installed  ## lint and types only

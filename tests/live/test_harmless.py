@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.live
 
 HEAD = """
 import os, resource, shutil, sys, threading, time

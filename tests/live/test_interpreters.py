@@ -8,8 +8,6 @@ import pytest
 
 import whyidle
 
-pytestmark = pytest.mark.live
-
 OURS = {"PYTHONPATH": str(Path(whyidle.__file__).parent.parent)}
 
 RECORD = """

@@ -7,7 +7,6 @@ from whyidle.model.marks import ASKED, BACKWARD, BACKWARD_END, BATCH, MARK, STEP
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.live
 
 JOB = """
 import gc, sys, time

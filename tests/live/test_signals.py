@@ -8,8 +8,6 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.live
-
 COUNT = """
 import signal, sys, time
 seen = []

@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.live
 
 HEAD = """
 import gc, time, torch
