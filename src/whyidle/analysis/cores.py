@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 MOSTLY = 0.5
 """loading that is on a CPU for less than this share of its time waits for something else, and more
 workers than cores still help"""
+SHARED = 0.65
+"""what a core is worth at worst while all are busy: virtual machines count hardware threads,
+of which the second adds some 30 % to its core (Marr et al., "Hyper-Threading Technology
+Architecture and Microarchitecture", Intel Technology Journal 6(1), 2002)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
     if loading.cores is None:
         return Room(WORKERS, (0.0, 0.0))
     cores = max(float(loading.cores), 1.0)
-    left = max(min(cores, _free(facts)), 1.0)
+    left = max(SHARED * min(cores, _free(facts)), 1.0)
     busy = _on_cpu(facts)
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
     rest = 1.0 - blocked

@@ -124,15 +124,21 @@ class Workers:
 
     @cached_property
     def restarts(self) -> Intervals:
-        """From the making of each iterator with new workers to its first batch."""
+        """From the making of each iterator with new workers to its first batch, and the last call
+        of each iterator before it, which waits for its workers to end."""
+        takes, made = self.loading.takes, self.loading.iterators
         first: dict[int, int] = {}
-        for take in self.loading.takes:
-            first.setdefault(int(take["iterator"]), int(take["end"]))
+        last: dict[int, tuple[int, int]] = {}
+        for take in takes:
+            number = int(take["iterator"])
+            first.setdefault(number, int(take["end"]))
+            last[number] = int(take["start"]), int(take["end"])
         windows = [
             (iterator.start, first.get(number, iterator.end))
-            for number, iterator in enumerate(self.loading.iterators, 1)
+            for number, iterator in enumerate(made, 1)
             if self.loading.settings[iterator.settings].get("workers")
         ]
+        windows += [last[number] for number in range(1, len(made)) if number in last]
         if not windows:
             return EMPTY
         start, end = np.array(windows, dtype=np.int64).T
@@ -156,7 +162,14 @@ class Workers:
         """Batches taken per step."""
         return len(self.takes) / max(self.facts.step_count, 1)
 
-    def stall(self, workers: int, wall: float | None = None, work: float | None = None) -> float:
+    def stall(
+        self,
+        workers: int,
+        wall: float | None = None,
+        work: float | None = None,
+        *,
+        worth: float = 1.0,
+    ) -> float:
         """P1: what a step would wait for its batches, s.
 
         ``T^(n) - (T - W)`` with ``T^(n) = max(T - W, s / n, (s_cpu + host) / cores)``: each worker
@@ -166,13 +179,14 @@ class Workers:
             workers: how many.
             wall: a batch's time in its worker, hand-off included, s; None: as measured.
             work: a batch's CPU time, s; None: as measured.
+            worth: what each core is worth while all are busy.
         """
         wall = self.wall + self.pickle if wall is None else wall
         work = self.mean("process_cpu") if work is None else work
         threads = (self.loading.threads or 1) if self.facts.on_cpu else 1
         host = self.rest * min(float(threads), self.cores)
         made = self.per_step * wall / max(workers, 1)
-        shared = (self.per_step * work + host) / self.cores
+        shared = (self.per_step * work + host) / max(1.0, self.cores * worth)
         return max(0.0, max(made, shared) - self.rest)
 
     def remaining(self, stall: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.cores import SHARED
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
@@ -97,15 +98,16 @@ def _from_within(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "work")
     if workers is None or workers.best <= workers.count:
         return None
-    one, best = (workers.remaining(workers.stall(n)) for n in (workers.count + 1, workers.best))
+    one = workers.remaining(workers.stall(workers.count + 1, worth=SHARED))
+    best = workers.remaining(workers.stall(workers.best))
     low = max(0.0, workers.waiting - one - STALL_ERROR)
-    expected = max(low, workers.waiting - best)
+    high = max(low, workers.waiting - best)
     return Proof(
         headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
         f"keep up: {workers.waiting * facts.step_s * 1e3:.3g} ms of waiting per step",
         low=low,
-        high=expected,
-        predicted=remove(low, workers.waiting, f"P1: {workers.best} workers", expected),
+        high=high,
+        predicted=remove(low, workers.waiting, f"P1: {workers.best} workers", (low + high) / 2),
         evidence=evidence(workers, "cpu", "delay"),
         confidence=0.9,
         where=(*workers.places("asked"), *workers.where),
