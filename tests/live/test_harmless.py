@@ -146,3 +146,32 @@ def test_killed_with_the_launcher_the_evidence_is_diagnosed(watching):
     for place in (run, recording):
         again = watching.alone(sys.executable, "-m", "whyidle", "explain", place, "--json", "-")
         assert again.stdout == told.stdout
+
+
+COLLECTING = """
+import gc, signal
+
+class TooLateError(Exception):
+    pass
+
+def too_late(*_):
+    raise TooLateError
+
+signal.signal(signal.SIGALRM, too_late)
+late = 0
+for _ in range(200):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        while True:
+            gc.collect(0)
+    except TooLateError:
+        late += 1
+print(late)
+"""
+
+
+def test_a_signal_in_the_middle_of_a_collection_is_never_lost(watching):
+    """Python drops what a callback of the collector raises, a Ctrl-C as well."""
+    done = watching.run(sys.executable, job(watching, COLLECTING))
+    assert done.stdout.split() == ["200"]
+    assert "ignored" not in done.stderr

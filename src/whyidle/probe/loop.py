@@ -351,5 +351,18 @@ def _collector(loop: Loop) -> None:
             if not guard.again(error):
                 loop.fault("gc", error)
 
+    dropped = sys.unraisablehook
+
+    def unraisable(lost: Any) -> None:
+        """A signal's exception at the first instruction of ``collected`` is beyond its ``try``."""
+        if lost.object is not collected or not guard.again(lost.exc_value):
+            dropped(lost)
+
+    def undo() -> None:
+        gc.callbacks.remove(collected)
+        if sys.unraisablehook is unraisable:
+            sys.unraisablehook = dropped
+
     gc.callbacks.append(collected)
-    loop.undo["gc"] = lambda: gc.callbacks.remove(collected)
+    sys.unraisablehook = unraisable
+    loop.undo["gc"] = undo
