@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.workers import Workers
+from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence
 
 SOURCE = "loader workers"
@@ -52,4 +54,40 @@ def hot(workers: Workers) -> tuple[Evidence, ...]:
     return (
         measured("workers are most often at", text, None, source="stacks"),
         measured("its share of the looks", share, "ratio", source="stacks"),
+    )
+
+
+def for_storage(
+    workers: Workers,
+    headline: str,
+    *,
+    removed: tuple[float, float, float],
+    method: str,
+    evidence: tuple[Evidence, ...],
+) -> Proof:
+    """A proof that workers wait for storage, whichever it is.
+
+    Args:
+        workers: those of the rank.
+        headline: what is said first.
+        removed: the share of their waiting for storage that the fix removes: careful, expected,
+            hopeful.
+        method: how the prediction was made.
+        evidence: numbers that tell this cause from its siblings.
+    """
+    made = workers.wall + workers.pickle
+    stalls = [workers.stall(workers.count, made - share * workers.storage) for share in removed]
+    careful, expected, hopeful = (workers.waiting - workers.remaining(each) for each in stalls)
+    return Proof(
+        headline=headline,
+        low=min(careful, expected, hopeful),
+        high=workers.waiting,
+        predicted=from_gains((careful, expected, hopeful), method),
+        evidence=evidence,
+        confidence=0.85,
+        where=workers.where,
+        facts={
+            "workers": workers.best if workers.best > workers.count else None,
+            "was": workers.count,
+        },
     )

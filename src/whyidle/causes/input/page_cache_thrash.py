@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.causes.input._waiting import SOURCE, evidence, for_storage, workers_of
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.2, 0.6, 1.0)
@@ -51,15 +50,11 @@ def page_cache_thrash(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "cache")
     if workers is None:
         return None
-    gains = [
-        workers.waiting - workers.remaining(workers.stall(workers.count, made))
-        for made in (workers.wall + workers.pickle - share * workers.storage for share in REMOVED)
-    ]
-    return Proof(
-        headline=f"{workers.reread:.0%} of what workers read in later epochs comes from disk again",
-        low=min(gains),
-        high=workers.waiting,
-        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: what fits is kept in memory"),
+    return for_storage(
+        workers,
+        f"{workers.reread:.0%} of what workers read in later epochs comes from disk again",
+        removed=REMOVED,
+        method="P1: what fits is kept in memory",
         evidence=(
             *evidence(workers, "cpu", "chars", "read"),
             measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
@@ -67,10 +62,4 @@ def page_cache_thrash(facts: Facts) -> Proof | None:
                 "read from disk again in later epochs", workers.reread, "ratio", source=SOURCE
             ),
         ),
-        confidence=0.85,
-        where=workers.where,
-        facts={
-            "workers": workers.best if workers.best > workers.count else None,
-            "was": workers.count,
-        },
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.causes.input._waiting import SOURCE, evidence, for_storage, workers_of
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.5, 0.9, 1.0)
@@ -54,24 +53,14 @@ def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "storage")
     if workers is None:
         return None
-    gains = [
-        workers.waiting - workers.remaining(workers.stall(workers.count, made))
-        for made in (workers.wall + workers.pickle - share * workers.storage for share in REMOVED)
-    ]
-    return Proof(
-        headline=f"Loader workers spend {workers.storage / workers.wall:.0%} of their time waiting "
+    return for_storage(
+        workers,
+        f"Loader workers spend {workers.storage / workers.wall:.0%} of their time waiting "
         "for storage or the network",
-        low=min(gains),
-        high=workers.waiting,
-        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: samples at hand"),
+        removed=REMOVED,
+        method="P1: samples at hand",
         evidence=(
             *evidence(workers, "cpu", "delay", "chars", "read"),
             measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
         ),
-        confidence=0.85,
-        where=workers.where,
-        facts={
-            "workers": workers.best if workers.best > workers.count else None,
-            "was": workers.count,
-        },
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.causes.input._waiting import SOURCE, evidence, for_storage, workers_of
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.3, 0.8, 1.0)
@@ -51,23 +50,13 @@ def small_file_random_io(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "small files")
     if workers is None:
         return None
-    gains = [
-        workers.waiting - workers.remaining(workers.stall(workers.count, made))
-        for made in (workers.wall + workers.pickle - share * workers.storage for share in REMOVED)
-    ]
-    return Proof(
-        headline=f"Loader workers wait {workers.storage * 1e3:.3g} ms per batch for small files",
-        low=min(gains),
-        high=workers.waiting,
-        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: sequential reads"),
+    return for_storage(
+        workers,
+        f"Loader workers wait {workers.storage * 1e3:.3g} ms per batch for small files",
+        removed=REMOVED,
+        method="P1: sequential reads",
         evidence=(
             *evidence(workers, "cpu", "delay", "opens", "chars"),
             measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
         ),
-        confidence=0.85,
-        where=workers.where,
-        facts={
-            "workers": workers.best if workers.best > workers.count else None,
-            "was": workers.count,
-        },
     )
