@@ -95,6 +95,43 @@ def test_imports_go_down_only(path: Path):
             assert target in MAY_IMPORT[own], f"{own} imports {target}"
 
 
+def dotted(path: Path) -> str:
+    return ".".join(["whyidle", *path.relative_to(ROOT).parts]).removesuffix(".py")
+
+
+def modules_of(path: Path) -> set[str]:
+    """Files of ours that a file imports, for types only or not. The hooks of ``probe`` name the
+    loop that owns them in annotations: that alone is no import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typed = [
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    ]
+    skipped = typed if layer(path) == "probe" else []
+    found = set()
+    for node in ast.walk(tree):
+        if node in skipped or not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+            continue
+        above = dotted(path.parent).split(".")
+        above = above[: len(above) - node.level + 1] if node.level else []
+        base = ".".join([*above, *filter(None, [node.module])])
+        found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found & {dotted(each) for each in FILES}
+
+
+def test_no_circles_of_imports():
+    waiting = {dotted(path): modules_of(path) for path in FILES}
+    assert any(waiting.values())
+    while free := [name for name, needs in waiting.items() if not needs & set(waiting)]:
+        waiting = {name: needs for name, needs in waiting.items() if name not in free}
+    assert not waiting, "these import each other, or what does"
+
+
 def test_causes_do_not_import_each_other():
     for path in FILES:
         if layer(path) in ("causes", "treatments") and path.name[0] != "_":

@@ -6,14 +6,11 @@ Shares are of the step (0-1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import WORKERS
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 MOSTLY = 0.5
 """loading that is on a CPU for less than this share of its time waits for something else, and more

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.gaps import picked
-from whyidle.analysis.intervals import Intervals, union
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
-    from whyidle.analysis.job import Job
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.imbalance import Imbalance
+from whyidle.analysis.ranks import Meetings
 
 BACKWARD = 2 / 3
 """share of a training step's compute that is the backward pass, beside which gradients can travel:
@@ -88,9 +84,9 @@ class Exposure:
         return self.transfer * (1.0 - 1.0 / factor)
 
 
-def exposure(job: Job) -> Exposure | None:
+def exposure(every: Sequence[Facts], meetings: Meetings, imbalance: Imbalance) -> Exposure | None:
     """Of all ranks; None where no collective was recorded in scope."""
-    ranks = [facts for facts in job.ranks if _in_scope(facts).any()]
+    ranks = [facts for facts in every if _in_scope(facts).any()]
     if not ranks:
         return None
     in_flight = _mean([facts.share_of(facts.collectives.spans) for facts in ranks])
@@ -104,9 +100,9 @@ def exposure(job: Job) -> Exposure | None:
     return Exposure(
         exposed=_mean([facts.share("communication") for facts in ranks]),
         held=_mean(held),
-        waiting=_mean(job.imbalance.waiting),
+        waiting=_mean(imbalance.waiting),
         unsteady=_mean([h * unsteady(f) for h, f in zip(held, ranks, strict=True)]),
-        told=_told(job),
+        told=_told(every, meetings),
         in_flight=in_flight,
         hidden_ratio=hidden,
         compute=_mean([facts.share("compute") for facts in ranks]),
@@ -118,24 +114,6 @@ def exposure(job: Job) -> Exposure | None:
         mean_bytes=float(sized.mean()) if len(sized) > 0.5 * len(first) else None,
         median_s=float(np.median(first.duration)) / 1e9,
     )
-
-
-def held_up(facts: Facts) -> Intervals:
-    """The part of exposed collectives during which the next kernel had been launched already, and
-    the host blocked in one: only there does work wait for a collective. Before, it would have
-    waited for the host."""
-    device, host, exposed = facts.device, facts.host, facts.part("collective")
-    blocked = facts.part("collective_wait")
-    useful = np.flatnonzero(~host.collective)
-    if not len(useful) or not len(exposed):
-        return exposed | blocked
-    index = np.searchsorted(device.start[useful], exposed.end)
-    following = useful[np.minimum(index, len(useful) - 1)]
-    call = host.linked.call[following]
-    known = (index < len(useful)) & (call >= 0)
-    begin = picked(facts.timeline.host.start, call, 0)
-    launched = np.where(known, begin, exposed.start)
-    return union(np.maximum(exposed.start, launched), exposed.end) | blocked
 
 
 def unsteady(facts: Facts) -> float:
@@ -174,10 +152,10 @@ def _in_scope(facts: Facts) -> NDArray[np.bool_]:
     return facts.scope.covers(facts.collectives.start)
 
 
-def _told(job: Job) -> bool:
+def _told(ranks: Sequence[Facts], meetings: Meetings) -> bool:
     """Whether all ranks are there, enough of their collectives are matched, and the clocks are
     trusted: then what is not waiting is transfer."""
-    worlds = {facts.timeline.world_size for facts in job.ranks} - {None, len(job.ranks)}
-    most = max(len(facts.collectives) for facts in job.ranks)
-    matched = len(job.meetings) >= MATCHED * most and job.meetings.clock_error_s is not None
-    return len(job.ranks) > 1 and not worlds and matched
+    worlds = {facts.timeline.world_size for facts in ranks} - {None, len(ranks)}
+    most = max(len(facts.collectives) for facts in ranks)
+    matched = len(meetings) >= MATCHED * most and meetings.clock_error_s is not None
+    return len(ranks) > 1 and not worlds and matched

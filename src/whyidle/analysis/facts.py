@@ -1,14 +1,8 @@
-"""Everything the causes may ask about one rank's recording, computed once and on demand.
-
-Shares are of the step, over those in *scope*: the steady ones, or the whole recording where most
-of it is a cold start, or a wait after the last step.
-"""
+"""Everything the causes may ask about one rank's recording, computed once and on demand."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -16,227 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.bursts import most_like
-from whyidle.analysis.codes import among, used
+from whyidle.analysis.codes import used
 from whyidle.analysis.collectives import Collectives, collectives
-from whyidle.analysis.exposure import held_up
 from whyidle.analysis.flops import Work, work_of_events
-from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
-from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.holding import held_up
+from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.kernels import KernelClass, classify
-from whyidle.analysis.launching import Launching, replay_of
-from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.launching import Launching
 from whyidle.analysis.operators import Operator, operators
 from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
-from whyidle.analysis.outside import Outside, outside_of
-from whyidle.analysis.partition import Host, Partition, partition
 from whyidle.analysis.peaks import Peak, peak_of
-from whyidle.analysis.places import Places
-from whyidle.analysis.recording import share_of_recording
 from whyidle.analysis.replay import Replay
+from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.signals import signals_of
-from whyidle.analysis.steps import AFTER, Steps, find_steps
 from whyidle.analysis.waits import Waits
 from whyidle.analysis.workers import Workers
-from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
-from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-
-COLD_SHARE = 0.5
-"""when warm-up takes more than this share of the recording, the cold start is the story"""
-DEVICE_SHARE = 0.02
-"""a device with a smaller share of the process's kernels is not one that it computes on"""
 
 
-class Facts:
+class Facts(Scoped):
     """What one rank's recording says."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-        self.rank = timeline.rank
-
-    @cached_property
-    def steps(self) -> Steps:
-        """Step windows and which are steady."""
-        return find_steps(self.timeline)
-
-    @cached_property
-    def launches(self) -> Launches:
-        """Which host call launched which device event."""
-        return launches(self.timeline)
-
-    @cached_property
-    def host(self) -> Host:
-        """What the launching threads were doing."""
-        return Host(self.timeline, self.launches)
-
-    @cached_property
-    def devices(self) -> tuple[int, ...]:
-        """Devices that this process computes on, the busiest first."""
-        device = self.timeline.device
-        ids, counts = np.unique(device.device[device.kind == DeviceKind.KERNEL], return_counts=True)
-        used = counts >= DEVICE_SHARE * max(counts.sum(), 1)
-        return tuple(int(i) for i in ids[used][np.argsort(-counts[used], kind="stable")])
-
-    @cached_property
-    def partitions(self) -> tuple[Partition, ...]:
-        """One partition per device: one process may compute on several."""
-        if len(self.devices) < 2:
-            return (partition(self.timeline, self.steps, self.launches, self.host),)
-        return tuple(self._on_device(number) for number in self.devices)
-
-    def _on_device(self, number: int) -> Partition:
-        mine = self.timeline.device.device == number
-        alone = replace(self.timeline, device=self.timeline.device.take(mine))
-        linked = Launches(self.launches.call[mine], self.launches.delay[mine])
-        return partition(alone, self.steps, linked)
-
-    @property
-    def partition(self) -> Partition:
-        """Every moment of the window, given to one reason, on the busiest device."""
-        return self.partitions[0]
-
-    @cached_property
-    def gaps(self) -> Gaps:
-        """The device's idle gaps inside the window."""
-        return idle_gaps(self.timeline, self.launches, *self.steps.window)
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the job's device is the CPU itself."""
-        return self.timeline.info.kind == "cpu" and not (len(self.device) or self.stepless)
-
-    @property
-    def noun(self) -> str:
-        """What to call the device in a sentence."""
-        return {"cpu": "CPU", "tpu": "TPU", "other": "device"}.get(self.timeline.info.kind, "GPU")
-
-    @cached_property
-    def cold_start(self) -> bool:
-        """Whether warm-up takes most of the recording."""
-        length = self.steps.end - self.steps.start
-        warm = length[: int(np.argmax(self.steps.steady))].sum()
-        return bool(warm > COLD_SHARE * length.sum())
-
-    @property
-    def stepless(self) -> bool:
-        """Whether this is a watched command of which no step is known."""
-        return "stepless" in self.timeline.settings
-
-    @cached_property
-    def left_idle(self) -> bool:
-        """Whether the process waited after its last step for most of the recording."""
-        length = self.steps.end - self.steps.start
-        return self.steps.labels[-1] == AFTER and bool(length[-1] > COLD_SHARE * length.sum())
-
-    @cached_property
-    def chosen(self) -> NDArray[np.bool_]:
-        """The steps in scope."""
-        whole = self.cold_start or self.left_idle
-        return np.ones(len(self.steps), bool) if whole else self.steps.steady
-
-    @cached_property
-    def scope(self) -> Intervals:
-        """The time in scope."""
-        return union(self.steps.start[self.chosen], self.steps.end[self.chosen])
-
-    @cached_property
-    def host_scope(self) -> Intervals:
-        """The same steps as the host passed them: it may have run ahead of the device."""
-        start, end = (edges[self.chosen] for edges in self.steps.on_host)
-        return union(start, end)
-
-    @property
-    def scope_s(self) -> float:
-        """Seconds in scope."""
-        return self.scope.total / 1e9
-
-    @property
-    def step_count(self) -> int:
-        """Steps in scope; 1 where no boundary was found."""
-        return int(self.chosen.sum())
-
-    @property
-    def step_s(self) -> float:
-        """Mean length of a step in scope, s."""
-        return self.scope_s / max(self.step_count, 1)
-
-    @cached_property
-    def reasons(self) -> dict[str, float]:
-        """Share of every reason in scope; they sum to 1."""
-        total = max(self.scope.total, 1)
-        start, end = self.scope.start, self.scope.end
-        return {
-            reason: float(
-                np.mean([p.parts[reason].inside(start, end).sum() / total for p in self.partitions])
-            )
-            for reason in REASONS
-        }
-
-    @cached_property
-    def attribution(self) -> dict[str, float]:
-        """Share of every bucket in scope; they sum to 1."""
-        return {
-            bucket: sum(v for reason, v in self.reasons.items() if bucket_of(reason) == bucket)
-            for bucket in BUCKETS
-        }
-
-    def per_step(self) -> list[dict[str, float]]:
-        """Bucket shares of each step in scope."""
-        start, end = self.steps.start[self.chosen], self.steps.end[self.chosen]
-        each = [partition.shares(start, end) for partition in self.partitions]
-        mean = {reason: np.mean([shares[reason] for shares in each], axis=0) for reason in REASONS}
-        return [
-            {
-                bucket: float(sum(mean[r][i] for r in REASONS if bucket_of(r) == bucket))
-                for bucket in BUCKETS
-            }
-            for i in range(self.step_count)
-        ]
-
-    def share(self, name: str) -> float:
-        """The share of a bucket or a reason."""
-        return self.attribution[name] if name in self.attribution else self.reasons[name]
-
-    def part(self, *names: str) -> Intervals:
-        """The time in scope given to some buckets or reasons."""
-        parts = [
-            part
-            for reason, part in self.partition.parts.items()
-            if reason in names or bucket_of(reason) in names
-        ]
-        starts = np.concatenate([part.start for part in parts])
-        ends = np.concatenate([part.end for part in parts])
-        return union(starts, ends) & self.scope
-
-    def share_of(self, intervals: Intervals) -> float:
-        """Any set of time as share of the scope (0-1)."""
-        return (intervals & self.scope).total / max(self.scope.total, 1)
-
-    @cached_property
-    def idle(self) -> Intervals:
-        """Time in scope with no activity on the device."""
-        return Intervals(self.gaps.start, self.gaps.end) & self.scope
-
-    @cached_property
-    def busy_ratio(self) -> float | None:
-        """Share of the scope with any device activity; None without device events."""
-        return 1.0 - self.share_of(self.idle) if len(self.timeline.device) else None
-
     # -- device work ------------------------------------------------------------------------
-
-    @cached_property
-    def device_rows(self) -> I64:
-        """Device events that start in scope."""
-        return np.flatnonzero(self.scope.covers(self.timeline.device.start))
-
-    @cached_property
-    def kernels(self) -> I64:
-        """Kernels that start in scope, as rows of ``timeline.device``."""
-        rows = self.device_rows
-        return rows[self.timeline.device.kind[rows] == DeviceKind.KERNEL]
 
     @cached_property
     def classes(self) -> dict[int, KernelClass]:
@@ -268,11 +65,6 @@ class Facts:
         return table[self.timeline.device.name]
 
     @cached_property
-    def direction(self) -> NDArray[np.str_]:
-        """Copy direction of every device event: h2d, d2h, d2d, p2p or ""."""
-        return self.host.direction
-
-    @cached_property
     def collectives(self) -> Collectives:
         """The collectives of the whole recording."""
         return collectives(self.timeline, self.steps, self.host)
@@ -281,15 +73,6 @@ class Facts:
     def held_up(self) -> Intervals:
         """Exposed communication in scope behind which the next work was queued already."""
         return held_up(self)
-
-    @property
-    def device(self) -> DeviceEvents:
-        """The device's events."""
-        return self.timeline.device
-
-    def seconds(self, rows: I64) -> F64:
-        """Length of device events, s."""
-        return (self.device.end[rows] - self.device.start[rows]) / 1e9
 
     @cached_property
     def work(self) -> Work:
@@ -302,35 +85,6 @@ class Facts:
         """The device's peaks; None where it is not in the table."""
         return peak_of(self.timeline.info)
 
-    # -- host -------------------------------------------------------------------------------
-
-    def named(self, pattern: str, *kinds: HostKind) -> I64:
-        """Host events in scope whose name matches a regular expression."""
-        compiled = re.compile(pattern)
-        host = self.timeline.host
-        wanted = [i for i in used(host.name) if compiled.search(self.timeline.names[i])]
-        found = among(host.name, wanted)
-        if kinds:
-            found &= among(host.kind, kinds)
-        rows = np.flatnonzero(found)
-        return rows[self.host_scope.covers(host.start[rows])]
-
-    @cached_property
-    def places(self) -> Places:
-        """Finds file, line and function of host events."""
-        return Places(self.timeline, self.rank)
-
-    @cached_property
-    def ops(self) -> tuple[I64, dict[int, tuple[I64, Nesting]]]:
-        """Operators nested per thread: (all rows, thread -> (rows, nesting))."""
-        host = self.timeline.host
-        rows = np.flatnonzero(host.kind == HostKind.OP)
-        threads = {}
-        for thread in used(host.thread[rows]):
-            mine = rows[host.thread[rows] == thread]
-            threads[int(thread)] = mine, Nesting.of(host.start[mine], host.end[mine])
-        return rows, threads
-
     @cached_property
     def launching_op(self) -> I64:
         """For every device event, the innermost operator that launched it (-1: unknown)."""
@@ -342,6 +96,8 @@ class Facts:
             found[mine] = np.where(inner >= 0, rows[inner], -1)
         return found
 
+    # -- what follows ------------------------------------------------------------------------
+
     @cached_property
     def launching(self) -> Launching:
         """How the host feeds the device."""
@@ -350,7 +106,7 @@ class Facts:
     @cached_property
     def waits(self) -> Waits:
         """Where the host waits for the device."""
-        return Waits(self)
+        return Waits(self, self.launching)
 
     @cached_property
     def workers(self) -> Workers:
@@ -360,7 +116,7 @@ class Facts:
     @cached_property
     def optimizer(self) -> OptimizerWork | None:
         """What the optimizer's steps are made of; None where none is marked."""
-        return optimizer_work(self)
+        return optimizer_work(self, self.launching)
 
     @cached_property
     def optimizer_loop(self) -> Intervals:
@@ -369,15 +125,15 @@ class Facts:
         loops = work is not None and work.replaceable
         return self.launching.optimizer if loops else EMPTY
 
-    @cached_property
+    @property
     def replay(self) -> Replay:
         """The steps in scope, ready to run again with less host time."""
-        return replay_of(self)
+        return self.launching.replay
 
-    @cached_property
+    @property
     def profiler_share(self) -> float:
         """An estimate of how much of the step the recording itself cost on the host (0-1)."""
-        return share_of_recording(self)
+        return self.launching.recorded
 
     @cached_property
     def burst(self) -> Facts | None:
@@ -388,11 +144,6 @@ class Facts:
     def operators(self) -> list[Operator]:
         """Operators in scope by their own time, the largest first."""
         return operators(self)
-
-    @cached_property
-    def outside(self) -> Outside | None:
-        """What was read from outside the process during the steps in scope."""
-        return outside_of(self)
 
     @cached_property
     def signals(self) -> frozenset[str]:

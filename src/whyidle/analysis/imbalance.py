@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union
 from whyidle.analysis.paces import Paces, paces
 from whyidle.analysis.ranks import Meetings
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 F64 = NDArray[np.float64]
 

@@ -48,4 +48,4 @@ class Job:
     @cached_property
     def exposure(self) -> Exposure | None:
         """Exposed communication; None without collectives."""
-        return exposure(self)
+        return exposure(self.ranks, self.meetings, self.imbalance)

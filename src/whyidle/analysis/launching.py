@@ -4,7 +4,6 @@ time between launches is made of."""
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, awaited, nexts
+from whyidle.analysis.recording import share_of_recording
 from whyidle.analysis.replay import Replay, Saved
+from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 I64 = NDArray[np.int64]
 
@@ -52,8 +50,18 @@ MOST_RECORDING = 0.6
 class Launching:
     """One rank's launches in scope."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Scoped) -> None:
         self._facts = facts
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The steps in scope, ready to run again with less host time."""
+        return replay_of(self._facts)
+
+    @cached_property
+    def recorded(self) -> float:
+        """An estimate of how much of the step the recording itself cost on the host (0-1)."""
+        return share_of_recording(self._facts)
 
     @cached_property
     def kernels(self) -> I64:
@@ -133,7 +141,7 @@ class Launching:
         host = self._facts.timeline.host
         calls = self._facts.named(COLLECTIVES)
         left = left - union(host.start[calls], host.end[calls])
-        return left - self._facts.replay.waiting
+        return left - self.replay.waiting
 
     @cached_property
     def pauses(self) -> Intervals:
@@ -167,16 +175,16 @@ class Launching:
         host = facts.timeline.host
         own = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
         starts = host.start[own & (host.kind != HostKind.ANNOTATION)]
-        share = min(facts.profiler_share * scale, MOST_RECORDING * max(self._active, 1e-9))
+        share = min(self.recorded * scale, MOST_RECORDING * max(self._active, 1e-9))
         cost = share * facts.scope.total / max(len(starts), 1)
-        return facts.replay.less_each(starts, cost)
+        return self.replay.less_each(starts, cost)
 
     @cached_property
     def _active(self) -> float:
         return self._facts.share_of(self.feeding)
 
 
-def wait_rows(facts: Facts) -> I64:
+def wait_rows(facts: Scoped) -> I64:
     """Host calls that may wait for the device: synchronisations, copies, frees."""
     crossing = np.isin(facts.direction, ("h2d", "d2h"))
     calls = facts.launches.call[crossing]
@@ -184,7 +192,7 @@ def wait_rows(facts: Facts) -> I64:
     return np.unique(np.concatenate([*rows, blocked_launches(facts)]))
 
 
-def blocked_launches(facts: Facts) -> I64:
+def blocked_launches(facts: Scoped) -> I64:
     """Launches that waited for room: the queue was full, and they took unusually long."""
     host, device = facts.timeline.host, facts.device
     known = facts.launches.known
@@ -197,7 +205,7 @@ def blocked_launches(facts: Facts) -> I64:
     return calls[(queued >= FULL_QUEUE) & (length > BLOCKED_NS)]
 
 
-def replay_of(facts: Facts, waits: I64 | None = None, *, patient: bool = False) -> Replay:
+def replay_of(facts: Scoped, waits: I64 | None = None, *, patient: bool = False) -> Replay:
     """The steps in scope, ready to run again; ``waits`` are calls that may wait beyond the usual
     ones (rows of the host's events). A ``patient`` one takes every batch that came slower than a
     likely hand-off as waited for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +10,9 @@ from numpy.typing import NDArray
 from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place
+from whyidle.analysis.scoped import Scoped
 from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -54,7 +51,7 @@ class Nexts:
         return (self.end - self.start) / 1e9
 
 
-def nexts(facts: Facts, pattern: str) -> Nexts:
+def nexts(facts: Scoped, pattern: str) -> Nexts:
     """Calls whose name matches ``SINGLE`` or ``MULTI``."""
     host = facts.timeline.host
     rows = facts.named(pattern)
@@ -64,7 +61,7 @@ def nexts(facts: Facts, pattern: str) -> Nexts:
     return Nexts(rows, start, end, exposed)
 
 
-def handoff_s(facts: Facts, batches: int) -> tuple[float, float]:
+def handoff_s(facts: Scoped, batches: int) -> tuple[float, float]:
     """What a batch from a worker will cost the training process, s: (likely, careful)."""
     rows = facts.device_rows[facts.direction[facts.device_rows] == "h2d"]
     size = float(np.maximum(facts.device.size[rows], 0).sum()) / max(batches, 1)
@@ -80,7 +77,7 @@ QUICK = 10
 """percentile of calls taken as those that found their batch ready"""
 
 
-def awaited(facts: Facts, calls: Nexts, *, doubtful: bool = False) -> NDArray[np.bool_]:
+def awaited(facts: Scoped, calls: Nexts, *, doubtful: bool = False) -> NDArray[np.bool_]:
     """Which calls waited for a worker, rather than took over a batch that was ready; with
     ``doubtful`` those also that may have."""
     if not len(calls):
@@ -92,7 +89,7 @@ def awaited(facts: Facts, calls: Nexts, *, doubtful: bool = False) -> NDArray[np
     return np.asarray(calls.seconds > min(SURELY_LATE * careful, UNUSUAL * quick))
 
 
-def launches_inside(facts: Facts, start: I64, end: I64) -> int:
+def launches_inside(facts: Scoped, start: I64, end: I64) -> int:
     """How many kernels were launched during some windows."""
     calls = facts.launches.call[facts.kernels]
     times = facts.timeline.host.start[calls[calls >= 0]]
@@ -108,7 +105,7 @@ class Hot:
     place: Place | None
 
 
-def hot_frame(facts: Facts, windows: Intervals, least: float = 0.5) -> Hot | None:
+def hot_frame(facts: Scoped, windows: Intervals, least: float = 0.5) -> Hot | None:
     """The deepest Python function that holds at least ``least`` of some time on the driving
     threads: what to look at first. None without stacks."""
     host = facts.timeline.host

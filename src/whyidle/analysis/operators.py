@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.recording import OP_COST_S
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
+from whyidle.analysis.scoped import Scoped
 
 Phase = Literal["forward", "backward", "optimizer"]
 _FRAMES = ("autograd::engine::evaluate_function", "whyidle::")
@@ -37,7 +35,7 @@ class Operator:
     share: float
 
 
-def operators(facts: Facts) -> list[Operator]:
+def operators(facts: Scoped) -> list[Operator]:
     """Operators in scope with the time that is their own, the largest first."""
     host, names = facts.timeline.host, facts.timeline.names
     rows, own = _own_ns(facts)
@@ -91,7 +89,7 @@ def _group(name: str) -> str:
 _PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 
 
-def _own_ns(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _own_ns(facts: Scoped) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Operators, and how long each ran outside of those that it called, ns."""
     found, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows, nesting in facts.ops[1].values():
@@ -105,13 +103,13 @@ def _own_ns(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.concatenate(found), np.concatenate(lengths)
 
 
-def _phase(facts: Facts, times: NDArray[np.int64]) -> NDArray[np.int64]:
+def _phase(facts: Scoped, times: NDArray[np.int64]) -> NDArray[np.int64]:
     optimizer = _spans(facts, r"^Optimizer\.(step|zero_grad)#")
     backward = _spans(facts, r"^autograd::engine::evaluate_function")
     return np.where(optimizer.covers(times), 2, np.where(backward.covers(times), 1, 0))
 
 
-def _spans(facts: Facts, pattern: str) -> Intervals:
+def _spans(facts: Scoped, pattern: str) -> Intervals:
     host = facts.timeline.host
     rows = facts.named(pattern)
     return union(host.start[rows], host.end[rows])

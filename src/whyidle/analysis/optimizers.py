@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import used
 from whyidle.analysis.gaps import picked
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.launching import Launching
+from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 I64 = NDArray[np.int64]
 Implementation = Literal["loop", "foreach", "fused"]
@@ -59,7 +59,7 @@ class OptimizerWork:
         return self.implementation == "foreach" and self.name in FUSED and operators
 
 
-def optimizer_work(facts: Facts) -> OptimizerWork | None:
+def optimizer_work(facts: Scoped, launching: Launching) -> OptimizerWork | None:
     """What the optimizer does; None where the recording marks no optimizer step."""
     rows = facts.named(_REGION.pattern)
     if not len(rows):
@@ -69,21 +69,20 @@ def optimizer_work(facts: Facts) -> OptimizerWork | None:
     labels, counts = np.unique([match[1] for match in found if match], return_counts=True)
     calls = facts.launches.call[facts.kernels]
     started = picked(facts.timeline.host.start, calls, 0)
-    inside = (calls >= 0) & facts.launching.optimizer.covers(started)
+    inside = (calls >= 0) & launching.optimizer.covers(started)
     kernels = facts.kernels[inside]
     return OptimizerWork(
         name=str(labels[np.argmax(counts)]),
-        implementation=_implementation(facts, kernels),
+        implementation=_implementation(facts, kernels, launching.optimizer),
         regions=len(rows),
         kernels=kernels,
         calls=len(np.unique(calls[inside])),
     )
 
 
-def _implementation(facts: Facts, kernels: I64) -> Implementation:
+def _implementation(facts: Scoped, kernels: I64, regions: Intervals) -> Implementation:
     """By the operators in the region; kernel names tell where fused code comes from elsewhere."""
     host, names = facts.timeline.host, facts.timeline.names
-    regions = facts.launching.optimizer
     ops = facts.named(r"^aten::_(fused|foreach)_", HostKind.OP)
     ops = ops[regions.covers(host.start[ops])]
     if any("_fused_" in names[i] for i in used(host.name[ops])):

@@ -7,15 +7,14 @@ in the window, a counter's growth is interpolated at the window's ends. What was
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.intervals import Intervals
 from whyidle.model.telemetry import Series, Telemetry, key, split
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
+from whyidle.model.timeline import Timeline
 
 F64 = NDArray[np.float64]
 
@@ -123,10 +122,9 @@ class Outside:
         return self.telemetry.series.get(key(signal, subject))
 
 
-def outside_of(facts: Facts) -> Outside | None:
+def outside_of(timeline: Timeline, scope: Intervals) -> Outside | None:
     """What was read from outside during the steps in scope; None where nothing was."""
-    line, ends = facts.timeline, facts.scope.end
-    if line.telemetry is None or not len(ends):
+    if timeline.telemetry is None or not len(scope):
         return None
-    low, high = int(facts.scope.start[0]), int(ends[-1])
-    return Outside(line.telemetry, line.base_ns + low, line.base_ns + high, line.settings)
+    low, high = timeline.base_ns + int(scope.start[0]), timeline.base_ns + int(scope.end[-1])
+    return Outside(timeline.telemetry, low, high, timeline.settings)

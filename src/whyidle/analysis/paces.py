@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
+from whyidle.analysis.facts import Facts
 
 F64 = NDArray[np.float64]
 

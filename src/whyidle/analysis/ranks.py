@@ -16,16 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.collectives import JOINT
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.matching import match
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
+from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 OP_COST_S = 0.6e-6
 SHAPES_COST_S = 1.0e-6
@@ -31,9 +27,9 @@ def recording_cost_s(kinds: NDArray[np.uint8], *, shapes: bool) -> float:
     return float(operators + calls + counts[HostKind.PYTHON] * FRAME_COST_S)
 
 
-def share_of_recording(facts: Facts) -> float:
+def share_of_recording(facts: Scoped) -> float:
     """An estimate of how much of the step the recording itself cost on the host (0-1)."""
     host = facts.timeline.host
     inside = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
-    cost = recording_cost_s(host.kind[inside], shapes="shapes" in facts.signals)
+    cost = recording_cost_s(host.kind[inside], shapes="shapes" in facts.timeline.signals())
     return float(min(cost / max(facts.scope_s, 1e-9), 0.9))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
+from whyidle.analysis.scoped import Scoped
 
 PAUSES = ("checkpoint", "evaluation", "logging", "gc")
 """roles of host events that interrupt training"""
 
 
-def signals_of(facts: Facts) -> frozenset[str]:
+def signals_of(facts: Scoped) -> frozenset[str]:
     """Ids of ``whyidle.model.signals``."""
     found = set(facts.timeline.signals())
     if "device_events" in found or (facts.on_cpu and "host_ops" in found):
@@ -31,7 +28,7 @@ def signals_of(facts: Facts) -> frozenset[str]:
     return frozenset(found | _from_outside(facts, found))
 
 
-def _from_outside(facts: Facts, known: set[str]) -> set[str]:
+def _from_outside(facts: Scoped, known: set[str]) -> set[str]:
     """What only a look from outside the process tells."""
     outside = facts.outside
     found = {"device_use"} if known >= {"device_events", "gpu_model", "world_size"} else set()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import union
+from whyidle.analysis.launching import Launching
 from whyidle.analysis.partition import interrupting
+from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 I64 = NDArray[np.int64]
 
@@ -30,9 +28,9 @@ COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::i
 class Waits:
     """Waits in scope that held the host up. Rows are of the host's events."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        rows = facts.replay.waits
+    def __init__(self, facts: Scoped, launching: Launching) -> None:
+        self._facts, self._launching = facts, launching
+        rows = launching.replay.waits
         self.rows = rows[facts.scope.covers(facts.timeline.host.start[rows])]
 
     @cached_property
@@ -42,7 +40,7 @@ class Waits:
         which something is launched: what a wait at either end of a recording costs is not in it."""
         explained = [self.copies, self.allocator, self.pausing, *self.fallbacks]
         rows = np.setdiff1d(self.rows, np.concatenate(explained))
-        host, calls = self._facts.timeline.host, self._facts.launching.calls
+        host, calls = self._facts.timeline.host, self._launching.calls
         begins = host.start[calls]
         if not len(begins):
             return rows[:0]
@@ -80,7 +78,7 @@ class Waits:
         copy forth, and no launch between. Each is the rows of the calls from first to last."""
         host = self._facts.timeline.host
         back, forth = self._calls("d2h"), self._calls("h2d")
-        launched = host.start[np.setdiff1d(self._facts.launching.calls, forth)]
+        launched = host.start[np.setdiff1d(self._launching.calls, forth)]
         runtime = np.flatnonzero(host.kind == HostKind.RUNTIME)
         loading = self._facts.host.during("loader")
         found = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.scoped import Scoped
 from whyidle.model.diagnosis import Place
-
-if TYPE_CHECKING:
-    from whyidle.analysis.facts import Facts
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
@@ -38,7 +36,7 @@ SMALL_FILE = 256 * 1024
 class Workers:
     """The loader workers of one rank."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Scoped) -> None:
         self.facts = facts
         self.loading = facts.timeline.loading
 

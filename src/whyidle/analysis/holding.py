@@ -1,0 +1,27 @@
+"""Exposed collectives that hold up work which was ready."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.gaps import picked
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.scoped import Scoped
+
+
+def held_up(facts: Scoped) -> Intervals:
+    """The part of exposed collectives during which the next kernel had been launched already, and
+    the host blocked in one: only there does work wait for a collective. Before, it would have
+    waited for the host."""
+    device, host, exposed = facts.device, facts.host, facts.part("collective")
+    blocked = facts.part("collective_wait")
+    useful = np.flatnonzero(~host.collective)
+    if not len(useful) or not len(exposed):
+        return exposed | blocked
+    index = np.searchsorted(device.start[useful], exposed.end)
+    following = useful[np.minimum(index, len(useful) - 1)]
+    call = host.linked.call[following]
+    known = (index < len(useful)) & (call >= 0)
+    begin = picked(facts.timeline.host.start, call, 0)
+    launched = np.where(known, begin, exposed.start)
+    return union(np.maximum(exposed.start, launched), exposed.end) | blocked
