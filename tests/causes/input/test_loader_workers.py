@@ -198,6 +198,8 @@ NEAR = {
     "a hand-off that is hidden": Job(cpu=6, pickle=20),
     "several threads on enough cores": Job(cpu=30, threads=2, cores=8.0),
     "workers that stay": replace(RESTARTED, begin=0, persistent=True),
+    "workers that wait for cores which others use": Job(cpu=10, delay=60),
+    "a wait of less than a hundredth": Job(cpu=40.1),
 }
 
 
@@ -209,3 +211,23 @@ def test_near_misses(name):
 def test_random_augmentation_is_not_repeated_work():
     assert judge("repeated-deterministic-preprocessing", replace(WORK, steps=96)) is None
     assert judge("heavy-cpu-transform", REPEATED) is None
+
+
+def test_starting_workers_is_no_waiting_for_their_batches():
+    workers = Facts(RESTARTED.run).workers
+    assert workers.waiting < 0.02
+    assert Facts(RESTARTED.run).share("input") > 0.2
+
+
+@pytest.mark.parametrize(
+    "job", [Job(cpu=20, others=50), replace(WORK, threads=4, cores=16.0)], ids=["others", "room"]
+)
+def test_threads_that_have_cores_to_run_on_are_work(job):
+    assert Facts(job.run).workers.kind == "work"
+
+
+def test_two_workers_never_beat_the_cores():
+    """A batch of 35 ms and a step of 20 ms on two cores: 27.5 ms at best."""
+    proof = judge("dataloader-too-few-workers", Job(workers=1, cpu=35, cores=2.0))
+    assert proof
+    assert 0.0 < proof.high <= 1.02 * (1 - 27.5 / 35.1)
