@@ -1,9 +1,13 @@
 """For which time samples speak."""
 
 import numpy as np
+import pytest
 
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.samples import busiest
 from whyidle.importers._speaking import dated
 from whyidle.importers.probe import SAMPLE, SPAN
+from whyidle.testing.guest import Guest
 
 
 def looks(*rows):
@@ -24,14 +28,48 @@ def calls(*rows):
 NEXT = ["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"]
 
 
-def test_a_late_look_speaks_for_the_moment_that_it_is_from():
-    """Wanted between calls, got inside the next: what was seen there did not go on before."""
-    moved = dated(calls((20, 30), (50, 60)), looks((45, 8, 7)), NEXT)
-    assert moved["time"].tolist() == [53 * 10**6]
+UNKNOWN = 99
+
+
+def test_a_late_look_says_that_python_ran_where_it_was_wanted_but_not_its_line():
+    """Wanted between calls, got inside the next: the lock was held, by a line that is not seen."""
+    told = dated(calls((20, 30), (50, 60)), looks((45, 8, 7)), NEXT, UNKNOWN)
+    assert told["time"].tolist() == [45 * 10**6]
+    assert told["held"].tolist() == [8000]
+    assert told["stack"].tolist() == [UNKNOWN]
+
+
+def test_its_line_is_that_of_the_nearest_look_that_found_python_in_the_same_phase():
+    three = calls((20, 30), (50, 60), (80, 90), (110, 120))
+    samples = looks((35, 0.1, 2), (37, 5, 3), (45, 8, 7), (75, 9, 7), (92, 5, 4))
+    told = dated(three, samples, NEXT, UNKNOWN)
+    assert told["stack"].tolist() == [2, 3, 3, 4, 4]
+    assert (told["time"] == samples["time"]).all()
+
+
+def test_a_look_that_was_hardly_late_is_dated_when_it_was_had():
+    moved = dated(calls((20, 30), (50, 60)), looks((49.8, 0.4, 7)), NEXT, UNKNOWN)
+    assert moved["time"].tolist() == [50_200_000]
     assert moved["held"].tolist() == [0]
     assert moved["stack"].tolist() == [7]
 
 
 def test_a_late_look_between_the_same_calls_still_says_that_python_ran():
     samples = looks((35, 8, 7), (52, 4, 7))
-    assert (dated(calls((20, 30), (50, 60)), samples, NEXT) == samples).all()
+    assert (dated(calls((20, 30), (50, 60)), samples, NEXT, UNKNOWN) == samples).all()
+
+
+def test_python_that_is_shorter_than_the_switch_interval_is_seen():
+    """No look ever gets the lock within four milliseconds of Python: all are late, in the next
+    call."""
+    job = Guest()
+    for _ in range(40):
+        job.batch(1_000_000)
+        job.work("/torch/nn/linear.py(134): forward;/job/train.py(12): <module>", 3_000_000)
+        job.backward("/torch/autograd/graph.py(979): run;/job/train.py(13): <module>", 5_000_000)
+        job.step("/torch/optim/sgd.py(90): step;/job/train.py(14): <module>", 3_000_000)
+        job.python("/job/train.py(30): metrics;/job/train.py(15): <module>", 4_000_000)
+    facts = Facts(job.timeline())
+    assert facts.share("python") == pytest.approx(4 / 16, abs=0.01)
+    assert facts.share("loader") == pytest.approx(1 / 16, abs=0.01)
+    assert not busiest(facts, facts.part("python"))  # and no line is made up for it

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -90,3 +91,27 @@ def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path)
     loop.finish()
     assert spans.stat().st_size == size
     assert not list(tmp_path.glob("*.faults"))
+
+
+def test_looks_do_not_fall_into_step_with_a_loop_of_their_period(sampler):
+    """Wherever the last look came to an end, all parts of a step are seen alike."""
+    period = 20_000_000
+    moment, seen = 0, []
+    for _ in range(4000):
+        due = sampler._next(moment, period)
+        assert due > moment
+        seen.append(due % period)
+        moment = due + (period - due % period) // 4  # the lock is free at the step's end, sooner
+    parts = [sum(part * period // 4 <= at < (part + 1) * period // 4 for at in seen)
+             for part in range(4)]  # fmt: skip
+    assert all(abs(part - 1000) < 120 for part in parts)
+
+
+def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
+    moments = [sampler._next(0, 1000)]
+    for _ in range(1000):
+        moments.append(sampler._next(moments[-1], 1000))
+    apart = [b - a for a, b in pairwise(moments)]
+    assert min(apart) >= 500
+    assert max(apart) < 1500
+    assert 950 < sum(apart) / len(apart) < 1050

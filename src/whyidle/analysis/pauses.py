@@ -10,17 +10,21 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.partition import interrupting
+from whyidle.analysis.sampling import bounds, sampled
 from whyidle.model.diagnosis import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pauses:
     """Pauses of one role in scope. ``spans`` are the pauses on the host; ``share`` is how much of
-    the step the device idled for them, ``idle_s`` for how long during each; ``steps_hit`` counts
-    the steps that hold one."""
+    the step the device idled for them, ``least`` and ``most`` hold its sampling error where only
+    stack samples tell of them; ``idle_s`` is for how long it idled during each, ``steps_hit``
+    counts the steps that hold one."""
 
     spans: Intervals
     share: float
+    least: float
+    most: float
     idle_s: NDArray[np.float64]
     steps_hit: int
     place: Place | None
@@ -58,4 +62,6 @@ def pauses(facts: Facts, role: str) -> Pauses | None:
     hit: NDArray[np.bool_] = spans.inside(begin, end) > 0
     longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
     idle = facts.part(role).inside(spans.start, spans.end) / 1e9
-    return Pauses(spans, facts.share(role), idle, int(hit.sum()), facts.places.of(longest))
+    part, share = facts.part(role), facts.share(role)
+    least, most = bounds(facts, part) if sampled(facts, rows) else (share, share)
+    return Pauses(spans, share, least, most, idle, int(hit.sum()), facts.places.of(longest))

@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.model.timeline import Looks
+
 I64 = NDArray[np.int64]
 
 LONGEST_NS = 500_000_000
 """a sample speaks for at most this long"""
+HELD_US = 500
+"""Python ran, and no native operator, when the interpreter's lock was not free for this long"""
 _CALL = re.compile(
     r"^(whyidle::(backward|optimizer|compile)|Optimizer\.step#|enumerate\(DataLoader\)|save_checkpoint|"
     r"Python GC|gc\.collect)"
@@ -28,12 +32,10 @@ def spoken_for(
     spans: NDArray[Any], samples: NDArray[Any], names: list[str]
 ) -> tuple[I64, I64, I64]:
     """Samples (rows, some of them several times) with begin and end of what they speak for, ns."""
-    called = np.array([bool(_CALL.match(name)) for name in names] + [False], dtype=bool)
     found = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        mine = spans[(spans["thread"] == thread) & called[spans["name"].astype(np.int64)]]
-        begin, end, after = _merged(mine)
+        begin, end, after = _merged(_calls(spans, names, thread))
         row, start, stop = _thread(samples["time"][rows].astype(np.int64), begin, end, after)
         found.append((rows[row], start, stop))
     rows, start, stop = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -41,26 +43,84 @@ def spoken_for(
     return rows[order], start[order], stop[order]
 
 
-def dated(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> NDArray[Any]:
-    """Samples at the moment that their stacks are from.
+def dated(
+    spans: NDArray[Any], samples: NDArray[Any], names: list[str], unknown: int
+) -> NDArray[Any]:
+    """Samples with the stack of the moment that they speak for.
 
     A look that had to wait for the interpreter's lock shows what ran when it got it. Where that is
-    in another call, or between other calls, than where the look was wanted, it tells nothing of the
-    latter: it is moved, and says no longer that Python ran. Stretches that lose their only sample
-    are spoken for by samples of the same phase in other steps.
+    in another call, or between other calls, than where the lock was asked for, Python ran there,
+    but not that line: such a look says what the nearest look of the same phase says that found
+    Python there, or nothing (the stack ``unknown``). To drop these looks would be to see too little
+    of Python, for most of what runs shorter than the interpreter's switch interval (5 ms) is
+    seen so only; to date them when the lock was had, too much of what lets go of it. A look that
+    was late by less than ``HELD_US`` is dated when it was had.
     """
-    called = np.array([bool(_CALL.match(name)) for name in names] + [False], dtype=bool)
     moved = samples.copy()
-    got = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
+    asked = samples["time"].astype(np.int64)
+    got = asked + samples["held"].astype(np.int64) * 1000
+    phases = phase_of(spans, samples, names)
     for thread in np.unique(samples["thread"]):
-        rows = np.flatnonzero((samples["thread"] == thread) & (samples["held"] > 0))
-        mine = spans[(spans["thread"] == thread) & called[spans["name"].astype(np.int64)]]
-        begin, end, _ = _merged(mine)
+        rows = np.flatnonzero(samples["thread"] == thread)
+        begin, end, _ = _merged(_calls(spans, names, thread))
         edges = np.sort(np.concatenate([begin, end]))
-        wanted = samples["time"][rows].astype(np.int64)
-        crossed = rows[np.searchsorted(edges, wanted) != np.searchsorted(edges, got[rows])]
+        over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
+        held = samples["held"][rows] >= HELD_US
+        late, told = rows[over & held], rows[~over & held]
+        moved["stack"][late] = _borrowed(samples, phases, late, told, unknown)
+        crossed = rows[over & ~held]
         moved["time"][crossed], moved["held"][crossed] = got[crossed], 0
     return moved
+
+
+def _borrowed(
+    samples: NDArray[Any], phases: I64, late: I64, told: I64, unknown: int
+) -> NDArray[np.int64]:
+    """For each late look the stack of the nearest one of its phase that is not."""
+    found = np.full(len(late), unknown, np.int64)
+    for phase in np.unique(phases[late]):
+        donors, mine = told[phases[told] == phase], phases[late] == phase
+        if len(donors):
+            near = _nearest(samples["time"][donors], samples["time"][late[mine]])
+            found[mine] = samples["stack"][donors[near]]
+    return found
+
+
+def _nearest(times: I64, moments: I64) -> I64:
+    """Index into sorted times of the one nearest to each moment."""
+    at = np.searchsorted(times, moments)
+    left, right = np.maximum(at - 1, 0), np.minimum(at, len(times) - 1)
+    nearer = np.abs(times[right] - moments) < np.abs(times[left] - moments)
+    found: I64 = np.where(nearer, right, left)
+    return found
+
+
+def phase_of(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> I64:
+    """A number per sample that is the same for all inside calls of one name, and for all between
+    calls after a call of one name."""
+    found = np.zeros(len(samples), np.int64)
+    for thread in np.unique(samples["thread"]):
+        rows = np.flatnonzero(samples["thread"] == thread)
+        begin, end, after = _merged(_calls(spans, names, thread))
+        time = samples["time"][rows].astype(np.int64)
+        gap = np.searchsorted(begin, time, side="right")
+        inside = (gap > 0) & (time < np.append(0, end)[gap])
+        found[rows] = 2 * (np.append(-1, after)[gap] + 1) + inside
+    return found
+
+
+def looks_of(samples: NDArray[Any], phases: I64, rows: I64, spoken: I64, base: int) -> Looks:
+    """Samples as looks at random moments: not the stacks that were noted at calls. ``rows`` of
+    them speak for ``spoken`` ns each."""
+    weight = np.zeros(len(samples))
+    np.add.at(weight, rows, spoken)
+    random = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())
+    return Looks(samples["time"][random] - base, phases[random], weight[random])
+
+
+def _calls(spans: NDArray[Any], names: list[str], thread: int) -> NDArray[Any]:
+    called = np.array([bool(_CALL.match(name)) for name in names] + [False], dtype=bool)
+    return spans[(spans["thread"] == thread) & called[spans["name"].astype(np.int64)]]
 
 
 def _merged(spans: NDArray[Any]) -> tuple[I64, I64, I64]:
@@ -114,10 +174,6 @@ def _elsewhere(
         donors = np.flatnonzero(~inside & (after[gap] == name))
         wanted = after[empty] == name
         if len(donors):
-            at = np.searchsorted(time[donors], opens[empty[wanted]])
-            left, right = donors[np.maximum(at - 1, 0)], donors[np.minimum(at, len(donors) - 1)]
-            moment = opens[empty[wanted]]
-            nearer = np.abs(time[right] - moment) < np.abs(time[left] - moment)
-            rows[wanted] = np.where(nearer, right, left)
+            rows[wanted] = donors[_nearest(time[donors], opens[empty[wanted]])]
     told = rows >= 0
     return rows[told], opens[empty[told]], closes[empty[told]]

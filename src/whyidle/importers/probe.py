@@ -19,7 +19,7 @@ from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
-from whyidle.importers._speaking import dated, spoken_for
+from whyidle.importers._speaking import HELD_US, dated, looks_of, phase_of, spoken_for
 from whyidle.model.marks import MARK
 from whyidle.model.timeline import (
     Detail,
@@ -27,6 +27,7 @@ from whyidle.model.timeline import (
     DeviceInfo,
     HostEvents,
     HostKind,
+    Looks,
     MemorySamples,
     Pace,
     Source,
@@ -53,8 +54,6 @@ CLOCK = np.dtype([("time", "<i8"), ("ran", "<i8"), ("queued", "<i8"), ("thread",
 
 LONGEST_SAMPLE_NS = 200_000_000
 """a sample speaks for at most this long"""
-HELD_US = 500
-"""Python ran, and no native operator, when the interpreter's lock was not free for this long"""
 GROWN = 1.05
 """memory that ends above this many times what it began with is looked into"""
 IDLE = 0.6
@@ -62,6 +61,8 @@ IDLE = 0.6
 MOMENT_NS = 1_000_000
 """in less time than this between looks nothing is said about waiting"""
 BLOCKED = "whyidle::blocked"
+UNSEEN = "whyidle::python"
+"""Python of which no look tells the line"""
 _NEVER = (1 << 63) - 1
 _MEETING = re.compile(r"^(gloo|mpi|ucc):|^## work\.wait\(\) ##$")
 """in these a thread sleeps until the other ranks have come"""
@@ -81,14 +82,7 @@ def sniff(head: bytes) -> bool:
 
 def trained(folder: Path) -> list[str]:
     """The processes of a run that trained, by id (``ID-2``: after it executed itself anew)."""
-    told = {path.name.split(".")[0] for path in folder.glob("*.facts.json")}
-    spans = {path.name.split(".")[0] for path in folder.glob("*.spans")} - told
-    return sorted(told | {pid for pid in spans if _stepped(folder / f"{pid}.names")})
-
-
-def _stepped(names: Path) -> bool:
-    """Whether a process that ended before it wrote what it is had stepped an optimizer."""
-    return any(name.startswith("Optimizer.step#") for name in lines(names))
+    return sorted(path.name.split(".")[0] for path in folder.glob("*.facts.json"))
 
 
 def untrained(folder: Path) -> list[str]:
@@ -130,7 +124,7 @@ def load(path: Path) -> Timeline:
     if _grows(facts.get("memory")):
         facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
-    host, all_names, details, threads = _host(spans, samples, names, stacks, base)
+    host, all_names, details, threads, looks = _host(spans, samples, names, stacks, base)
     none = np.empty(0, np.int64)
     device = facts.get("device") == "cuda"
     return Timeline(
@@ -150,6 +144,7 @@ def load(path: Path) -> Timeline:
         framework="pytorch",
         settings=facts,
         loading=loading(folder, pid, base),
+        looks=looks,
         disturbed=_disturbed(folder, place.get("host"), base),
         pace=_pace(records(folder / f"{pid}.clock", CLOCK), base),
         marks=_marks(records(folder / f"{pid}.device", MARK), base),
@@ -214,15 +209,19 @@ def _disturbed(folder: Path, host: object, base: int) -> tuple[tuple[int, int], 
 
 def _host(
     spans: NDArray[Any], samples: NDArray[Any], names: list[str], stacks: list[str], base: int
-) -> tuple[HostEvents, list[str], list[Detail], list[str]]:
+) -> tuple[HostEvents, list[str], list[Detail], list[str], Looks]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
-    samples = dated(spans, samples, names)
     samples = samples[np.argsort(samples["time"], kind="stable")]
-    leaf = [stack.split(";", 1)[0] for stack in stacks]
+    read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
+    samples = dated(spans, samples, names, len(stacks))
+    order = np.argsort(samples["time"], kind="stable")
+    samples, read, stacks = samples[order], read[order], [*stacks, ""]
+    leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
-    kinds, blocked = _doing(samples, samples["time"].astype(np.int64), leaf, met)
+    kinds, blocked = _doing(samples, read, leaf, met)
     rows, start, end = spoken_for(spans, samples, names)
+    looks = looks_of(samples, phase_of(spans, samples, names), rows, end - start, base)
     samples, kinds, blocked = samples[rows], kinds[rows], blocked[rows]
     frames = _Frames([*names, *leaf])
     frames.of(samples, start, end, stacks)
@@ -248,7 +247,7 @@ def _host(
     events = HostEvents(**columns)
     events = events.take(np.lexsort((-events.end, events.start)))
     details = [Detail(stack=stack) for stack in stacks]
-    return events, frames.names, details, [str(thread) for thread in threads]
+    return events, frames.names, details, [str(thread) for thread in threads], looks
 
 
 def _doing(
@@ -277,8 +276,8 @@ def _waiting(
     if met is not None:
         mine = met[np.isin(met["thread"], samples["thread"][known])]
         took = took - np.diff(_covered(mine, start[known]))
-    took = np.maximum(took, MOMENT_NS)
-    share = np.diff(samples["cpu"][known].astype(np.int64)) / took
+    ran = np.diff(samples["cpu"][known].astype(np.int64))
+    share = np.where(took < MOMENT_NS, 1.0, ran / np.maximum(took, MOMENT_NS))
     idle = np.append(share < IDLE, False)
     found[known] = idle | np.append(False, idle[:-1]) & (np.append(share, 1.0) < (1 + IDLE) / 2)
     return found

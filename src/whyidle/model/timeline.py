@@ -22,6 +22,7 @@ from whyidle.model.telemetry import Telemetry
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+F64 = NDArray[np.float64]
 F32 = NDArray[np.float32]
 
 
@@ -154,6 +155,17 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Looks:
+    """Stack samples as a random sample of time. ``phase`` tells looks of different phases of a step
+    apart, whose lengths are known from recorded calls; ``weight`` is how long each speaks for,
+    ns."""
+
+    time: I64
+    phase: I64
+    weight: F64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """One process's recording."""
 
@@ -182,6 +194,8 @@ class Timeline:
     """what was read from outside while it ran, on the clock of ``base_ns``"""
     marks: NDArray[Any] = field(default_factory=lambda: EMPTY)
     """how far a watched device had come in a sample of the steps, as ``model.marks.MARK``"""
+    looks: Looks | None = None
+    """of stack samples at random moments; None: none were taken"""
     disturbed: tuple[tuple[int, int], ...] = ()
     """times during which measuring itself slowed the process: steps in them do not count"""
     bursts: tuple[Timeline, ...] = ()

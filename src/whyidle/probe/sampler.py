@@ -6,6 +6,11 @@ the stack it notes two things that tell work from waiting without touching the t
 interpreter's lock was held when the sampler wanted it (long: Python was running, not a native
 operator), and whether the thread itself was runnable (it was not: it waits for something). Where
 the looks together cost more than ``BUDGET`` of the time, they become rarer.
+
+Looks come at random moments: evenly spaced ones, or such as are counted from the end of the last
+one, fall into step with a training loop of about their period, and then see always the same part of
+it (McCanne & Torek, "A Randomized Sampling Clock for CPU Utilization Estimation and Code
+Profiling", USENIX Winter 1993). A look is dated when the thread asked for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -69,6 +74,8 @@ class Sampler:
         self.spent_s = self.look_s = self.others_s = self.begun = 0.0
         self.stacks = Stacks(recorder)
         self._first: tuple[int, int, int] | None = None
+        self._due = 0
+        self._chance = now() & 0xFFFFFFFF
         self._clock = _Clock(_native(thread))
         self._own = _Clock(None)
         self._asleep, self._running = _thread.allocate_lock(), _thread.allocate_lock()
@@ -145,25 +152,33 @@ class Sampler:
             self.recorder.facts["sampler"] = told
 
     def look(self, period_s: float) -> bool:
-        """Wait, then record one sample of the watched thread, dated when it was wanted. Whether it
-        was asked to stop, and recorded nothing."""
+        """Wait, then record one sample of the watched thread, dated when the lock was asked for.
+        Whether it was asked to stop, and recorded nothing."""
+        begin = now()
+        wanted = self._next(begin, int(period_s * 1e9))
         _, before = self._own.read()
-        wanted = now() + int(period_s * 1e9)
-        if self._asleep.acquire(timeout=period_s):
+        if self._asleep.acquire(timeout=(wanted - begin) / 1e9):
             return True
-        got, begin = now(), time.thread_time()
+        got, begun = now(), time.thread_time()
         frame = sys._current_frames().get(self.watched)
         stack = -1 if frame is None else self.stacks.number(frame)
         del frame  # the stack first: what follows lets go of the lock, and the job goes on
         runnable, _ = self._clock.read()
         _, after = self._own.read()
         if stack >= 0:
-            held = max(0, got - wanted - max(0, after - before)) // 1000
-            self.recorder.samples.append(
-                (wanted, runnable, self.watched, stack, min(held, 0xFFFFFFFF))
-            )
-        self._account(time.thread_time() - begin)
+            held = min(max(0, got - wanted - max(0, after - before)) // 1000, 0xFFFFFFFF)
+            asked = got - held * 1000  # later than wanted by what it waited for a core
+            self.recorder.samples.append((asked, runnable, self.watched, stack, held))
+        self._account(time.thread_time() - begun)
         return False
+
+    def _next(self, moment: int, period: int) -> int:
+        """When the next look is due, ns: half to one and a half periods after the last one was."""
+        self._chance = (1664525 * self._chance + 1013904223) & 0xFFFFFFFF
+        after = period // 2 + (period * self._chance >> 32)
+        due = self._due + after
+        self._due = due if due > moment else moment + after
+        return self._due
 
     def _account(self, spent: float) -> None:
         """The next look comes the later, the dearer the last ones were."""

@@ -55,7 +55,7 @@ class Guest:
     def _look(self, stack: str, duration: int, *, held: int, busy: bool) -> None:
         end = self.now + duration
         for time in range(self.now, end, LOOK_NS):
-            ran = self._ran + (time - self.now if busy else 0)
+            ran = self._ran + (time - self.now + held * 1000 if busy else 0)
             self.samples.append((time, ran, stack, held))
         self._ran += duration if busy else 0
         self.now = end

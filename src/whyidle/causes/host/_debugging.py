@@ -14,6 +14,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.sampling import bounds
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
 
@@ -113,8 +114,13 @@ def _on(facts: Facts, mode: Mode) -> float:
 
 
 def _gains(facts: Facts, mode: Mode, work: float) -> tuple[float, float, float]:
-    seen = facts.share_of(seen_of(facts, mode))
-    careful, expected, hopeful = (max(seen, cost * work) for cost in mode.costs)
+    """The class figure, and at least what samples show, with the sampling error of that."""
+    spans = seen_of(facts, mode)
+    least, most = bounds(facts, spans) if len(spans) else (0.0, 0.0)
+    seen = (least, facts.share_of(spans), most)
+    careful, expected, hopeful = (
+        max(share, cost * work) for share, cost in zip(seen, mode.costs, strict=True)
+    )
     return careful, expected, hopeful
 
 

@@ -10,6 +10,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.samples import busiest
+from whyidle.analysis.sampling import bounds, counted
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
@@ -27,21 +28,29 @@ PER_TENSOR_S = 4e-6
 
 
 def python_overhead(facts: Facts) -> Proof | None:
-    """Python between the calls of a step."""
+    """Python between the calls of a step. Its careful and hopeful ends hold the sampling error of
+    its share (``analysis.sampling.bounds``)."""
     spans = facts.part("python") - debugging(facts)
     share = facts.share_of(spans)
     if share < LEAST_SHARE:
         return None
     where = busiest(facts, spans)
     at = f" in {where[0].function}" if where and where[0].function else ""
-    gains = (REMOVED[0] * share, REMOVED[1] * share, share)
+    least, most = bounds(facts, spans)
+    gains = (REMOVED[0] * least, REMOVED[1] * share, most)
     return Proof(
         headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms of each step",
         low=gains[0],
-        high=share,
+        high=most,
         predicted=from_gains(gains, "the step without half, nine tenths or all of it"),
         evidence=(
-            measured("Python between calls, share of step", share, "ratio", source="samples"),
+            measured(
+                "Python between calls, share of step",
+                share,
+                "ratio",
+                samples=counted(facts),
+                source="samples",
+            ),
             measured("a step", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85 if where else 0.5,

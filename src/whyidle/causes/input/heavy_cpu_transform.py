@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidden_loading
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import SINGLE, Hot, handoff_s, hot_frame, nexts
+from whyidle.analysis.sampling import bounds
 from whyidle.causes.input._waiting import evidence
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
@@ -37,7 +38,8 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     The device is idle while the launching thread is inside functions of image, video, audio or
     text libraries, or inside a function whose name says that it prepares data, and which launches
     no kernel. Inside a DataLoader without workers only what eight workers could not hide counts;
-    the rest is ``dataloader-no-workers``. The expected gain is what workers would hide.
+    the rest is ``dataloader-no-workers``. The expected gain is what workers would hide; where stack
+    samples of a watched process tell the share, the interval holds their error.
 
     Where loader workers were watched from within: they mostly work, and the wait that is left with
     as many of them as the cores allow counts. Careful is a third of their CPU time less, expected
@@ -71,6 +73,8 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     hot = hot_frame(facts, _windows(facts, spent, left))
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
     low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]), facts.busy_ratio or 0.0)
+    least, most = bounds(facts, outside)
+    low, high = low * least / max(spent, 1e-9), min(high + most - spent, 1.0)
     share = min(spent + left, 1.0)
     expected = min(expected + left / 2, share)
     predicted = remove(low, max(high + left, expected), "P1: prepared ahead by workers", expected)

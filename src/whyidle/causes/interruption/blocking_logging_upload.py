@@ -7,6 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.pauses import pauses
 from whyidle.analysis.samples import busiest, prompts
+from whyidle.analysis.sampling import bounds, counted
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
@@ -40,7 +41,8 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     (P9); a single one does not tell how often it comes, so its careful prediction is nothing.
 
     On a watched process: the training thread was not runnable between the recorded calls, so it
-    waited in a call for a network, a file or a clock; stack samples name the line.
+    waited in a call for a network, a file or a clock; stack samples name the line. The interval
+    holds the sampling error of that share.
 
     What looks alike
     ----------------
@@ -63,12 +65,12 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     if found is None or found.share < LEAST_SHARE:
         return None
     high = interruptions(found.share, EVERY_TENTH)
-    low = interruptions(found.share, LEFT_AT_WORST) if found.recurring else 0.0
+    low = interruptions(found.least, LEFT_AT_WORST) if found.recurring else 0.0
     return Proof(
         headline=f"Logging holds the training loop for {found.share:.0%} of the step",
         low=low,
-        high=found.share,
-        predicted=remove(low, found.share, "P9: reports thinned or in the background", high),
+        high=found.most,
+        predicted=remove(low, found.most, "P9: reports thinned or in the background", high),
         evidence=(
             measured("device idle while logging, share of step", found.share, "ratio"),
             measured("time spent logging", found.seconds, "s", samples=len(found.spans)),
@@ -88,19 +90,26 @@ def _blocked(facts: Facts) -> Proof | None:
         return None
     where = busiest(facts, waits)
     at = f" in {where[0].function}" if where and where[0].function else ""
-    low = interruptions(share, LEFT_AT_WORST)
+    least, most = bounds(facts, waits)
+    low = interruptions(least, LEFT_AT_WORST)
     return Proof(
         headline=f"A blocking call{at} holds the training loop for {share:.0%} of the step",
         low=low,
-        high=share,
+        high=most,
         predicted=remove(
             low,
-            share,
+            most,
             "P9: made rarer or in the background",
             interruptions(share, EVERY_TENTH),
         ),
         evidence=(
-            measured("training thread blocked, share of step", share, "ratio", source="samples"),
+            measured(
+                "training thread blocked, share of step",
+                share,
+                "ratio",
+                samples=counted(facts),
+                source="samples",
+            ),
         ),
         confidence=0.8 if where else 0.5,
         where=where,

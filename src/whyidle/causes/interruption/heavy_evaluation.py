@@ -57,8 +57,8 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     return Proof(
         headline=_headline(facts, found),
         low=0.0,
-        high=found.share,
-        predicted=remove(0.0, found.share, "P9: idle time inside evaluation"),
+        high=found.most,
+        predicted=remove(0.0, found.most, "P9: idle time inside evaluation", found.share / 2),
         evidence=(
             measured("not trained because of evaluation, share of time", found.share, "ratio"),
             measured("time spent evaluating", found.seconds, "s", samples=len(found.spans)),
