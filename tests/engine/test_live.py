@@ -7,6 +7,7 @@ import pytest
 from whyidle.engine import live
 from whyidle.engine._tail import MOST_RECORDS, tail
 from whyidle.engine.live import Watch
+from whyidle.errors import InputError
 from whyidle.importers import probe
 from whyidle.probe.recorder import ANNOTATION, OP, Recorder
 
@@ -92,3 +93,39 @@ def test_cores_in_use(recording, monkeypatch):
     assert watch.look({"job_cpu_user_s": 1.0, "job_cpu_system_s": 0.0}).cores is None
     clock[0] += 2.0
     assert watch.look({"job_cpu_user_s": 4.0, "job_cpu_system_s": 0.0}).cores == pytest.approx(1.5)
+
+
+def test_a_dear_diagnosis_comes_less_often(recording, monkeypatch):
+    recorder, folder = recording
+    grow(recorder, 50, 10, time.perf_counter_ns())
+    watch, clock, spent = Watch(folder), [100.0], [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(live.time, "thread_time", lambda: spent[0])
+    made = []
+
+    def diagnosed(folder):
+        made.append(clock[0])
+        spent[0] += 0.1
+        raise InputError("too early")
+
+    monkeypatch.setattr(live, "diagnose_recording", diagnosed)
+    watch.look({})
+    for second in range(60):
+        clock[0] = 100.0 + second
+        watch.diagnose()
+    # the first loads the causes, which does not come again; then a tenth of a second of work is
+    # followed by as much rest as makes it half a hundredth of a core
+    assert made == [100.0, 102.0, 122.0, 142.0]
+
+
+def test_the_trend_has_one_value_a_second(recording, monkeypatch):
+    recorder, folder = recording
+    clock = [1_000 * 1_000_000_000]
+    monkeypatch.setattr(live.time, "perf_counter_ns", lambda: clock[0])
+    watch = Watch(folder)
+    end = grow(recorder, 100, 10, clock[0])
+    clock[0] = end
+    assert [round(s, 4) for s in watch.look({}).trend_s] == [0.01]
+    assert len(watch.look({}).trend_s) == 1
+    clock[0] = grow(recorder, 100, 30, end)
+    assert [round(s, 4) for s in watch.look({}).trend_s] == [0.01, 0.03]

@@ -9,7 +9,7 @@ import pytest
 
 from whyidle.engine._appended import Appended
 from whyidle.engine._budget import LIMIT, MOST, WINDOW_NS, Budget
-from whyidle.engine.monitor import Monitor, live_sources
+from whyidle.engine.monitor import DOUBLING_BYTES, JITTER, Monitor, _Watched, live_sources
 from whyidle.errors import InputError
 from whyidle.model.telemetry import Meter, Target
 from whyidle.sources import replay
@@ -45,9 +45,11 @@ def source(each, period_s=0.005, opened=None):
     )
 
 
-def watch(path, enough=lambda: True, **sources):
+def watch(path, enough=lambda: True, starting=None, **sources):
     """A monitor that ran until there was enough of it, however busy the machine is."""
     monitor = Monitor(Target(), path, sources)
+    if starting is not None:
+        starting.append(monitor)
     monitor.start()
     wait(enough)
     assert monitor.stop()
@@ -139,6 +141,65 @@ def test_a_killed_monitors_file_is_readable_until_then(tmp_path):
     (tmp_path / "cut").write_bytes(content[:-3])
     values = replay.load(tmp_path / "cut").series["x"].value.tolist()
     assert values == list(range(1, len(values) + 1))
+
+
+def burn(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+    return {"x": 1}
+
+
+def test_reads_that_are_dear_come_less_often_and_the_file_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("whyidle.engine._budget.WINDOW_NS", 50_000_000)
+    path = tmp_path / "t"
+    dear = source(lambda n: burn(0.005), period_s=0.01)  # half a core, fifty times the limit
+    monitor = watch(path, lambda: monitors[0].stretch > 1, starting=(monitors := []), dear=dear)
+    before, reads = monitor.stretch, dear.reader.reads
+    assert before > 10
+    assert reads < 60
+    told = replay.load(path).series["monitor_stretch"].value
+    assert len(told) >= 2  # at the end of a window, and at the end of all
+    assert told[0] > 10
+
+
+def test_the_time_between_reads_is_stretched_and_doubles_as_the_file_grows(tmp_path):
+    monitor = Monitor(Target(), tmp_path / "t", {})
+    monitor.start()
+    assert monitor.stop()
+    one = _Watched("a", Reader(dict), 1.0)
+
+    def seconds():
+        return monitor._period_ns(one) / 1e9
+
+    assert 1 - JITTER <= seconds() <= 1 + JITTER
+    assert len({seconds() for _ in range(9)}) > 1  # never in step with what it watches
+    monitor._budget.stretch = 5.0
+    assert 5 * (1 - JITTER) <= seconds() <= 5 * (1 + JITTER)
+    monitor._file.size = 2 * DOUBLING_BYTES
+    assert 20 * (1 - JITTER) <= seconds() <= 20 * (1 + JITTER)
+
+
+def test_processes_that_have_ended_are_not_shown_any_more(tmp_path):
+    each = [{"x": 1, "busy@gpu0.pid5": 1, "threads@pid5": 2}, {"y": 3, "threads@pid6": 4}]
+    two = source(lambda n: each[min(n, 2) - 1])
+    monitor = watch(tmp_path / "t", lambda: two.reader.reads > 2, two=two)
+    assert monitor.latest == {"x": 1, "y": 3, "threads@pid6": 4}
+
+
+def test_a_write_that_a_full_disk_cuts_short_is_tried_again(tmp_path, monkeypatch):
+    real, calls = os.write, []
+
+    def some(descriptor, content):
+        calls.append(len(content))
+        return real(descriptor, content[:4])
+
+    monkeypatch.setattr("whyidle.engine._appended.os.write", some)
+    file = Appended(tmp_path / "t")
+    file.write(b"0123456789")
+    file.close()
+    assert (tmp_path / "t").read_bytes() == b"0123456789"
+    assert (calls, file.size) == ([10, 6, 2], 10)
 
 
 def test_it_slows_down_when_reading_is_dear(tmp_path):

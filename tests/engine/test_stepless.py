@@ -100,3 +100,15 @@ def test_a_launcher_that_had_the_framework_is_no_job_beside_one_that_trains(tmp_
     told = made.diagnose()
     assert told.steps.count > 10
     assert finding(told, "interactive-or-unreleased") is None
+
+
+def test_of_several_processes_the_one_that_had_the_framework_longest_is_told_of(tmp_path):
+    for number, seconds in (("8", 4), ("9", 30), ("10", 10)):
+        made = Imagined(tmp_path, argv=[f"{number}.py"], pid=int(number), torch="2.13.0")
+        made.look(ASK, seconds * S, busy=0.0)
+        made.seen()
+        own = made.recorder._key
+        for path in list(tmp_path.glob(f"{own}.*")):
+            path.rename(tmp_path / f"{number}.{path.name.partition('.')[2]}")
+    told = made.diagnose(["sh", "all.sh"])
+    assert "9.py had PyTorch 2.13.0 for 30 s" in told.verdict.headline

@@ -129,6 +129,21 @@ def test_a_cause_is_the_first_finding(tmp_path, cause, body):
     assert "HERE" not in body or any("# HERE" in line for line in named)
 
 
+def test_collections_that_the_program_asks_for_are_told_from_automatic_ones(tmp_path):
+    (diagnosis,), _ = diagnoses(tmp_path, GC)
+    first = diagnosis["findings"][0]
+    assert first["headline"].startswith("The program's own gc.collect()")
+    assert first["prescriptions"][0]["treatment"] == "gc-thinned"
+
+
+def test_how_large_a_checkpoint_is_stands_beside_its_cost(tmp_path):
+    (diagnosis,), _ = diagnoses(tmp_path, SAVING)
+    told = {one["quantity"]: one for one in diagnosis["findings"][0]["evidence"]}
+    size = told["size of a checkpoint"]
+    assert (size["value"], size["unit"]) == ((tmp_path / "model.pt").stat().st_size, "bytes")
+    assert size["samples"] == 12
+
+
 def test_two_optimizers_that_take_turns_make_one_step(tmp_path):
     (diagnosis,), _ = diagnoses(tmp_path, GAN)
     assert diagnosis["steps"]["detected_by"] == "optimizer"
@@ -137,7 +152,11 @@ def test_two_optimizers_that_take_turns_make_one_step(tmp_path):
 
 def test_an_optimizer_of_ones_own(tmp_path):
     (diagnosis,), _ = diagnoses(tmp_path, OWN)
-    assert diagnosis["steps"]["detected_by"] == "backward"
+    steps = diagnosis["steps"]
+    assert steps["detected_by"] == "backward"
+    assert steps["count"] + steps["warmup"] == 20
+    assert "No training step" not in diagnosis["verdict"]["headline"]
+    assert diagnosis["attribution"]["compute"] > diagnosis["attribution"]["unknown"]
 
 
 TWO = """

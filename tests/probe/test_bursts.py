@@ -164,6 +164,17 @@ def test_none_while_steps_change(run):
     assert not run.loop.recorder.documents
 
 
+def test_none_while_something_compiles(run, monkeypatch):
+    compiled = [0]
+    monkeypatch.setattr(bursts, "_compiles", lambda: compiled[0])
+    for _ in range(40):
+        compiled[0] += 1
+        run.train(1)
+    assert not run.loop.recorder.documents
+    run.train(10)
+    assert len(run.told["bursts"]) == 1
+
+
 def test_again_when_the_picture_has_changed_for_a_while(run):
     run.train(60)
     run.train(3, step_s=0.02)

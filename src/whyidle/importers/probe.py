@@ -82,7 +82,14 @@ def sniff(head: bytes) -> bool:
 
 def trained(folder: Path) -> list[str]:
     """The processes of a run that trained, by id (``ID-2``: after it executed itself anew)."""
-    return sorted(path.name.split(".")[0] for path in folder.glob("*.facts.json"))
+    told = {path.name.split(".")[0] for path in folder.glob("*.facts.json")}
+    spans = {path.name.split(".")[0] for path in folder.glob("*.spans")} - told
+    return sorted(told | {pid for pid in spans if _stepped(folder / f"{pid}.names")})
+
+
+def _stepped(names: Path) -> bool:
+    """Whether a process that ended before it wrote what it is had stepped an optimizer."""
+    return any(name.startswith("Optimizer.step#") for name in lines(names))
 
 
 def untrained(folder: Path) -> list[str]:

@@ -22,6 +22,7 @@ from . import (
     debugging,
     device,
     guard,
+    leaving,
     limits,
     loader,
     phases,
@@ -213,6 +214,7 @@ def install(recorder: Recorder) -> Loop:
     phases.install(loop)
     compiling.install(loop)
     tracebacks.install(loop)
+    leaving.install(loop)
     debugging.install(loop)
     if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
         loop.watch()

@@ -20,6 +20,8 @@ scaler = torch.amp.GradScaler("cpu", enabled=True)
 for micro, (x, y) in enumerate(DataLoader(Stream(), batch_size=4), 1):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = (model(x).squeeze(1) - y).square().mean() / 4
+    if micro == 18:
+        loss = loss * float("inf")  # a spike: the scaler skips this step
     scaler.scale(loss).backward()
     if micro % 4 == 0:
         scaler.step(optimizer)

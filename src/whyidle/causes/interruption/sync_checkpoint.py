@@ -10,6 +10,7 @@ from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
 
 LEAST_SHARE = 0.01
 """share of the step below which saving is not worth a word"""
@@ -72,10 +73,23 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
             measured("time spent saving", found.seconds, "s", samples=len(found.spans)),
             measured("steps with a save", found.steps_hit, None, samples=facts.step_count),
             measured("share of a save that is the copy from the device", residual, "ratio"),
+            *_size(facts),
         ),
         confidence=0.9 if found.recurring else 0.7,
         where=(found.place,) if found.place else (),
         facts={"seconds": found.longest_idle_s},
+    )
+
+
+def _size(facts: Facts) -> tuple[Evidence, ...]:
+    """The largest file that a watched job saved."""
+    told = facts.timeline.settings.get("saves") or ()
+    sizes = [int(one["bytes"]) for one in told if one.get("bytes")]
+    if not sizes:
+        return ()
+    largest = max(sizes)
+    return (
+        measured("size of a checkpoint", largest, "bytes", samples=len(sizes), source="torch.save"),
     )
 
 

@@ -1,0 +1,62 @@
+"""A process that leaves without Python's own end: what waits in memory is written first.
+
+``os._exit`` and ``os.execv`` run nothing at exit, so the last moments of such a process would be
+lost, and with them all of one that trained for less than ``FLUSH_S``. The writing is done by a
+thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not keep a job
+that means to go.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import guard
+from .sampler import PARTING_S
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+CALLS = ("_exit", "execv", "execve")
+"""every other ``os.exec...`` calls one of them"""
+
+
+def install(loop: Loop) -> None:
+    """Write before any of ``CALLS``."""
+    for name in CALLS:
+        if hasattr(os, name):
+            _wrap(loop, name)
+
+
+def _wrap(loop: Loop, name: str) -> None:
+    original = getattr(os, name)
+    where = f"os.{name}"
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        loop.contained(where, leave, loop)
+        return original(*args, **kwargs)
+
+    wrapper.__module__ = "os"  # by which it can be pickled
+    setattr(os, name, wrapper)
+    loop.undo[where] = lambda: setattr(os, name, original)
+
+
+def leave(loop: Loop) -> None:
+    """Write what waits, where this process tells anything at all."""
+    recorder = loop.recorder
+    if recorder.broken or not (recorder.facts or recorder.documents):
+        return
+    written = _thread.allocate_lock()
+    written.acquire()
+
+    def write() -> None:
+        try:
+            guard.contained(recorder.folder, "leaving", recorder.flush)
+        finally:
+            written.release()
+
+    _thread.start_new_thread(write, ())
+    written.acquire(timeout=PARTING_S)

@@ -1,0 +1,233 @@
+"""What loader workers wait for, told apart on imagined jobs; each prediction covers its twin."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pytest
+from judging import covers
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+
+NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+LOOP = "/job/train.py(20): <module>"
+ITEM = "/job/data.py(12): __getitem__;/lib/site-packages/torch/utils/data/fetch.py(50): fetch"
+ROWS = 8
+
+
+@dataclass
+class Job:
+    """Workers make batches ahead, and the loop takes them in order. Times are in ms."""
+
+    workers: int = 2
+    prefetch: int = 2
+    train: float = 20.0
+    steps: int = 48
+    epoch: int = 48
+    cpu: float = 2.0
+    storage: float = 0.0
+    slow: tuple[int, float] = (0, 0.0)
+    """every so many batches, so much longer"""
+    others: float = 0.0
+    delay: float = 0.0
+    pickle: float = 0.0
+    unpickle: float = 0.0
+    opens: int = 0
+    chars: int = 0
+    reread: float = 0.0
+    threads: int = 1
+    cores: float = 4.0
+    begin: float = 0.0
+    """starting the workers of an epoch"""
+    persistent: bool = True
+    same: bool = False
+
+    @property
+    def made(self):
+        return self.cpu + self.storage + self.others + self.delay
+
+    @cached_property
+    def run(self):
+        """The timeline."""
+        guest = Guest(start_ns=ms(1000))
+        batches, takes, rows, looks, epochs = [], [], [], [], []
+        for start in range(0, self.steps, self.epoch):
+            free, taken = [guest.now + ms(self.begin)] * self.workers, []
+            epochs.append(guest.now)
+            for k in range(min(self.epoch, self.steps - start)):
+                mine = k % self.workers
+                ahead = k - self.workers * self.prefetch
+                opens = max(free[mine], taken[ahead] if ahead >= 0 else 0)
+                often, longer = self.slow
+                took = ms(self.made + (longer if often and k % often == often - 1 else 0))
+                free[mine] = opens + took + ms(self.pickle)
+                batches.append((opens, opens + took, mine, len(epochs)))
+                looks.append(opens + took // 2)
+                rows.append((opens, k, k if self.same else len(batches)))
+                asked = guest.now
+                with guest.call(NEXT):
+                    guest.wait(LOOP, max(free[mine] - asked, 0) + ms(0.1 + self.unpickle))
+                taken.append(guest.now)
+                takes.append((asked, guest.now, ms(self.unpickle), 0, len(epochs)))
+                guest.backward(LOOP, ms(self.train - 1))
+                guest.step(LOOP, ms(1))
+        timeline = guest.timeline()
+        tables = batches, takes, rows, looks, epochs
+        return replace(timeline, loading=self._loading(timeline.base_ns, tables))
+
+    def _loading(self, base, tables):
+        batches, takes, rows, looks, epochs = tables
+        made = np.zeros(len(batches), BATCH)
+        for row, (start, end, worker, epoch) in zip(made, batches, strict=True):
+            row["start"], row["end"], row["worker"] = start - base, end - base, worker
+            row["read"] = self.chars * self.reread if epoch > 1 else self.chars
+        made["cpu"], made["delay"] = ms(self.cpu), ms(self.delay)
+        made["process_cpu"] = ms(self.cpu + self.others)
+        made["pickle"], made["samples"] = ms(self.pickle), ROWS
+        made["opens"], made["chars"] = self.opens, self.chars
+        sums = np.zeros(len(rows), ROW)
+        sums["time"], sums["index"], sums["sum"] = np.array(rows).T
+        sums["time"] -= base
+        sampled = np.zeros(len(looks), SAMPLE)
+        sampled["time"] = np.array(looks) - base
+        table = np.array(takes, TAKE)
+        table["start"] -= base
+        table["end"] -= base
+        settings = {
+            "workers": self.workers,
+            "prefetch": self.prefetch,
+            "persistent": self.persistent,
+            "making": "/job/data.py(10): __getitem__",
+            "collating": "/job/data.py(30): keep",
+            "asked": "/job/train.py(18): main",
+        }
+        return Loading(
+            batches=made,
+            takes=table,
+            rows=sums,
+            samples=sampled,
+            stacks=(ITEM,),
+            workers=tuple(Worker(i, 0, ms(1), self.threads) for i in range(self.workers)),
+            settings=(settings,),
+            iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in epochs),
+            cores=self.cores,
+            threads=1,
+        )
+
+
+def judge(cause, job):
+    declared = catalog.causes()[cause]
+    timeline = job.run
+    proof = contracts.run_cause(declared, [timeline])
+    if proof is not None:
+        contracts.check_proof(declared, proof)
+        contracts.check_abstains(declared, [timeline])
+    return proof
+
+
+def speedup(sick, cured):
+    return Facts(sick.run).step_s / Facts(cured.run).step_s
+
+
+WORK = Job(cpu=70)
+STORED = Job(storage=70, chars=8 * 50_000_000, opens=8)
+SMALL = replace(STORED, chars=8 * 100_000)
+AGAIN = replace(STORED, chars=8 * 50_000_000, steps=96, reread=1.0)
+BURSTY = Job(workers=1, cpu=8, slow=(12, 100.0))
+HANDED = Job(cpu=6, pickle=30, unpickle=25)
+CROWDED = Job(cpu=30, others=25, delay=15, threads=8)
+REPEATED = replace(WORK, steps=96, same=True)
+RESTARTED = Job(steps=96, epoch=12, begin=120, persistent=False)
+
+SICK = {
+    "dataloader-too-few-workers": (WORK, replace(WORK, workers=4)),
+    "heavy-cpu-transform": (replace(WORK, cores=2.0), replace(WORK, cpu=35, cores=2.0)),
+    "remote-storage-fetch-stall": (STORED, replace(STORED, storage=7)),
+    "small-file-random-io": (SMALL, replace(SMALL, storage=14)),
+    "page-cache-thrash": (AGAIN, replace(AGAIN, storage=28)),
+    "bursty-loader-shallow-prefetch": (BURSTY, replace(BURSTY, prefetch=8)),
+    "worker-handoff-bottleneck": (HANDED, replace(HANDED, pickle=3, unpickle=2.5)),
+    "cpu-oversubscription": (CROWDED, replace(CROWDED, others=0, delay=0, threads=1)),
+    "repeated-deterministic-preprocessing": (REPEATED, replace(REPEATED, cpu=7)),
+    "worker-restart-per-epoch": (RESTARTED, replace(RESTARTED, begin=0, persistent=True)),
+}
+"""cause -> a job that has it, and its twin with the fix that is expected"""
+WAITS = {
+    "dataloader-too-few-workers": "work",
+    "heavy-cpu-transform": "work",
+    "remote-storage-fetch-stall": "storage",
+    "small-file-random-io": "small files",
+    "page-cache-thrash": "cache",
+    "bursty-loader-shallow-prefetch": "burst",
+    "worker-handoff-bottleneck": "handoff",
+    "cpu-oversubscription": "crowd",
+    "repeated-deterministic-preprocessing": "work",
+}
+
+
+@pytest.mark.parametrize("cause", SICK)
+def test_found_and_the_prediction_covers_the_twin(cause):
+    sick, cured = SICK[cause]
+    proof = judge(cause, sick)
+    assert proof
+    assert proof.high > 0.1
+    assert covers(proof, speedup(sick, cured), slack=0.04)
+    assert {place.file for place in proof.where} <= {"/job/data.py", "/job/train.py"}
+    assert proof.where
+    assert judge(cause, cured) is None or judge(cause, cured).high < proof.high / 2
+
+
+@pytest.mark.parametrize("cause", WAITS)
+def test_what_workers_wait_for_is_one_thing_only(cause):
+    """Siblings that need the same evidence are silent."""
+    job = SICK[cause][0]
+    assert Facts(job.run).workers.kind == WAITS[cause]
+    others = {other for other, kind in WAITS.items() if kind != WAITS[cause]}
+    assert not [other for other in others if judge(other, job)]
+
+
+NEAR = {
+    "a loader that keeps up": Job(cpu=30),
+    "waiting for storage that is hidden": Job(storage=30, chars=8 * 50_000_000, opens=8),
+    "a few slow batches that the queue bridges": replace(BURSTY, slow=(12, 15.0)),
+    "a hand-off that is hidden": Job(cpu=6, pickle=20),
+    "several threads on enough cores": Job(cpu=30, threads=2, cores=8.0),
+    "workers that stay": replace(RESTARTED, begin=0, persistent=True),
+    "workers that wait for cores which others use": Job(cpu=10, delay=60),
+    "a wait of less than a hundredth": Job(cpu=40.1),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_near_misses(name):
+    assert not [cause for cause in SICK if judge(cause, NEAR[name])]
+
+
+def test_random_augmentation_is_not_repeated_work():
+    assert judge("repeated-deterministic-preprocessing", replace(WORK, steps=96)) is None
+    assert judge("heavy-cpu-transform", REPEATED) is None
+
+
+def test_starting_workers_is_no_waiting_for_their_batches():
+    workers = Facts(RESTARTED.run).workers
+    assert workers.waiting < 0.02
+    assert Facts(RESTARTED.run).share("input") > 0.2
+
+
+@pytest.mark.parametrize(
+    "job", [Job(cpu=20, others=50), replace(WORK, threads=4, cores=16.0)], ids=["others", "room"]
+)
+def test_threads_that_have_cores_to_run_on_are_work(job):
+    assert Facts(job.run).workers.kind == "work"
+
+
+def test_two_workers_never_beat_the_cores():
+    """A batch of 35 ms and a step of 20 ms on two cores: 27.5 ms at best."""
+    proof = judge("dataloader-too-few-workers", Job(workers=1, cpu=35, cores=2.0))
+    assert proof
+    assert 0.0 < proof.high <= 1.02 * (1 - 27.5 / 35.1)

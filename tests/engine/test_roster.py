@@ -1,0 +1,33 @@
+"""Ranks that never come, or never train, are named."""
+
+import json
+from dataclasses import replace
+
+from whyidle.engine import _roster
+from whyidle.testing.builder import Builder
+
+
+def one(rank=None, world=None):
+    builder = Builder()
+    with builder.step():
+        builder.python("train.py(1): main", 1000)
+    return replace(builder.timeline(), rank=rank, world_size=world)
+
+
+def place(folder, pid, rank, world=4):
+    told = json.dumps({"rank": rank, "world_size": world})
+    (folder / f"{pid}.rank.json").write_text(told)
+
+
+def test_ranks_that_never_start_or_never_train(tmp_path):
+    for rank in (0, 1, 2):
+        place(tmp_path, 100 + rank, rank)
+    trained = [one(rank, 4) for rank in (0, 1)]
+    notes = _roster.notes_on(tmp_path, trained, 0)
+    assert notes[0].startswith("rank 3 of 4 never started")
+    assert notes[1] == "rank 2 started and never trained a step"
+
+
+def test_one_process_is_no_job_of_ranks(tmp_path):
+    place(tmp_path, 100, 0, world=1)
+    assert _roster.notes_on(tmp_path, [one(0, 1)], 1) == []
