@@ -5,6 +5,7 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.importers import probe
+from whyidle.model.timeline import HostKind
 from whyidle.probe.exchange import CLOCK
 from whyidle.probe.recorder import ANNOTATION, OP, SAMPLE, Recorder
 from whyidle.testing.builder import ms
@@ -59,8 +60,9 @@ def written(recorder, folder):
     return probe.load(path)
 
 
-def test_a_look_that_came_late_is_read_as_of_then(recorder):
-    """Wanted while the optimizer stepped, had 40 ms later, in the next wait for a batch."""
+def test_a_look_that_came_late_tells_no_line_of_the_call_it_was_wanted_in(recorder):
+    """Wanted while the optimizer stepped, had 40 ms later, in the next wait for a batch: Python
+    ran, but what was seen then did not."""
     made, folder = recorder
     names = [made.number(n) for n in ("Optimizer.step#SGD.step", "whyidle::backward")]
     stack = made.stack("/job/train.py(9): prepare")
@@ -69,8 +71,11 @@ def test_a_look_that_came_late_is_read_as_of_then(recorder):
     made.samples.append((ms(5), -1, 1, stack, 40_000))
     line = written(made, folder)
     (row,) = [i for i, d in enumerate(line.host.detail) if d >= 0]
-    assert line.host.start[row] + line.base_ns >= ms(10)
-    assert line.host.end[row] + line.base_ns <= ms(60)
+    assert line.host.start[row] + line.base_ns == ms(5)
+    assert line.host.end[row] + line.base_ns <= ms(10)
+    assert line.host.kind[row] == HostKind.PYTHON
+    assert line.details[line.host.detail[row]].stack == ""
+    assert "prepare" not in line.names[line.host.name[row]]
 
 
 @pytest.mark.parametrize(

@@ -109,11 +109,13 @@ def phase_of(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> I6
     return found
 
 
-def looks_of(samples: NDArray[Any], phases: I64, rows: I64, spoken: I64, base: int) -> Looks:
-    """Samples as looks at random moments: not the stacks that were noted at calls. ``rows`` of
-    them speak for ``spoken`` ns each."""
-    weight = np.zeros(len(samples))
-    np.add.at(weight, rows, spoken)
+def looks_of(
+    spans: NDArray[Any], samples: NDArray[Any], names: list[str], spoken: tuple[I64, I64], base: int
+) -> Looks:
+    """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
+    rows of them, and for how long each of these speaks, ns."""
+    phases, weight = phase_of(spans, samples, names), np.zeros(len(samples))
+    np.add.at(weight, *spoken)
     random = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())
     return Looks(samples["time"][random] - base, phases[random], weight[random])
 

@@ -19,7 +19,7 @@ from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
-from whyidle.importers._speaking import HELD_US, dated, looks_of, phase_of, spoken_for
+from whyidle.importers._speaking import HELD_US, dated, looks_of, spoken_for
 from whyidle.model.marks import MARK
 from whyidle.model.timeline import (
     Detail,
@@ -52,8 +52,6 @@ SAMPLE = np.dtype(
 )
 CLOCK = np.dtype([("time", "<i8"), ("ran", "<i8"), ("queued", "<i8"), ("thread", "<u8")])
 
-LONGEST_SAMPLE_NS = 200_000_000
-"""a sample speaks for at most this long"""
 GROWN = 1.05
 """memory that ends above this many times what it began with is looked into"""
 IDLE = 0.6
@@ -228,7 +226,7 @@ def _host(
     met = spans[meeting[spans["name"].astype(np.int64)]]
     kinds, blocked = _doing(samples, read, leaf, met)
     rows, start, end = spoken_for(spans, samples, names)
-    looks = looks_of(samples, phase_of(spans, samples, names), rows, end - start, base)
+    looks = looks_of(spans, samples, names, (rows, end - start), base)
     samples, kinds, blocked = samples[rows], kinds[rows], blocked[rows]
     frames = _Frames([*names, *leaf])
     frames.of(samples, start, end, stacks)
