@@ -56,8 +56,7 @@ GROWN = 1.05
 """memory that ends above this many times what it began with is looked into"""
 IDLE = 0.6
 """a thread that was runnable for less than this share of the time between looks was waiting"""
-MOMENT_NS = 1_000_000
-"""in less time than this between looks nothing is said about waiting"""
+MOMENT_NS = 1_000_000  # in less time than this between looks nothing is said about waiting
 BLOCKED = "whyidle::blocked"
 UNSEEN = "whyidle::python"
 """Python of which no look tells the line"""
