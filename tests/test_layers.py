@@ -54,7 +54,7 @@ THIRD_PARTY = {
     "store": {"msgspec"},
     "catalog": set(),
     "engine": {"numpy", "msgspec", "psutil", "pynvml"},
-    "testing": {"numpy", "msgspec", "hypothesis", "pytest"},
+    "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "cli": {"msgspec", "rich"},
     "errors": set(),
     "probe": {"torch"},

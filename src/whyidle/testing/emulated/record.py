@@ -1,0 +1,80 @@
+"""What truly happened: when each stream was busy with what, and when the host was blocked."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from typing import NamedTuple
+
+from whyidle.testing.emulated.stream import Cost
+
+LONGEST_NS = 20_000_000
+"""neighbours are joined into one interval up to this length, so that rates stay fine"""
+
+
+class Busy(NamedTuple):
+    """One interval of a stream."""
+
+    begin: int
+    end: int
+    cost: Cost
+    items: int
+
+
+class Blocked(NamedTuple):
+    """One interval in which a thread waited for the device, or for its memory."""
+
+    begin: int
+    end: int
+    why: str
+    thread: int
+
+
+class Record:
+    """Of one device."""
+
+    def __init__(self) -> None:
+        self.busy: dict[int, list[Busy]] = {}
+        self.blocked: list[Blocked] = []
+        self.launches = 0
+
+    def ran(self, stream: int, begin: int, end: int, cost: Cost) -> None:
+        """An item of a stream; neighbours of one kind are joined."""
+        busy = self.busy.setdefault(stream, [])
+        self.launches += 1
+        last = busy[-1] if busy else None
+        if (
+            last is not None
+            and last.end == begin
+            and last.cost.kind == cost.kind
+            and end - last.begin <= LONGEST_NS
+        ):
+            sums = (a + b for a, b in zip(last.cost[1:], cost[1:], strict=True))
+            busy[-1] = Busy(last.begin, end, Cost(cost.kind, *sums), last.items + 1)
+        elif end > begin:
+            busy.append(Busy(begin, end, cost, 1))
+
+    def waited(self, begin: int, end: int, why: str) -> None:
+        """A thread was blocked."""
+        self.blocked.append(Blocked(begin, end, why, threading.get_native_id()))
+
+    def until(self, moment: int) -> dict[int, list[Busy]]:
+        """What had begun by then, the last interval cut."""
+        kept = {}
+        for stream, busy in self.busy.items():
+            some = busy[: bisect.bisect_left(busy, moment, key=lambda each: each.begin)]
+            if some and some[-1].end > moment:
+                some[-1] = some[-1]._replace(end=moment)
+            kept[stream] = some
+        return kept
+
+
+def union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Overlapping and touching intervals joined, in order of time."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(intervals):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((begin, end))
+    return joined
