@@ -1,0 +1,192 @@
+"""Cards: what is wrong with a job, how bad, and what its cure is. Read from ``cards/*.toml``.
+
+A sheet (one file) describes one job with one set of planted habits at several levels of severity;
+each level is a case. Options whose value is a pair are ranges: the middle is taken, or, with
+``--reseed``, a number drawn from it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["single", "masked", "decoy", "healthy", "varying", "unknown"]
+Mode = Literal["cpu", "emulated", "recorded", "gpu"]
+Level = Literal["mild", "medium", "severe", "only"]
+Measure = Literal["steps", "whole"]
+Value = str | int | float | bool
+Options = dict[str, Value]
+Drawn = Value | tuple[float, float]
+
+CARDS = Path(__file__).with_name("cards")
+WORKLOADS = Path(__file__).with_name("workloads")
+DIGIT: dict[Level, int] = {"only": 0, "mild": 1, "medium": 2, "severe": 3}
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One planted habit, and what takes it away.
+
+    Attributes:
+        cause: id in the catalogue; empty where the catalogue has none.
+        also: ids that name the same thing, and are as right.
+        family: of the cause.
+        buckets: where its time lies; the first is the best answer.
+        locus: function, file or phase to blame.
+        sick: options that plant it.
+        cured: options of the twin without it.
+        fix: the cure in words.
+        treatment: id of the product's prescription that is this cure, where it has one.
+    """
+
+    cause: str = ""
+    also: tuple[str, ...] = ()
+    family: str
+    buckets: tuple[str, ...]
+    locus: str
+    sick: Options = {}
+    cured: Options = {}
+    fix: str
+    treatment: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every right name of it."""
+        return frozenset({self.cause, *self.also} - {""})
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds of training that a case may take, besides what starting takes."""
+
+    watch_s: float = 9.0
+    arm_s: float = 4.5
+    pairs: int = 2
+    limit_s: float = 60.0
+    """a process that takes longer has failed"""
+
+
+class Sheet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A card's file.
+
+    Attributes:
+        measure: what the cure shortens: a steady ``steps``, or the ``whole`` job, start included
+            (``--steps`` is then fixed, ``--seconds`` not given).
+        consent: what the cure may change in the numbers, as in a prescription.
+        options: of every arm; ``$NAME`` is an environment variable, ``@cores`` and ``@ranks``
+            are how it is started.
+        onset: the option that holds the step at which a ``varying`` job falls ill.
+        recording: of mode ``recorded``, relative to the folder of recordings.
+    """
+
+    workload: str
+    kind: Kind
+    modes: tuple[Mode, ...] = ("cpu",)
+    consent: Literal["none", "rounding", "numerics", "convergence"] = "none"
+    measure: Measure = "steps"
+    options: dict[str, Drawn] = {}
+    inject: tuple[Fault, ...] = ()
+    onset: str = ""
+    recording: str = ""
+    budget: Budget = Budget()
+    levels: dict[Level, dict[str, Drawn]] = {}
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One case, every number of it decided."""
+
+    id: str
+    level: Level
+    workload: str
+    kind: Kind
+    modes: tuple[Mode, ...]
+    consent: str
+    measure: Measure
+    options: Options
+    inject: tuple[Fault, ...]
+    onset: str
+    recording: str
+    budget: Budget
+
+    def arm(self, cured: frozenset[int] = frozenset()) -> Options:
+        """Options of the job in which the faults of these numbers are cured."""
+        options = dict(self.options)
+        for number, fault in enumerate(self.inject):
+            options |= fault.cured if number in cured else fault.sick
+        return options
+
+    def arms(self) -> dict[str, frozenset[int]]:
+        """The arms to time: the sick job, each cure alone, all of them together."""
+        whole = frozenset(range(len(self.inject)))
+        arms = {"sick": frozenset[int]()}
+        if self.inject:
+            arms["cured"] = whole
+        if len(self.inject) > 1:
+            arms |= {f"cured {number}": frozenset({number}) for number in sorted(whole)}
+        return arms
+
+
+def cases(reseed: int | None = None, folder: Path = CARDS) -> list[Case]:
+    """Every case, by id. Raises ValueError, naming the file, where a card makes no sense."""
+    found = []
+    for path in sorted(folder.glob("*.toml")):
+        sheet = read(path)
+        levels: dict[Level, dict[str, Drawn]] = sheet.levels or {"only": {}}
+        for level, more in levels.items():
+            found.append(_case(f"c{path.stem}{DIGIT[level]}", level, sheet, more, reseed))
+    return sorted(found, key=lambda case: case.id)
+
+
+def read(path: Path) -> Sheet:
+    """One file."""
+    try:
+        sheet = msgspec.toml.decode(path.read_bytes(), type=Sheet)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    if not (path.stem.isdigit() and len(path.stem) == 3):
+        raise ValueError(f"{path.name}: a sheet is named by three digits")
+    if sheet.kind != "healthy" and not sheet.inject and not sheet.recording:
+        raise ValueError(f"{path.name}: nothing is planted")
+    if sheet.kind == "healthy" and sheet.inject:
+        raise ValueError(f"{path.name}: a healthy job has nothing planted")
+    if (sheet.kind == "varying") != bool(sheet.onset):
+        raise ValueError(f"{path.name}: varying jobs have an onset, and no others")
+    return sheet
+
+
+def _case(
+    name: str, level: Level, sheet: Sheet, more: dict[str, Drawn], reseed: int | None
+) -> Case:
+    chance = random.Random(f"{reseed}:{name}")
+    options = {
+        key: _drawn(value, chance if reseed is not None else None)
+        for key, value in {**sheet.options, **more}.items()
+    }
+    seed = int(name[1:]) if reseed is None else chance.randrange(1, 1 << 16)
+    options.setdefault("seed", seed)
+    return Case(
+        id=name,
+        level=level,
+        workload=sheet.workload,
+        kind=sheet.kind,
+        modes=sheet.modes,
+        consent=sheet.consent,
+        measure=sheet.measure,
+        options=options,
+        inject=sheet.inject,
+        onset=sheet.onset,
+        recording=sheet.recording,
+        budget=sheet.budget,
+    )
+
+
+def _drawn(value: Drawn, chance: random.Random | None) -> Value:
+    """A range's geometric middle, or a number from it; whole where both ends are."""
+    if not isinstance(value, tuple):
+        return value
+    low, high = value
+    at = chance.random() if chance else 0.5
+    number = math.exp(math.log(low) + at * (math.log(high) - math.log(low)))
+    return round(number) if low == int(low) and high == int(high) else round(number, 4)

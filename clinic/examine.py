@@ -1,0 +1,127 @@
+"""One case from its card to its outcome: watched once, its cures timed beside it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from clinic import delay, launch
+from clinic.card import Case, Mode, Options
+from clinic.outcome import Evidence, Gain, Named, Outcome, Results
+from whyidle.engine.watch import read
+from whyidle.errors import WhyidleError
+from whyidle.model.diagnosis import Diagnosis, Finding
+
+
+def examine(
+    case: Case, mode: Mode, results: Results, *, oracle: bool, lock: Path | None = None
+) -> Outcome:
+    """Run what has not been run, and keep it. A case that fails has an outcome that says so."""
+    begin = launch.wall()
+    document = b""
+    outcome = Outcome(id=case.id, mode=mode, made=_now(), options=case.arm())
+    try:
+        with launch.turn(lock):
+            with launch.watched(case, case.arm(), mode) as (seen, recording):
+                document = seen.document
+                outcome = _told(outcome, case, seen, recording)
+            if oracle:
+                gains = measured(case, mode, results)
+                outcome = msgspec.structs.replace(outcome, gains=gains)
+    except launch.JobError as error:
+        outcome = msgspec.structs.replace(outcome, error=str(error))
+    except (WhyidleError, msgspec.MsgspecError, OSError) as error:
+        outcome = msgspec.structs.replace(outcome, error=f"{type(error).__name__}: {error}")
+    outcome = msgspec.structs.replace(outcome, seconds=launch.wall() - begin)
+    results.save(case, outcome, oracle, document)
+    return outcome
+
+
+def measured(case: Case, mode: Mode, results: Results) -> dict[str, Gain]:
+    """What each cure brings: pairs of runs, taken in turn and in turned order."""
+    arms = {name: _timed(case, cured) for name, cured in case.arms().items()}
+    if len(arms) < 2:
+        return {}
+    known = results.gains(case, mode)
+    if known:
+        return known
+    rates: dict[str, list[float]] = {name: [] for name in arms}
+    for number in range(case.budget.pairs):
+        for name in list(arms) if number % 2 == 0 else reversed(arms):
+            rates[name].append(launch.alone(case, arms[name], mode).rate(case.measure))
+    sick = rates.pop("sick")
+    gains = {name: Gain(list(zip(sick, found, strict=True))) for name, found in rates.items()}
+    results.save_gains(case, mode, gains)
+    return gains
+
+
+def _timed(case: Case, cured: frozenset[int]) -> Options:
+    """What falls ill later is ill from the start where only its cure is timed."""
+    options = case.arm(cured)
+    return {**options, case.onset: 0.0} if case.onset else options
+
+
+def _told(outcome: Outcome, case: Case, seen: launch.Watched, recording: Path) -> Outcome:
+    """From the document and the recording to what is scored."""
+    found = msgspec.json.decode(seen.document, type=Diagnosis)
+    times = seen.times
+    return msgspec.structs.replace(
+        outcome,
+        state=found.verdict.state,
+        bound=found.verdict.bound,
+        device=found.device.kind,
+        steps=found.steps.count,
+        named=[named(finding) for finding in found.findings],
+        evidence=_evidence(found, recording),
+        watched_rate=times.rate(case.measure) if times else None,
+        overhead_ratio=found.coverage.overhead_ratio,
+        delay=delay.measure(case, times, recording) if case.onset and times else None,
+    )
+
+
+def named(finding: Finding) -> Named:
+    """What is scored of a finding."""
+    predicted = {
+        one.treatment: (one.predicted.speedup, one.predicted.low, one.predicted.high)
+        for one in finding.prescriptions
+        if one.predicted
+    }
+    return Named(
+        cause=finding.cause,
+        family=finding.family,
+        bucket=finding.bucket,
+        severity=finding.severity,
+        lost=finding.lost.high,
+        predicted=predicted,
+    )
+
+
+def _evidence(found: Diagnosis, recording: Path) -> Evidence:
+    """What the rules of others would be given of the same run."""
+    timelines = read(recording) if recording.is_dir() else []
+    settings = dict(timelines[0].settings) if timelines else {}
+    kept = ("switches", "optimizer", "gpus", "saves", "ddp", "compile", "environment")
+    loading: dict[str, object] = {}
+    path = recording / f"{settings.get('pid')}.loaders.json"
+    if path.is_file():
+        loading = msgspec.json.decode(path.read_bytes())
+    memory, used = found.device.memory_bytes, found.utilization.memory_peak_bytes
+    return Evidence(
+        attribution=msgspec.structs.asdict(found.attribution),
+        reasons={reason.reason: reason.share for reason in found.detail.reasons},
+        device=found.device.kind,
+        cores=float(loading.get("cores") or 0.0),  # type: ignore[arg-type]
+        loaders=[_plain(one) for one in loading.get("settings", [])],  # type: ignore[attr-defined]
+        settings={name: settings[name] for name in kept if name in settings},
+        memory_share=used / memory if memory and used is not None else None,
+    )
+
+
+def _plain(one: dict[str, object]) -> dict[str, object]:
+    return {name: one.get(name) for name in ("workers", "pinned", "persistent", "batch_size")}
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,192 @@
+"""Starting one job, alone or under watch, and reading what it tells of its steps."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from clinic.card import WORKLOADS, Case, Measure, Mode, Options
+
+NAME = "train.py"
+"""every script's name, where it runs"""
+DEVICES: dict[Mode, str] = {"cpu": "cpu", "emulated": "emulated", "gpu": "cuda", "recorded": "cpu"}
+WARM = 0.2
+"""share of the time of an arm, its beginning, that is left out"""
+QUIET = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""set for every job, where the card says nothing else: two cores are shared with loader workers"""
+DROPPED = ("WHYIDLE_HOME", "WHYIDLE_DISABLE", "WHYIDLE_RUN", "MKL_NUM_THREADS")
+
+
+class JobError(Exception):
+    """A job that did not end well, or told nothing."""
+
+
+class Times(msgspec.Struct, frozen=True):
+    """What a job writes of itself: seconds of a clock that all processes share."""
+
+    begin: float
+    marks: list[float]
+    samples: float | list[float]
+
+    def rate(self, measure: Measure) -> float:
+        """Samples per second, steady, or from the script's first line to the last step.
+
+        Raises:
+            JobError: there were not enough steps.
+        """
+        marks = self.marks
+        if len(marks) < 4:
+            raise JobError(f"only {len(marks)} steps were made")
+        each = self.samples if isinstance(self.samples, list) else [self.samples] * len(marks)
+        if measure == "whole":
+            return sum(each) / (marks[-1] - self.begin)
+        since = marks[0] + WARM * (marks[-1] - marks[0])
+        first = next(i for i, mark in enumerate(marks) if mark >= since)
+        first = min(first, len(marks) - 2)
+        return sum(each[first + 1 :]) / (marks[-1] - marks[first])
+
+
+@contextmanager
+def scratch(case: Case) -> Iterator[Path]:
+    """A folder of its own that holds the script, under the same name as everybody's."""
+    folder = Path(tempfile.mkdtemp(prefix="job-"))
+    try:
+        shutil.copyfile(WORKLOADS / f"{case.workload}.py", folder / NAME)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def turn(lock: Path | None) -> Iterator[None]:
+    """Only one timed job at a time, among all who name the same file."""
+    if lock is None:
+        yield
+        return
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def command(options: Options, mode: Mode, seconds: float, measure: Measure) -> list[str]:
+    """What a person would type."""
+    words = []
+    if "@cores" in options:
+        words += ["taskset", "-c", ",".join(map(str, sorted(_cores(int(options["@cores"])))))]
+    words += [sys.executable]
+    if "@ranks" in options:
+        words += ["-m", "torch.distributed.run", "--standalone"]
+        words += ["--nproc-per-node", str(options["@ranks"])]
+    words += [NAME]
+    asked: Options = {} if measure == "whole" else {"seconds": seconds}
+    if mode != "cpu":
+        asked["device"] = DEVICES[mode]
+    for name, value in {**asked, **options}.items():
+        if name[0] in "$@" or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+def _cores(count: int) -> list[int]:
+    return sorted(os.sched_getaffinity(0))[:count]
+
+
+def environment(options: Options) -> dict[str, str]:
+    """Ours, with what the card sets, and the product importable from any folder."""
+    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    path = [str(Path(entry).absolute()) for entry in kept.get("PYTHONPATH", "").split(":") if entry]
+    kept["PYTHONPATH"] = os.pathsep.join(path)
+    own = {name[1:]: str(value) for name, value in options.items() if name[0] == "$"}
+    return {**kept, **QUIET, **own}
+
+
+def alone(case: Case, options: Options, mode: Mode) -> Times:
+    """One arm, without us."""
+    with scratch(case) as folder:
+        words = command(options, mode, case.budget.arm_s, case.measure)
+        _run(words, folder, options, case.budget.limit_s)
+        return _times(folder)
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """What came of a job under watch."""
+
+    document: bytes
+    times: Times | None
+    status: int
+
+
+@contextmanager
+def watched(case: Case, options: Options, mode: Mode) -> Iterator[tuple[Watched, Path]]:
+    """The job under ``whyidle run``, and the folder of its recording while it is kept."""
+    with scratch(case) as folder, tempfile.TemporaryDirectory(prefix="kept-") as kept:
+        told = Path(kept) / "told.json"
+        words = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
+        words += ["--store", str(Path(kept) / "store"), "--json", str(told)]
+        words += command(options, mode, case.budget.watch_s, case.measure)
+        status = _run(words, folder, options, case.budget.limit_s, may_fail=case.kind == "unknown")
+        if not told.is_file():
+            raise JobError("there is no diagnosis")
+        times = None
+        with suppress(JobError):
+            times = _times(folder)
+        recording = next((Path(kept) / "store").glob("runs/*/recording"), Path(kept))
+        yield Watched(told.read_bytes(), times, status), recording
+
+
+def _times(folder: Path) -> Times:
+    path = folder / "times.json"
+    if not path.is_file():
+        raise JobError("the job wrote no times")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Times)
+    except msgspec.DecodeError as error:
+        raise JobError(f"the job's times cannot be read: {error}") from error
+
+
+def _run(
+    words: list[str], folder: Path, options: Options, limit_s: float, *, may_fail: bool = False
+) -> int:
+    """Run to the end; nothing of it survives a time-out."""
+    own = environment(options)
+    with (folder / "said.txt").open("wb") as said:
+        child = subprocess.Popen(
+            [*words, "--times", "times.json"],
+            cwd=folder,
+            env=own,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise JobError(f"took longer than {limit_s:.0f} s") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    if status and not may_fail:
+        tail = (folder / "said.txt").read_text("utf-8", "replace").strip()[-600:]
+        raise JobError(f"ended with {status}: {tail}")
+    return status
+
+
+def wall() -> float:
+    """Now, for durations."""
+    return time.monotonic()

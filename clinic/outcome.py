@@ -1,0 +1,201 @@
+"""What came of one case: told by the product, measured by the job itself, kept as one file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+import msgspec
+
+import whyidle
+from clinic.card import WORKLOADS, Case, Mode, Options
+from whyidle.store.atomic import write_atomic
+
+FORM = 3
+"""of the files; results of other forms are made anew"""
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding: ``predicted`` is (speed-up, low, high) of each treatment that has one."""
+
+    cause: str
+    family: str
+    bucket: str
+    severity: str
+    lost: float
+    predicted: dict[str, tuple[float, float, float]]
+
+    def best(self, treatment: str = "") -> tuple[float, float, float] | None:
+        """The prediction of one treatment, or else the most that is promised."""
+        if treatment in self.predicted:
+            return self.predicted[treatment]
+        return max(self.predicted.values(), default=None)
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What rival rules may look at: shares of the step, and settings of the job."""
+
+    attribution: dict[str, float]
+    reasons: dict[str, float]
+    device: str
+    cores: float
+    loaders: list[dict[str, object]]
+    settings: dict[str, object]
+    memory_share: float | None
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """Rates of pairs of runs, samples/s; the sick one first."""
+
+    pairs: list[tuple[float, float]]
+
+    @property
+    def ratio(self) -> float:
+        """What the cure brings: the median over pairs."""
+        return median(self.ratios)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of every pair."""
+        return [cured / sick for sick, cured in self.pairs]
+
+
+class Delay(msgspec.Struct, frozen=True, kw_only=True):
+    """How long after its onset a cause came first; None where it never did."""
+
+    steps: int | None
+    seconds: float | None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one case. ``error`` says why there is nothing else."""
+
+    id: str
+    mode: Mode
+    made: str
+    options: Options
+    error: str = ""
+    state: str = ""
+    bound: str | None = None
+    device: str = ""
+    steps: int = 0
+    named: list[Named] = []
+    evidence: Evidence | None = None
+    gains: dict[str, Gain] = {}
+    watched_rate: float | None = None
+    overhead_ratio: float | None = None
+    delay: Delay | None = None
+    truth: dict[str, float] | None = None
+    seconds: float = 0.0
+
+    @property
+    def alone_rate(self) -> float | None:
+        """Median rate of the sick job without us."""
+        gain = self.gains.get("cured")
+        return median(sick for sick, _ in gain.pairs) if gain else None
+
+
+class Results:
+    """A folder of outcomes; one that is there under the same key is not made again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, case: Case, mode: Mode, oracle: bool) -> Path:
+        """Where the outcome is kept."""
+        return self.folder / mode / f"{case.id}-{watch_key(case, mode, oracle)}.json"
+
+    def load(self, case: Case, mode: Mode, oracle: bool) -> Outcome | None:
+        """What is known; None where there is nothing, or a failure."""
+        found = _decode(self.path(case, mode, oracle), Outcome)
+        return found if found and not found.error else None
+
+    def save(self, case: Case, outcome: Outcome, oracle: bool, document: bytes) -> None:
+        """Keep an outcome, and the whole diagnosis beside it for people to look at."""
+        path = self.path(case, outcome.mode, oracle)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob(f"{case.id}-*.json"):
+            old.unlink()
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(outcome), indent=1))
+        if document:
+            write_atomic(path.with_name(f"{path.stem}.diagnosis.json"), document)
+
+    def gains(self, case: Case, mode: Mode) -> dict[str, Gain]:
+        """What was measured on this machine with this script and these options."""
+        return _decode(self._gains(case, mode), dict[str, Gain]) or {}
+
+    def save_gains(self, case: Case, mode: Mode, gains: dict[str, Gain]) -> None:
+        """Keep them: they hold until script, options or machine change."""
+        path = self._gains(case, mode)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, msgspec.json.encode(gains))
+
+    def _gains(self, case: Case, mode: Mode) -> Path:
+        return self.folder / mode / "gains" / f"{case.id}-{oracle_key(case, mode)}.json"
+
+
+T = TypeVar("T")
+
+
+def _decode(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def oracle_key(case: Case, mode: Mode) -> str:
+    """Changes with whatever a timing depends on."""
+    arms = {name: case.arm(cured) for name, cured in case.arms().items()}
+    return _hash(FORM, machine(), _script(case), arms, mode, case.budget, case.measure)
+
+
+def watch_key(case: Case, mode: Mode, oracle: bool) -> str:
+    """Changes with whatever an outcome depends on, the product's own source included."""
+    return _hash(oracle_key(case, mode), product(), oracle, case.recording)
+
+
+def _script(case: Case) -> str:
+    path = WORKLOADS / f"{case.workload}.py"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _hash(*things: object) -> str:
+    encoded = msgspec.json.encode(things, order="sorted")
+    return hashlib.sha256(encoded).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def product() -> str:
+    """A hash of the product's source."""
+    root = Path(whyidle.__file__).parent
+    total = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """What timings depend on, in one line."""
+    try:
+        torch = f"PyTorch {version('torch')}"
+    except PackageNotFoundError:
+        torch = "no PyTorch"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores, Python {platform.python_version()}, {torch}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())

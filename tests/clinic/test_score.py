@@ -1,0 +1,240 @@
+"""Arithmetic of the score, on made-up outcomes whose numbers are known."""
+
+import pytest
+
+from clinic.card import Budget, Case, Fault
+from clinic.judge import binding, forecasts, judge, kind_of
+from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
+from clinic.picture import matrix
+from clinic.report import page
+from clinic.rivals import (
+    data_wait,
+    every_safe_fix,
+    icse,
+    longest_self_time,
+    nothing,
+    product,
+)
+from clinic.score import attribution_error, forecasting, marks, quantile, score
+from whyidle.model.buckets import BUCKETS
+
+FAMILIES = {
+    "sync-checkpoint": ("interruption", "interruption"),
+    "dataloader-no-workers": ("input", "input"),
+    "dataloader-too-few-workers": ("input", "input"),
+    "python-gc-pauses": ("interruption", "interruption"),
+    "unfused-optimizer": ("host", "host"),
+}
+
+
+def fault(cause, **more):
+    family, bucket = FAMILIES.get(cause, ("host", "host"))
+    return Fault(
+        cause=cause, family=family, buckets=(bucket,), locus="somewhere", fix="mend it", **more
+    )
+
+
+def case(*causes, kind="single", number=1):
+    return Case(
+        id=f"c{number:04}", level="only", workload="rows", kind=kind, modes=("cpu",),
+        consent="none", measure="steps", options={}, inject=tuple(map(fault, causes)), onset="",
+        recording="", budget=Budget(),
+    )  # fmt: skip
+
+
+def finding(cause, speedup=1.5, low=None, high=None, severity="warning"):
+    family, bucket = FAMILIES[cause]
+    predicted = {"mend": (speedup, low or speedup - 0.1, high or speedup + 0.1)}
+    return Named(
+        cause=cause, family=family, bucket=bucket, severity=severity, lost=0.3, predicted=predicted
+    )
+
+
+def evidence(device="cpu", loaders=(), settings=None, memory=None, **reasons):
+    shares = dict.fromkeys(BUCKETS, 0.0) | {"compute": 1.0 - sum(reasons.values())}
+    for reason, share in reasons.items():
+        shares[{"loader": "input", "gc": "interruption", "python": "host"}[reason]] += share
+    return Evidence(
+        attribution=shares, reasons=reasons, device=device, cores=2.0, loaders=list(loaders),
+        settings=settings or {}, memory_share=memory,
+    )  # fmt: skip
+
+
+def outcome(*named, gain=1.5, gains=None, seen=None, **more):
+    gains = {"cured": gain, **(gains or {})} if gain else {}
+    return Outcome(
+        id="c0001", mode="cpu", made="2026-01-01", options={}, named=list(named),
+        gains={name: Gain([(100.0, 100.0 * g), (50.0, 50.0 * g)]) for name, g in gains.items()},
+        evidence=seen or evidence(), **more,
+    )  # fmt: skip
+
+
+def mark(job, came):
+    return judge(job, came, product(came))
+
+
+def test_the_first_finding_counts_and_remarks_do_not():
+    job = case("sync-checkpoint")
+    first = mark(job, outcome(finding("sync-checkpoint"), finding("python-gc-pauses")))
+    assert (first.top1, first.top3, first.family1, first.bucket1) == (True, True, True, True)
+    second = mark(job, outcome(finding("python-gc-pauses"), finding("sync-checkpoint")))
+    assert (second.top1, second.top3, second.family1, second.bucket1) == (False, True, True, True)
+    remark = mark(job, outcome(finding("sync-checkpoint", severity="info")))
+    assert (remark.top1, remark.top3, remark.said) == (False, False, "none")
+
+
+def test_without_a_finding_the_phase_still_counts():
+    job = case("dataloader-no-workers")
+    assert mark(job, outcome(seen=evidence(loader=0.4))).bucket1
+    assert not mark(job, outcome(seen=evidence(gc=0.4))).bucket1
+
+
+def test_fourth_place_is_not_among_three():
+    others = [finding(name) for name in ("python-gc-pauses", "unfused-optimizer")]
+    others.append(finding("dataloader-no-workers"))
+    assert not mark(case("sync-checkpoint"), outcome(*others, finding("sync-checkpoint"))).top3
+
+
+def test_what_gains_too_little_is_a_decoy_and_naming_it_an_alarm():
+    job, came = case("sync-checkpoint"), outcome(finding("sync-checkpoint"), gain=1.01)
+    assert kind_of(job, came) == "decoy"
+    assert mark(job, came).alarm
+    assert mark(job, came).top1 is None
+    assert not mark(job, outcome(finding("sync-checkpoint", 1.02), gain=1.01)).alarm
+
+
+def test_a_decoy_that_costs_is_left_out():
+    job = case("sync-checkpoint", kind="decoy")
+    assert kind_of(job, outcome(gain=1.2)) == "void"
+    assert kind_of(job, outcome(gain=1.02)) == "decoy"
+    assert score([(job, outcome(gain=1.2))]).tables[0].alarms_decoy is None
+
+
+def test_of_two_the_one_whose_cure_brings_more_is_first():
+    job = case("sync-checkpoint", "dataloader-no-workers", kind="masked")
+    came = outcome(
+        finding("dataloader-no-workers"), gain=2.0, gains={"cured 0": 1.1, "cured 1": 1.6}
+    )
+    assert [f.cause for _, f in binding(job, came)] == ["dataloader-no-workers"]
+    assert mark(job, came).top1
+    assert mark(job, came).reached == pytest.approx(0.678, abs=0.001)  # log 1.6 / log 2
+    even = outcome(gain=2.0, gains={"cured 0": 1.50, "cured 1": 1.52})
+    assert len(binding(job, even)) == 2
+
+
+def test_unknown_causes_want_silence_in_the_right_place():
+    job = case("", kind="unknown")
+    assert mark(job, outcome(gain=0, bound="host")).abstained
+    assert mark(job, outcome(gain=0, seen=evidence(python=0.5))).abstained
+    assert not mark(job, outcome(gain=0, seen=evidence(loader=0.5))).abstained
+    assert not mark(job, outcome(finding("unfused-optimizer"), gain=0)).abstained
+
+
+def test_families_count_alike():
+    right, wrong = finding("dataloader-no-workers"), finding("python-gc-pauses", 2.0)
+    pairs = [(case("dataloader-no-workers"), outcome(right))] * 3
+    pairs += [(case("sync-checkpoint"), outcome(wrong))]
+    table = score(pairs).tables[0]
+    assert table.top1 == pytest.approx(0.5)  # 3 of 3 in one family, 0 of 1 in the other
+    assert table.bucket == 1.0
+    assert score(pairs).families == {"input": (3, 3, 3), "interruption": (1, 0, 1)}
+
+
+def test_failed_cases_count_as_errors_and_nowhere_else():
+    pairs = [(case("sync-checkpoint"), outcome(error="too long"))]
+    found = score([*pairs, (case(kind="healthy"), outcome(gain=0))])
+    assert (found.errors, found.counts, found.tables[0].top1) == (1, {"healthy": 1}, None)
+    assert found.tables[0].alarms_healthy == 0.0
+
+
+def test_predictions_are_compared_with_what_was_measured():
+    (told,) = forecasts(case("sync-checkpoint"), outcome(finding("sync-checkpoint", 2.0), gain=1.6))
+    assert told.error == pytest.approx(0.5 - 0.625)
+    assert told.relative == pytest.approx(0.8 - 1.0)
+    assert not told.covered
+    (wide,) = forecasts(
+        case("sync-checkpoint"), outcome(finding("sync-checkpoint", 2.0, 1.5, 3.0), gain=1.6)
+    )
+    assert wide.covered
+    found = forecasting([told, wide])
+    assert found.bias == pytest.approx(-0.125)
+    assert found.covered == 0.5
+    assert forecasting([]) is None
+
+
+def test_quantiles_are_as_everybodys():
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.9) == pytest.approx(3.7)
+    assert quantile([5.0], 0.9) == 5.0
+
+
+def test_cost_and_delay():
+    pairs = [(case("sync-checkpoint"), outcome(watched_rate=60.0, overhead_ratio=0.002))]
+    found = score(pairs)  # alone: the median of 100 and 50
+    assert found.overhead == pytest.approx(0.25)
+    assert found.overhead_ratio == 0.002
+    ill = case("sync-checkpoint", kind="varying")
+    seen, missed = Delay(steps=30, seconds=2.5), Delay(steps=None, seconds=None)
+    found = score([(ill, outcome(delay=seen)), (ill, outcome(delay=missed))])
+    assert (found.delay_s, found.delay_steps, found.undetected, found.varying) == (2.5, 30, 1, 2)
+
+
+def test_attribution_is_held_against_the_device():
+    truth = dict.fromkeys(BUCKETS, 0.0) | {"compute": 0.5, "input": 0.5}
+    assert attribution_error(outcome(truth=truth, seen=evidence(loader=0.42))) == pytest.approx(
+        0.08
+    )
+    assert attribution_error(outcome()) is None
+
+
+LOADER = {"workers": 0, "pinned": False, "persistent": False, "batch_size": 4}
+
+
+def causes_of(opinion):
+    return [guess.cause for guess in opinion.guesses]
+
+
+def test_rivals_do_what_they_say():
+    waiting = outcome(seen=evidence(loader=0.3, gc=0.2, loaders=[LOADER]))
+    assert causes_of(nothing(waiting)) == []
+    assert causes_of(data_wait(waiting)) == ["dataloader-no-workers"]
+    assert data_wait(waiting).guesses[0].speedup == pytest.approx(1 / 0.7)
+    assert causes_of(data_wait(outcome(seen=evidence(loader=0.1)))) == []
+    assert causes_of(longest_self_time(waiting)) == ["dataloader-no-workers", "python-gc-pauses"]
+    assert causes_of(longest_self_time(outcome(seen=evidence(gc=0.04)))) == []
+    assert causes_of(icse(outcome(seen=evidence(gc=0.6)))) == ["batch-too-small"]
+    assert causes_of(icse(outcome(seen=evidence(gc=0.4)))) == []
+    full = outcome(seen=evidence("emulated", [LOADER], memory=0.9))
+    assert causes_of(icse(full)) == ["memory-capacity-bound", "pageable-h2d-copy"]
+
+
+def test_the_check_list_wants_everything_that_could_be_set():
+    settings = {
+        "optimizer": {"fused": None},
+        "switches": {"gc_threshold": [700, 10, 10], "num_threads": 1},
+        "saves": [{}],
+    }
+    came = outcome(seen=evidence(loaders=[LOADER], settings=settings))
+    named = causes_of(every_safe_fix(came))
+    assert named == [
+        "dataloader-no-workers", "unfused-optimizer", "sync-checkpoint", "python-gc-pauses",
+    ]  # fmt: skip
+    reached = judge(case("python-gc-pauses"), came, every_safe_fix(came)).reached
+    assert reached == 1.0  # it does all of it
+    assert judge(case("python-gc-pauses"), came, product(came)).reached == 0.0
+    assert judge(case(kind="healthy"), came, every_safe_fix(came)).alarm
+
+
+def test_the_page_and_the_picture_hold_the_numbers():
+    pairs = [
+        (case("sync-checkpoint", number=1), outcome(finding("sync-checkpoint", 1.5))),
+        (case("sync-checkpoint", number=2), outcome(finding("python-gc-pauses"))),
+        (case(kind="healthy", number=3), outcome(gain=0)),
+        (case("sync-checkpoint", number=4), outcome(error="a | b\nc")),
+    ]
+    text = page(pairs, "cpu", "some command", "clinic.svg")
+    assert "| first finding is the planted cause | 50 % | ≥ 90 % | **missed** |" in text
+    assert "| false alarms on healthy jobs | 0 % | ≤ 5 % | met |" in text
+    assert "failed: a / b c" in text
+    drawn = matrix(marks("whyidle", [pair for pair in pairs if not pair[1].error]))
+    assert drawn.count('fill="#1b7f5c"') == 2
+    assert drawn.count('fill="#c0392b"') == 1
