@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.probe import bursts, pace
+from whyidle.probe import bursts, choosing, pace
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -79,9 +79,10 @@ class Run:
 
     def __init__(self, monkeypatch, folder):
         self.at = 0
-        monkeypatch.setattr(bursts, "now", lambda: self.at)
+        for module in (bursts, choosing):
+            monkeypatch.setattr(module, "now", lambda: self.at)
         monkeypatch.setattr(bursts, "Profiler", Profiler)
-        monkeypatch.setattr(bursts, "_sequence", lambda: 0)
+        monkeypatch.setattr(choosing, "_sequence", lambda: 0)
         self.loop = Loop(folder)
         self.bursts = bursts.Bursts(self.loop)
         self.loop.boundary, self.loop.undo["burst"] = self.bursts.boundary, self.bursts.close
@@ -166,7 +167,7 @@ def test_none_while_steps_change(run):
 
 def test_none_while_something_compiles(run, monkeypatch):
     compiled = [0]
-    monkeypatch.setattr(bursts, "_compiles", lambda: compiled[0])
+    monkeypatch.setattr(choosing, "_compiles", lambda: compiled[0])
     for _ in range(40):
         compiled[0] += 1
         run.train(1)
@@ -189,7 +190,7 @@ def test_again_when_the_picture_has_changed_for_a_while(run):
 def test_a_handful_at_most(run):
     for i in range(12):
         run.train(60, step_s=0.01 if i % 2 else 0.02)
-    assert len(run.told["bursts"]) == bursts.MOST_BURSTS
+    assert len(run.told["bursts"]) == choosing.MOST_BURSTS
     assert run.told["off"].startswith("as many")
 
 

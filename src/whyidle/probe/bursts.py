@@ -1,14 +1,13 @@
 """Short recordings of every operator: a few steps with PyTorch's profiler.
 
-The sampler's thread decides (``consider``, now and then; ``watch``, at every look), the training
-thread acts, at step boundaries only: after a step of the optimizer that steps first. What a burst
-disturbs is told in ``PID.bursts.json`` as windows of time, so that no statistic counts those
-steps; the trace is ``PID.burst-N.json``, written and freed by the sampler's thread.
+The sampler's thread decides (``consider``, now and then, by a ``choosing.Choice``; ``watch``, at
+every look), the training thread acts, at step boundaries only: after a step of the optimizer that
+steps first. What a burst disturbs is told in ``PID.bursts.json`` as windows of time, so that no
+statistic counts those steps; the trace is ``PID.burst-N.json``, written and freed by the sampler's
+thread.
 
-Only one rank, only the main thread, never where the job has a profiler of its own, and never while
-steps are unsteady, something compiles or the price is over budget (``pace``). A fork, the job's own
-profiler or a step that does not end takes a recording down at once. After a burst the steps are
-compared with those before it; if they stay slower there is no other burst.
+Only one rank, only the main thread, and never where the job has a profiler of its own. A fork, that
+profiler or a step that does not end takes a recording down at once.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import guard, own, pace
+from .choosing import STEPS, Choice
 from .pace import median
 from .profiler import Profiler, save
 from .recorder import ANNOTATION, now
@@ -30,13 +30,6 @@ from .recorder import ANNOTATION, now
 if TYPE_CHECKING:
     from .loop import Loop
 
-STEPS = 3
-MOST_BURSTS = 4
-MOST_ATTEMPTS = 8
-PATIENCE = 5
-"""looks for which a changed picture must last"""
-AFTER_STEPS = 20
-"""steps after a burst before they are compared; as many again, if they look slower"""
 LATE, LATE_S = 3, 0.3
 """times the expected length, and seconds, after which a recording is taken down"""
 MOST_OTHERS = 50
@@ -66,18 +59,12 @@ class Bursts:
         self.told: list[dict[str, Any]] = []
         self.windows: list[tuple[int, int]] = []
         """(begin, end) ns; end 0: not over yet"""
-        self.spent_s, self.attempts = 0.0, 0
-        self.picture: tuple[float, float] | None = None
-        """(step time, share of data wait) of the last burst"""
+        self.spent_s = 0.0
+        self.choice = Choice(self)
         self._begin, self._started, self._until = 0, 0, 0
         self._bounds: list[int] = []
-        self._events, self._event_s = 0, 0.0
-        self._nodes: int | None = None
-        self._first_node = 0
-        self._odd = self._compiled = self._others = 0
-        self._waited = (0, 0)
+        self._others = 0
         self._result: Any = None
-        self._resumed = 0
         self._call: Any = None
         self._saving = threading.Lock()
 
@@ -96,21 +83,15 @@ class Bursts:
             if self.lead is None or self._others > MOST_OTHERS:  # the job has made a new one
                 self.lead, self._others = id(optimizer), 0
 
-    def _count(self) -> None:
-        self._first_node, self.wanted = _sequence(), self._counted
-
-    def _counted(self) -> None:
-        """How many nodes one step's autograd graph has tells how many events it will be."""
-        self._nodes, self.wanted = _sequence() - self._first_node, None
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """A burst begins at this boundary."""
         profiler, self.wanted = self.profiler, None
         if profiler is None or not _on_main() or profiler.busy() or self.loop.recorder.broken:
             return
         self._begin = now()
         self._until = self._begin + int(1e9 * (LATE * STEPS * self._step_s() + LATE_S))
         self.windows = [*self.windows, (self._begin, 0)]
-        self._tell()
+        self.tell()
         profiler.start(f"ProfilerStep#{self.steps + 1}")
         self._started = now()
         self._bounds = [self._started]
@@ -154,7 +135,7 @@ class Bursts:
                 "cost_s": cost,
             },
         ]
-        self._tell()
+        self.tell()
         self.loop.span(SPAN, ANNOTATION, self._begin)
         if state == "recorded" and not self.loop.recorder.broken:
             self._result = result
@@ -181,7 +162,7 @@ class Bursts:
         self.abandon("closed")
         if self.windows and not self.windows[-1][1] and not self._running():
             self.windows = [*self.windows[:-1], (self._begin, now())]  # a fault came in between
-            self._tell()
+            self.tell()
         if self._saving.acquire(timeout=PARTING_S):  # the sampler's thread may be at it
             self._saving.release()
             self._keep()
@@ -221,7 +202,7 @@ class Bursts:
         if self._result is not None:
             self._keep()
         elif self.off is None and self.wanted is None and self._chosen():
-            self._decide()
+            self.choice.decide()
 
     def _chosen(self) -> bool:
         """Whether this process is one to record."""
@@ -230,66 +211,19 @@ class Bursts:
             self.profiler = Profiler(sys.modules["torch"], facts.get("device") == "cuda")
             self.off = self.profiler.refused()
             if self.off is not None:
-                self._tell()
+                self.tell()
         rank = facts.get("rank") or os.environ.get("RANK") or "0"
         return self.off is None and str(rank) == "0"
 
-    def _decide(self) -> None:
-        lengths = pace.present(self.ends.copy())
-        elapsed = (now() - self.loop.recorder.facts["first_step"]) / 1e9
-        compiled, before = _compiles(), self._compiled
-        self._compiled = compiled
-        share = self._wait_share()
-        early = self.steps < pace.LEAST_STEPS or elapsed < pace.LEAST_S
-        if early or compiled != before or not pace.settled(lengths):
-            self._odd = 0
-            return
-        if self._resumed:
-            self._compare()
-            return
-        if self.picture is not None:
-            odd = pace.changed(self.picture, (median(lengths), share))
-            self._odd = self._odd + 1 if odd else 0
-            if self._odd < PATIENCE:
-                return
-        self._plan((median(lengths), share), elapsed)
-
-    def _plan(self, picture: tuple[float, float], elapsed: float) -> None:
-        if self._nodes is None:
-            self.wanted = self._count
-            return
-        price = self._price_s()
-        if self._events > pace.MOST_EVENTS:
-            self._end("a step has too many operators")
-        elif self.attempts >= MOST_ATTEMPTS or len(self._recorded()) >= MOST_BURSTS:
-            self._end("as many as a run may have")
-        elif pace.affordable(price, self.spent_s, elapsed):
-            self.attempts += 1
-            self.picture, self._odd, self._nodes = picture, 0, None
-            self.wanted = self._start
-
-    def _price_s(self) -> float:
-        told = self.loop.recorder.facts.get("optimizer") or {}
-        cuda = self.profiler is not None and self.profiler.cuda
-        together = bool(told.get("fused") or told.get("foreach") or (cuda and told.get("foreach")))
-        tensors = int(told.get("tensors") or 0)
-        self._events = STEPS * pace.events(self._nodes or tensors, tensors, together)
-        if self._event_s:
-            return self._events * self._event_s
-        return pace.price_s(self._events, cuda)
-
-    def _recorded(self) -> list[dict[str, Any]]:
+    @property
+    def recorded(self) -> list[dict[str, Any]]:
+        """Bursts that came to their end."""
         return [one for one in self.told if one["state"] == "recorded"]
 
     def _step_s(self) -> float:
         """Of the present steps before the recording."""
         ends = [end for end in self.ends.copy() if end <= self._begin]
         return median(pace.present(ends) or [0.0])
-
-    def _wait_share(self) -> float:
-        """Share of the time since the last look that was waited for data."""
-        (waited, looked), self._waited = self._waited, (self.loop.waited, now())
-        return (self._waited[0] - waited) / max(self._waited[1] - looked, 1) if looked else 0.0
 
     def _keep(self) -> None:
         with self._saving:
@@ -299,7 +233,7 @@ class Bursts:
     def _save(self) -> None:
         """Write the trace. Freeing it holds the interpreter's lock: that is a disturbance too."""
         result, self._result = self._result, None
-        one, number = dict(self.told[-1]), len(self._recorded())
+        one, number = dict(self.told[-1]), len(self.recorded)
         begin = now()
         path = self.loop.recorder.place(f"burst-{number}.json")
         try:
@@ -312,35 +246,19 @@ class Bursts:
         end = now()
         one["cost_s"] += (end - begin) / 1e9
         self.spent_s += (end - begin) / 1e9
-        self._event_s = one["cost_s"] / max(self._events, 1)
+        self.choice.cost(one["cost_s"])
         self.windows = [*self.windows, (begin, end)]
         self.told = [*self.told[:-1], one]
-        self._resumed = end
-        self._tell()
+        self.choice.resumed = end
+        self.tell()
 
-    def _compare(self) -> None:
-        """Whether steps are as fast as before the burst."""
-        ends = [end for end in self.ends.copy() if end >= self._resumed]
-        lengths = [(b - a) / 1e9 for a, b in pairwise(ends)]
-        before = self.told[-1]["before_s"]
-        if len(lengths) < AFTER_STEPS:
-            return
-        first = median(lengths[:AFTER_STEPS])
-        after = median(lengths[AFTER_STEPS:] or [first])
-        slower = min(first, after) > pace.SLOWER * before
-        if slower and len(lengths) < 2 * AFTER_STEPS:
-            return
-        self._resumed = 0
-        self.told = [*self.told[:-1], {**self.told[-1], "after_s": first if not slower else after}]
-        if slower:
-            self.off = f"steps stayed slower after it ({min(first, after) / before - 1:.0%})"
-        self._tell()
-
-    def _end(self, why: str) -> None:
+    def rest(self, why: str) -> None:
+        """No other burst is worth it."""
         self.off = why
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Have the present state written down."""
         self.loop.recorder.documents["bursts.json"] = {
             "windows": self.windows,
             "bursts": self.told,
@@ -361,16 +279,3 @@ def install(loop: Loop) -> None:
 
 def _on_main() -> bool:
     return threading.get_ident() == threading.main_thread().ident
-
-
-def _sequence() -> int:
-    """How many nodes of autograd graphs this thread has made."""
-    autograd = sys.modules["torch"]._C._autograd
-    number: Callable[[], int] = getattr(autograd, "_get_sequence_nr", int)
-    return number()
-
-
-def _compiles() -> int:
-    """How many frames torch.compile has looked at."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return int(utils.counters["frames"]["total"]) if utils is not None else 0
