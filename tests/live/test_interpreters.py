@@ -34,14 +34,18 @@ def test_both_customizations_still_run(watching):
     for name in ("sitecustomize", "usercustomize"):
         (home / f"{name}.py").write_text(f"import os\nos.environ[{name!r}] = __name__\n")
     code = (
-        "import os, sys, sitecustomize, usercustomize\n"
+        "import os, sys\n"
+        "print([name in sys.modules for name in ('sitecustomize', 'usercustomize')])\n"
+        "import sitecustomize, usercustomize\n"
         "print(os.environ['sitecustomize'], os.environ['usercustomize'])\n"
         "print([os.path.dirname(m.__file__) for m in (sitecustomize, usercustomize)])\n"
     )
-    done = watching.run(sys.executable, "-c", code, env={"PYTHONPATH": str(home)})
-    if "ENABLE_USER_SITE" in done.stderr:
-        pytest.skip("no user site")
-    first, second = done.stdout.splitlines()
+    env = {"PYTHONPATH": str(home)}
+    alone = watching.alone(sys.executable, "-c", code, env=env)
+    done = watching.run(sys.executable, "-c", code, env=env)
+    assert done.stdout == alone.stdout  # a Python without a user site starts the first one only
+    started, first, second = done.stdout.splitlines()
+    assert started.startswith("[True,")
     assert first == "sitecustomize usercustomize"
     assert second == str([str(home), str(home)])
 
