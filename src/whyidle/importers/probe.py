@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
+from whyidle.importers._called import Frames
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._speaking import HELD_US, dated, looks_of, spoken_for
@@ -227,7 +228,7 @@ def _host(
     rows, start, end = spoken_for(spans, samples, names)
     looks = looks_of(spans, samples, names, (rows, end - start), base)
     samples, kinds, blocked = samples[rows], kinds[rows], blocked[rows]
-    frames = _Frames([*names, *leaf])
+    frames = Frames([*names, *leaf])
     frames.of(samples, start, end, stacks)
     sampled = samples["stack"].astype(np.int64) + len(names)
     sampled[blocked] = frames.number(BLOCKED)
@@ -301,80 +302,6 @@ def _covered(spans: NDArray[Any], moments: NDArray[np.int64]) -> NDArray[np.int6
         edges,
         np.repeat(np.cumsum(length), 2) - np.stack([length, np.zeros_like(length)], axis=1).ravel(),
     ).astype(np.int64)
-
-
-class _Frames:
-    """Turns samples into events of the functions around them, as a recording of calls has them:
-    a function lasts as long as it is on the stack of one sample after the other."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
-        self.events: list[tuple[int, int, int, int]] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        found = self._numbers.get(text)
-        if found is None:
-            found = self._numbers[text] = len(self.names)
-            self.names.append(text)
-        return found
-
-    def of(
-        self,
-        samples: NDArray[Any],
-        start: NDArray[np.int64],
-        end: NDArray[np.int64],
-        stacks: list[str],
-    ) -> None:
-        for thread in np.unique(samples["thread"]):
-            rows = np.flatnonzero(samples["thread"] == thread)
-            self._thread(int(thread), samples["stack"][rows], start[rows], end[rows], stacks)
-
-    def _thread(
-        self,
-        thread: int,
-        numbers: NDArray[Any],
-        start: NDArray[np.int64],
-        end: NDArray[np.int64],
-        stacks: list[str],
-    ) -> None:
-        calls: dict[int, list[tuple[str, str]]] = {}
-        open_: list[tuple[str, int, int]] = []  # function, begin, name
-        before, last = -1, 0
-        for number, begin, until in zip(
-            numbers.tolist(), start.tolist(), end.tolist(), strict=True
-        ):
-            if number != before or begin != last:
-                if number not in calls:
-                    calls[number] = _calls(stacks[number])
-                frames = calls[number]
-                depth = _common(open_, frames) if begin == last else 0
-                self._close(open_, depth, last, thread)
-                open_ += [(name, begin, self.number(text)) for name, text in frames[depth:]]
-            before, last = number, until
-        self._close(open_, 0, last, thread)
-
-    def _close(self, open_: list[tuple[str, int, int]], depth: int, end: int, thread: int) -> None:
-        for _, begin, name in open_[depth:]:
-            self.events.append((begin, end, name, thread))
-        del open_[depth:]
-
-
-_LINE = re.compile(r"\(\d+\)")
-
-
-def _calls(stack: str) -> list[tuple[str, str]]:
-    """The functions around the innermost one, outermost first: (what it is, text)."""
-    return [(_LINE.sub("", text, count=1), text) for text in stack.split(";")[:0:-1]]
-
-
-def _common(open_: list[tuple[str, int, int]], frames: list[tuple[str, str]]) -> int:
-    depth = 0
-    for (name, _, _), (other, _) in zip(open_, frames, strict=False):
-        if name != other:
-            break
-        depth += 1
-    return depth
 
 
 def _number(value: object) -> int | None:
