@@ -95,13 +95,17 @@ def test_imports_go_down_only(path: Path):
             assert target in MAY_IMPORT[own], f"{own} imports {target}"
 
 
+NAME_THEIR_OWNER = {"probe", "testing"}
+"""layers whose hooks and parts name what owns them (the loop, the device) in annotations: there, an
+import for types only is none"""
+
+
 def dotted(path: Path) -> str:
     return ".".join(["whyidle", *path.relative_to(ROOT).parts]).removesuffix(".py")
 
 
 def modules_of(path: Path) -> set[str]:
-    """Files of ours that a file imports, for types only or not. The hooks of ``probe`` name the
-    loop that owns them in annotations: that alone is no import."""
+    """Files of ours that a file imports, for types only or not; see ``NAME_THEIR_OWNER``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     typed = [
         inner
@@ -109,7 +113,7 @@ def modules_of(path: Path) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     ]
-    skipped = typed if layer(path) == "probe" else []
+    skipped = typed if layer(path) in NAME_THEIR_OWNER else []
     found = set()
     for node in ast.walk(tree):
         if node in skipped or not isinstance(node, ast.Import | ast.ImportFrom):

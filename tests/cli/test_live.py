@@ -7,11 +7,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from types import SimpleNamespace
 
 import pytest
-
-from whyidle.cli import _live
 
 pytest.importorskip("torch")
 
@@ -101,35 +98,3 @@ def test_the_terminal_is_given_back_when_the_job_is_killed(job):
     os.close(terminal)
     assert ended
     assert seen.rfind(b"\x1b[r") > seen.rfind(b"\x1b[1;17r") > 0
-
-
-@pytest.mark.parametrize(
-    ("quiet", "off", "term", "tty"),
-    [
-        (True, False, "xterm", True),
-        (False, True, "xterm", True),
-        (False, False, "dumb", True),
-        (False, False, "xterm", False),
-    ],
-)
-def test_where_nobody_looks_there_is_none(monkeypatch, quiet, off, term, tty):
-    monkeypatch.setenv("TERM", term)
-    assert not _live.wanted(quiet, off, SimpleNamespace(isatty=lambda: tty))
-
-
-def test_a_region_writes_once_per_drawing_and_can_be_cleared_twice():
-    reading, writing = os.pipe()
-    region = _live.Region(writing, 2)
-    region.clear()
-    region.draw(["one", "two"], (80, 24))
-    first = os.read(reading, 4096)
-    assert first.startswith(b"\x1bD\x1bD\x1b[2A\x1b7\x1b[1;22r")
-    assert first.endswith(b"\x1b8")
-    region.draw(["one", "two"], (80, 24))
-    assert not os.read(reading, 4096).startswith(b"\x1bD")
-    region.clear()
-    region.clear()
-    assert os.read(reading, 4096).startswith(b"\x1b7\x1b[r")
-    os.close(reading)
-    region.draw(["gone"], (80, 24))
-    os.close(writing)

@@ -7,11 +7,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
-
-import whyidle
 
 pytest.importorskip("torch")
 
@@ -103,43 +100,6 @@ def test_killed_at_any_moment_the_evidence_is_kept(tmp_path, script):
     _, diagnosis = stored(tmp_path)
     assert diagnosis["run"]["exit_status"] == 137
     assert diagnosis["verdict"]["bound"] == "input"
-
-
-def test_a_command_that_does_not_train_is_left_alone(tmp_path):
-    done = watch(tmp_path, sys.executable, "-c", "print('hello')")
-    assert done.returncode == 0
-    assert done.stdout == "hello\n"
-    assert "INCONCLUSIVE: No training step was seen: nothing in the command looked" in done.stderr
-    assert stored(tmp_path)[1]["verdict"]["state"] == "inconclusive"
-
-
-def test_a_hidden_sitecustomize_still_runs(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "sitecustomize.py").write_text("import os; os.environ['SEEN'] = 'yes'\n")
-    done = watch(
-        tmp_path,
-        sys.executable,
-        "-c",
-        "import os; print(os.environ.get('SEEN'))",
-        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'mine'}{os.pathsep}{_source()}"},
-    )
-    assert done.stdout == "yes\n"
-
-
-def _source() -> str:
-    return str(Path(whyidle.__file__).parent.parent)
-
-
-def test_nothing_to_run_is_a_usage_error(tmp_path):
-    done = watch(tmp_path)
-    assert done.returncode == 2
-    assert "There is no command to watch" in done.stderr
-
-
-def test_a_command_that_cannot_start(tmp_path):
-    done = watch(tmp_path, "no-such-program")
-    assert done.returncode == 2
-    assert "Cannot run no-such-program" in done.stderr
 
 
 def test_the_host_is_read_meanwhile_and_what_that_cost_is_told(tmp_path, script):

@@ -13,7 +13,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.store import versions
-from whyidle.store.runs import DIAGNOSIS, META, Store, read_diagnosis
+from whyidle.store.runs import DIAGNOSIS, META, RECORDING, Store, read_diagnosis
 from whyidle.testing.jobs import healthy
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
@@ -120,3 +120,41 @@ def test_a_file_in_the_way(tmp_path: Path, diagnosis: Diagnosis):
         Store(tmp_path / "file").add(diagnosis)
     with pytest.raises(StoreError, match="Cannot read"):
         Store(tmp_path / "file").entries()
+
+
+def test_a_watched_run_is_listed_while_it_is_recorded_and_after(store: Store, diagnosis: Diagnosis):
+    entry = store.begin(["python", "train.py"], now=NOON)
+    assert (entry.path / RECORDING).is_dir()
+    (listed,) = store.entries()
+    assert listed.broken is None
+    assert listed.meta
+    assert (listed.meta.state, listed.meta.command) == ("recording", ["python", "train.py"])
+    with pytest.raises(StoreError):
+        store.read(listed)
+    (entry.path / RECORDING / "1.spans").write_bytes(b"evidence")
+    done = store.complete(listed, diagnosis)
+    (listed,) = store.entries()
+    assert listed == done
+    assert listed.meta
+    assert listed.meta.state == diagnosis.verdict.state
+    assert listed.meta.headline == diagnosis.verdict.headline
+    assert listed.meta.command == ["python", "train.py"]
+    assert listed.bytes == (entry.path / DIAGNOSIS).stat().st_size
+    assert store.read(listed) == diagnosis
+    assert (entry.path / RECORDING / "1.spans").read_bytes() == b"evidence"
+
+
+def test_two_watched_runs_of_one_moment_are_two(store: Store):
+    assert store.begin(["a"], now=NOON).id != store.begin(["b"], now=NOON).id
+
+
+def test_a_watched_run_that_cannot_be_completed_keeps_its_evidence(
+    store: Store, diagnosis: Diagnosis
+):
+    entry = store.begin(["a"])
+    (entry.path / DIAGNOSIS).mkdir()
+    with pytest.raises(StoreError, match="Cannot write"):
+        store.complete(entry, diagnosis)
+    (listed,) = store.entries()
+    assert listed.meta
+    assert listed.meta.state == "recording"

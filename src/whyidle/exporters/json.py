@@ -22,6 +22,8 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def _number(value: object) -> object:
+    """What msgspec asks of whatever it has no form for: another form of it, or this very exception,
+    of which it makes the error that names the type."""
     item = getattr(value, "item", None)
     if item is None:
         raise NotImplementedError(type(value).__name__)

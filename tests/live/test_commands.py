@@ -1,0 +1,25 @@
+"""Commands that do not train, or cannot be run at all."""
+
+import pytest
+
+
+def test_a_command_that_does_not_train_is_left_alone(watching):
+    done = watching.run(watching.env["PYTHON"], "-c", "print('hello')")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "INCONCLUSIVE: No training step was seen: nothing in the command looked" in done.stderr
+    assert watching.diagnosis()["verdict"]["state"] == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "There is no command to watch"),
+        (("--",), "There is no command to watch"),
+        (("no-such-program",), "Cannot run no-such-program"),
+    ],
+)
+def test_what_cannot_be_run_is_a_usage_error_and_no_run(watching, words, said):
+    done = watching.run(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not list(watching.store.glob("runs/*"))
