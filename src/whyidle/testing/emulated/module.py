@@ -149,6 +149,23 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     memory.most_allocated, memory.most_reserved = memory.allocated, memory.reserved
 
 
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """As ``torch.cuda.memory_stats`` names them, the main ones."""
+    return devices.device(index_of(device)).memory.stats()
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Bytes free, and in all."""
+    total = devices.config.memory_bytes
+    return total - devices.device(index_of(device)).memory.reserved, total
+
+
+def empty_cache() -> None:
+    """Give the cached memory back to the device, which has to be drained for that."""
+    for each in devices.started():
+        each.memory.release("empty_cache")
+
+
 def clock_rate(device: Any = None) -> int:
     """MHz, now."""
     each = devices.device(index_of(device))

@@ -45,11 +45,7 @@ def _device(device: Device, moment: int) -> dict[str, Any]:
         "gaps": [(first[1], second[0]) for first, second in itertools.pairwise(at_work)],
         "host": [[b.begin, b.end, b.why, b.thread] for b in blocked],
         "launches": device.record.launches,
-        "memory": {
-            "allocated": device.memory.allocated,
-            "most_allocated": device.memory.most_allocated,
-            "most_reserved": device.memory.most_reserved,
-        },
+        "memory": device.memory.stats(),
     }
 
 
