@@ -1,7 +1,9 @@
 """Every source keeps the contract; GPUs are stood in for."""
 
+import json
 import os
 import sys
+import time
 
 import pytest
 
@@ -15,6 +17,33 @@ LOG = """index, name, utilization.gpu [%], temperature.gpu, power.draw [W]
 0, Tesla V100, [N/A], 62, [Not Supported]
 0, Tesla V100, 3 %, 60, 90.00 W
 """
+SHOWN = {
+    "schema": "whyidle/emulated-counters/1",
+    "pid": 4711,
+    "count": 2,
+    "devices": [
+        {
+            "index": 0,
+            "name": "Emulated accelerator",
+            "busy_ns": 5_000,
+            "active_ns": 4_000,
+            "tensor_ns": 0,
+            "memory_ns": 100,
+            "received_bytes": 1_000,
+            "sent_bytes": 10,
+            "memory_used_bytes": 2 << 20,
+            "memory_total_bytes": 1 << 30,
+            "clock_sm_mhz": 1980,
+            "clock_sm_max_mhz": 1980,
+            "clock_reasons": 0,
+            "power_w": 300.0,
+            "power_limit_w": 700.0,
+            "energy_j": 10.0,
+            "link_width": 16,
+            "link_width_max": 16,
+        }
+    ],
+}
 
 
 @pytest.fixture
@@ -22,7 +51,10 @@ def target(tmp_path, monkeypatch):
     log = tmp_path / "smi.csv"
     log.write_text(LOG)
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module([fake_nvml.training()] * 2))
-    return Target(pid=os.getpid(), recording=log)
+    shown = tmp_path / "4711.json"
+    shown.write_text(json.dumps(SHOWN | {"clock_ns": time.perf_counter_ns()}))
+    environ = {"WHYIDLE_EMULATED_COUNTERS": str(tmp_path)}
+    return Target(pid=os.getpid(), recording=log, environ=environ)
 
 
 @pytest.fixture(params=NAMES)
@@ -31,7 +63,7 @@ def source(request):
 
 
 def test_the_sources_that_ship():
-    assert NAMES == ["host", "nvml", "replay"]
+    assert NAMES == ["emulated", "host", "nvml", "replay"]
 
 
 def test_declaration(source):

@@ -106,9 +106,10 @@ def cost(config: Config, packet: Any, args: Sequence[Any], outs: Sequence[Any]) 
     memory_ns = int(moved / config.bandwidth * 1e9)
     flops = FLOPS.get(packet)
     if flops is None:
-        return Cost(COMPUTE, config.kernel_ns + memory_ns, 0, memory_ns)
+        return Cost(COMPUTE, config.kernel_ns + memory_ns, memory_ns, 0, memory_ns)
     sample = args[0 if packet not in BEHIND else 1]
     rate, cores = _rate(config, packet, sample)
     flops_ns = int(flops(args, outs) / rate * 1e9)
-    total = config.kernel_ns + flops_ns + memory_ns
-    return Cost(COMPUTE, total, flops_ns if cores else 0, memory_ns)
+    active_ns = flops_ns + memory_ns
+    tensor_ns = flops_ns if cores else 0
+    return Cost(COMPUTE, config.kernel_ns + active_ns, active_ns, tensor_ns, memory_ns)

@@ -50,7 +50,7 @@ class Device:
             moment = now()
             factor, _ = self.config.clock(max(moment, stream.tail) - self.begun)
             if factor != 1.0 and cost.kind == "compute":
-                cost = cost._replace(ns=int(cost.ns / factor))
+                cost = slowed(cost, factor)
             stream.put(moment, cost)
         spin_until(begun + self.config.launch_ns)
 
@@ -109,3 +109,12 @@ class Device:
         if mark.at is None:
             self.settle()
         return mark.at is not None and mark.at <= now()
+
+
+def slowed(cost: Cost, factor: float) -> Cost:
+    """What a kernel takes at another clock; the memory keeps its own."""
+    return cost._replace(
+        ns=int(cost.ns / factor),
+        active_ns=int(cost.active_ns / factor),
+        tensor_ns=int(cost.tensor_ns / factor),
+    )

@@ -9,15 +9,15 @@ empty segments are given back, which takes long, and then it fits or it is out o
 from __future__ import annotations
 
 import bisect
+import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
 from whyidle.testing.emulated.clock import now, sleep_until, spin_until
-
-if TYPE_CHECKING:
-    from whyidle.testing.emulated.device import Device
+from whyidle.testing.emulated.config import Config
+from whyidle.testing.emulated.record import Record
 
 ROUND = 512
 SMALL = 1 << 20
@@ -26,6 +26,18 @@ SMALL_SEGMENT = 2 << 20
 MEDIUM = 10 << 20
 MEDIUM_SEGMENT = 20 << 20
 LARGE_ROUND = 2 << 20
+
+
+class Owner(Protocol):
+    """The device that the memory belongs to."""
+
+    index: int
+    config: Config
+    lock: threading.RLock
+    record: Record
+
+    def synchronize(self, *, why: str) -> None:
+        """Wait until all of it is done."""
 
 
 class Span:
@@ -54,7 +66,7 @@ class Block:
 class Memory:
     """Of one device. Sizes are bytes."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Owner) -> None:
         self.device = device
         self.dropped: deque[Span] = deque()
         """given back, and not yet taken notice of"""

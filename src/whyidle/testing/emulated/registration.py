@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from whyidle.testing.emulated import autocast, dispatch, factories, module, pinning, truth
+from whyidle.testing.emulated import autocast, dispatch, factories, module, pinning, publish, truth
 from whyidle.testing.emulated.streams import index_of
 from whyidle.testing.emulated.tensor import EmulatedTensor, handlers
 
@@ -32,6 +32,7 @@ def install() -> None:
     autocast.install()
     pinning.install()
     truth.install()
+    publish.install()
     handlers["run"] = dispatch.run
     _accelerator()
     _modules()

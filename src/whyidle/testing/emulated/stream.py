@@ -24,11 +24,13 @@ class Moment:
 
 
 class Cost(NamedTuple):
-    """What an item takes. ``tensor_ns`` and ``memory_ns`` are how much of its time the tensor
-    cores and the memory are busy; ``bytes_`` is what it moves over the link."""
+    """What an item takes. ``active_ns``, ``tensor_ns`` and ``memory_ns`` are how much of its time
+    the units, their tensor cores and the memory are busy; ``bytes_`` is what it moves over the
+    link."""
 
     kind: str
     ns: int
+    active_ns: int = 0
     tensor_ns: int = 0
     memory_ns: int = 0
     bytes_: int = 0
