@@ -134,3 +134,15 @@ def test_a_checkpoint_stands_still_only_while_the_device_does():
     proof = judge("sync-checkpoint", job)
     assert proof is not None
     assert "for 50 ms" in proof.headline
+
+
+def test_where_all_steps_are_hit_the_quieter_ones_tell_what_may_be_left():
+    """The rest of a step differs: the hopeful end is that of the shorter ones."""
+    sick = Builder()
+    for number in range(12):
+        with sick.step():
+            sick.op("aten::mm", kernels=[("gemm", us(2000 if number % 2 else 6000))])
+            sick.sync()
+            sick.python("Python GC", ms(40))
+    predicted = judge("python-gc-pauses", sick).predicted
+    assert predicted.high > 1.3 * predicted.speedup
