@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-pytest.importorskip("torch")
-
+torch = pytest.importorskip("torch")
+OLD = not hasattr(torch.amp, "GradScaler")  # PyTorch 2.2
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 UNSEEN = {"functional.py"}
@@ -19,7 +19,7 @@ STEPS = {
     "lbfgs.py": 12,  # each calls its closure several times
     "accumulation.py": 10,  # of four micro-batches
     "loaders.py": 12,
-    "compiled.py": 12,
+    "compiled.py": 15 if OLD else 12,  # it took its optimizers' hooks away: backward passes
     "spawned.py": 6,
     "chars.py": 30,
     "own_optimizer.py": 15,
@@ -60,6 +60,8 @@ def command_for(script):
     ],
 )
 def test_the_same_with_and_without(name, watching, scripts):
+    if OLD and name == "accumulation.py":
+        pytest.skip("this PyTorch has no torch.amp.GradScaler, which the script uses")
     command = command_for(scripts / name)
     alone = watching.start(command)  # both at once, unless they might pick the same free port
     if name == "ddp.py":

@@ -70,9 +70,11 @@ def reason(lead: Timeline | None, command: Sequence[str], faults: Sequence[str])
     return "nothing in the command looked like Python with PyTorch"
 
 
-def notes(lead: Timeline) -> list[str]:
+def notes(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
     """What the user can do about it."""
-    return [OWN_MARKS if "imported" in lead.settings else DEAF_NOTE]
+    if "imported" in lead.settings:
+        return [OWN_MARKS]
+    return [] if faults else [DEAF_NOTE]  # a fault says that the probe was awake
 
 
 def _lead(recording: Path) -> Timeline | None:

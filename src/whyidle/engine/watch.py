@@ -103,7 +103,7 @@ def _diagnose_stepless(recording: Path) -> Diagnosis:
         run, framework=run.framework if known else None, sources=run.sources if known else []
     )
     diagnosis = diagnose([timeline], run=run)
-    return _with_notes(diagnosis, [*_stepless.notes(timeline), *faults])
+    return _with_notes(diagnosis, [*_stepless.notes(timeline, faults), *faults])
 
 
 def _diagnose_job(recording: Path, job: Started, *, alone: bool) -> Diagnosis:

@@ -17,6 +17,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from . import guard
 from .recorder import ANNOTATION, now
 from .sampler import describe
 
@@ -62,8 +63,8 @@ def _walk(ranks: Ranks, reducer: Any) -> None:
 
 def _backward(ranks: Ranks) -> None:
     import torch
-    from torch.compiler import is_compiling
 
+    is_compiling = guard.compiling()
     if "exchange" in ranks.loop.undo:
         return
     original = torch.autograd.backward

@@ -77,6 +77,14 @@ def again(error: BaseException) -> bool:
     return True
 
 
+def compiling() -> Callable[[], bool]:
+    """What PyTorch has to ask whether ``torch.compile`` is tracing, and understands traced."""
+    import torch
+
+    asks: Callable[[], bool] | None = getattr(torch.compiler, "is_compiling", None)
+    return asks or torch._utils.is_compiling  # until PyTorch 2.2
+
+
 def hide(*modules: ModuleType) -> None:
     """Have ``torch.compile`` run our functions as they are, never trace them."""
     from torch._C._dynamo import eval_frame

@@ -63,9 +63,9 @@ def install(loop: Loop) -> None:
     steps, stop_after = _asked("WHYIDLE_STEPS"), _asked("WHYIDLE_STOP_AFTER")
     if steps is None and stop_after is None:
         return
-    from torch.compiler import is_compiling
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    is_compiling = guard.compiling()
     limits = Limits(loop, steps, stop_after)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -151,8 +151,7 @@ class Loop:
     ) -> None:
         """Record every call of ``owner.name``: ``first(self, begin)`` before it, and
         ``record(first argument, begin)`` after it."""
-        from torch.compiler import is_compiling
-
+        is_compiling = guard.compiling()
         original = getattr(owner, name)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
 
@@ -272,11 +271,12 @@ def _back(loop: Loop, begin: int) -> None:
 
 
 def _optimizers(loop: Loop) -> None:
-    from torch.compiler import is_compiling
     from torch.optim.optimizer import (
         register_optimizer_step_post_hook,
         register_optimizer_step_pre_hook,
     )
+
+    is_compiling = guard.compiling()
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import guard
 from .recorder import ANNOTATION, PYTHON, RUNTIME, now
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Evaluation:
 
 def _evaluation(loop: Loop, torch: Any) -> None:
     loop.evaluation = evaluation = Evaluation(loop, torch.is_grad_enabled)
-    compiling = torch.compiler.is_compiling
+    compiling = guard.compiling()
     module = torch.nn.Module
     _patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
     _patch(loop, "evaluation end", module, "train", _trains(loop, evaluation, compiling))
@@ -215,7 +216,7 @@ def _device(loop: Loop, torch: Any) -> None:
     """Reads that may wait for a GPU; on a job without one they cost nothing and are left alone."""
     for name in READS:
         if hasattr(torch.Tensor, name):
-            _patch(loop, f"Tensor.{name}", torch.Tensor, name, _read(loop, torch, name))
+            _patch(loop, f"Tensor.{name}", torch.Tensor, name, _read(loop, name))
     _patch(
         loop,
         "cuda.synchronize",
@@ -232,12 +233,13 @@ def _device(loop: Loop, torch: Any) -> None:
     )
 
 
-def _read(loop: Loop, torch: Any, name: str) -> Wrap:
+def _read(loop: Loop, name: str) -> Wrap:
     span = f"cudaStreamSynchronize (Tensor.{name})"
+    is_compiling = guard.compiling()
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or not self.is_cuda:
+            if is_compiling() or not self.is_cuda:
                 return original(self, *args, **kwargs)
             begin = now()
             try:
