@@ -12,41 +12,25 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("taskset"), reason="taskset is not installed"),
 ]
 
-JOB = """
-import sys, time
-import torch
-torch.set_num_threads(int(sys.argv[1]))
-model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-x = torch.randn(64, 512)
-until = time.monotonic() + 6
-while time.monotonic() < until:
-    loss = model(x).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
 
-
-def serious(watching, threads):
-    path = watching.folder / "train.py"
-    path.write_text(JOB)
+def serious(watching, scripts, threads):
+    job = [watching.env["PYTHON"], scripts / "dense.py", threads, 64, 6]
     core = str(max(os.sched_getaffinity(0)))
-    words = watching.words("taskset", "-c", core, watching.env["PYTHON"], path, threads)
+    words = watching.words("taskset", "-c", core, *job)
     assert watching.alone(*words).returncode == 0
     return [one for one in watching.diagnosis()["findings"] if one["severity"] != "info"]
 
 
-def test_sixteen_threads_on_one_core_are_the_first_finding(watching):
-    first = serious(watching, 16)[0]
+def test_sixteen_threads_on_one_core_are_the_first_finding(watching, scripts):
+    first = serious(watching, scripts, 16)[0]
     assert first["cause"] == "cpu-oversubscription"
     assert "16 threads" in first["headline"]
-    assert first["where"][0]["file"].endswith("train.py")
+    assert first["where"][0]["file"].endswith("dense.py")
     assert "set_num_threads(1)" in first["prescriptions"][0]["summary"]
 
 
-def test_one_thread_on_one_core_is_not_blamed(watching):
-    assert "cpu-oversubscription" not in [one["cause"] for one in serious(watching, 1)]
+def test_one_thread_on_one_core_is_not_blamed(watching, scripts):
+    assert "cpu-oversubscription" not in [one["cause"] for one in serious(watching, scripts, 1)]
 
 
 def test_a_crowd_of_processes_without_a_step(watching):

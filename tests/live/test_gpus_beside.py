@@ -20,20 +20,6 @@ idle = {"UtilizationRates": SimpleNamespace(gpu=0, memory=0), "ComputeRunningPro
 hot = {"CurrentClocksEventReasons": 0x20, "ClockInfo": {1: 1000, 2: 2619}, "Temperature": {0: 92}}
 sys.modules[__name__] = module([training(uuid=f"GPU-{i}", answers=CARD) for i in range(COUNT)])
 """
-TRAIN = """
-import time
-import torch
-torch.set_num_threads(1)
-model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-x = torch.randn(256, 512)
-until = time.monotonic() + 5
-while time.monotonic() < until:
-    loss = model(x).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
 
 
 @pytest.fixture
@@ -52,15 +38,9 @@ def beside(watching):
     return run
 
 
-@pytest.fixture
-def train(watching):
-    path = watching.folder / "train.py"
-    path.write_text(TRAIN)
-    return path
-
-
-def test_training_on_the_cpu_beside_an_idle_gpu(beside, train):
-    first = beside("idle", 1, train)["findings"][0]
+def test_training_on_the_cpu_beside_an_idle_gpu(beside, scripts):
+    train = scripts / "dense.py"
+    first = beside("idle", 1, train, 1, 256, 5)["findings"][0]
     assert first["cause"] == "training-on-cpu"
     assert "built without CUDA" in first["headline"] or "moved" in first["headline"]
     assert first["where"][0]["file"] == str(train)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import standin
 
 from whyidle.probe import bursts, choosing, pace
 
@@ -22,26 +23,10 @@ class Recorder:
         return f"{self.folder}/1.{suffix}"
 
 
-class Loop:
+class Loop(standin.Loop):
     def __init__(self, folder):
-        self.recorder, self.waited, self.undo, self.faults, self.spans = (
-            Recorder(folder),
-            0,
-            {},
-            [],
-            [],
-        )
-        self.boundary = None
-
-    def contained(self, where, work, *args):
-        try:
-            work(*args)
-        except Exception as error:
-            self.faults.append((where, str(error)))
-            self.undo.pop(where)()
-
-    def span(self, name, kind, begin):
-        self.spans.append(name)
+        super().__init__()
+        self.recorder, self.waited, self.boundary = Recorder(folder), 0, None
 
 
 class Result:
@@ -284,7 +269,8 @@ def test_a_fault_on_the_training_thread_ends_bursts_only(run, monkeypatch, hook)
 
     monkeypatch.setattr(Profiler, hook, broken)
     run.train(60)
-    assert run.loop.faults == [("burst", "a planted fault")]
+    ((where, error),) = run.loop.faults
+    assert (where, str(error)) == ("burst", "a planted fault")
     assert run.loop.boundary is None
     assert not run.bursts.profiler.running
     assert all(end for _, end in run.bursts.windows)

@@ -7,6 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
 
 FEW = 2.0
 """cores for a training process with which preparing data and training fight for them; GPU nodes
@@ -89,10 +90,8 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         high=waited,
         predicted=remove(0.0, waited, "P1: loading hidden behind computing, given the cores"),
         evidence=(
-            measured("cores that the job may use", cores, None, source="affinity and quota"),
-            measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
+            *_shown(cores, used, held),
             measured("its processes that run or wait for a core", crowd, None, source="/proc"),
-            measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
             measured("waiting for the next batch, share of step", waited, "ratio"),
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
@@ -118,11 +117,7 @@ def _held(facts: Facts, outside: Outside) -> Proof | None:
         low=0.0,
         high=high,
         predicted=remove(0.0, high, "the time held back by the quota"),
-        evidence=(
-            measured("cores that the command may use", cores, None, source="affinity and quota"),
-            measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
-            measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
-        ),
+        evidence=_shown(cores, used, held),
         confidence=0.8,
         bucket="unknown",
         facts={"cores": cores, "workers": None},
@@ -134,3 +129,11 @@ def _cores(outside: Outside) -> tuple[float | None, float | None, float]:
     granted = outside.mean("cores_effective")
     used = outside.summed("job_cpu_user_s", "job_cpu_system_s")
     return granted, used, min(1.0, outside.rate("throttled_s") or 0.0)
+
+
+def _shown(cores: float, used: float | None, held: float) -> tuple[Evidence, ...]:
+    return (
+        measured("cores that the job may use", cores, None, source="affinity and quota"),
+        measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
+        measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
+    )

@@ -1,0 +1,18 @@
+"""What stands for the loop of a watched process where a hook is tested alone."""
+
+
+class Loop:
+    """Contains faults as the real one does, and remembers them as (where, error)."""
+
+    def __init__(self):
+        self.recorder, self.undo, self.faults, self.spans = self, {}, [], []
+
+    def contained(self, where, work, *args):
+        try:
+            work(*args)
+        except Exception as error:  # as broad as the real one, whose promise is to contain anything
+            self.faults.append((where, error))
+            self.undo.pop(where, lambda: None)()
+
+    def span(self, name, kind, begin):
+        self.spans.append(name)
