@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
 from whyidle.analysis.gaps import picked
+from whyidle.analysis.host import Host
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.partition import Host
 from whyidle.analysis.steps import Steps
 from whyidle.model.timeline import Timeline
 

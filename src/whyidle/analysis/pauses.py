@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.partition import interrupting
 from whyidle.analysis.sampling import bounds, sampled
 from whyidle.model.diagnosis import Place
 

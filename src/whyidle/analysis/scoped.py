@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
+from whyidle.analysis.host import Host
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.outside import Outside, outside_of
-from whyidle.analysis.partition import Host, Partition, partition
+from whyidle.analysis.partition import Partition, partition
 from whyidle.analysis.places import Places
 from whyidle.analysis.steps import AFTER, Steps, find_steps
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of

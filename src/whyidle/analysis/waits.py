@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import union
 from whyidle.analysis.launching import Launching
-from whyidle.analysis.partition import interrupting
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
 

@@ -9,8 +9,8 @@ from whyidle.analysis.copies import BIG_BYTES, COPY_S, copy_place, pinned_gbs
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.partition import interrupting
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01

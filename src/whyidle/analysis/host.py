@@ -1,0 +1,106 @@
+"""What the threads that feed the device were doing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.codes import among, used
+from whyidle.analysis.gaps import Launches, copy_direction
+from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.kernels import classify
+from whyidle.analysis.nesting import Nesting
+from whyidle.analysis.progress import progress
+from whyidle.analysis.roles import Roles
+from whyidle.analysis.steps import Steps
+from whyidle.model.timeline import DeviceKind, HostKind, Timeline
+
+I64 = NDArray[np.int64]
+
+
+class Host:
+    """What the threads that feed the device were doing, as interval sets."""
+
+    def __init__(self, timeline: Timeline, linked: Launches) -> None:
+        self.timeline = timeline
+        self.roles = Roles(timeline)
+        self.linked = linked
+        self.drivers = driver_threads(timeline, linked)
+        self.direction = copy_direction(timeline)
+        self.collective = collective_kernels(timeline)
+        self.progress = progress(timeline)
+
+    def rows(self, role: str) -> I64:
+        """Rows of a role on the driving threads."""
+        rows = self.roles.rows(role)
+        rows = rows[among(self.timeline.host.thread[rows], self.drivers)]
+        return rows[~self._launching(rows)] if role == "preprocess" else rows
+
+    def _launching(self, rows: I64) -> NDArray[np.bool_]:
+        """Which events launch kernels: a function that does is not mere preparation on the CPU."""
+        host, device = self.timeline.host, self.timeline.device
+        calls = self.linked.call[device.kind == DeviceKind.KERNEL]
+        calls = calls[calls >= 0]
+        found = np.zeros(len(rows), dtype=bool)
+        for thread in self.drivers:
+            mine = host.thread[rows] == thread
+            times = np.sort(host.start[calls[host.thread[calls] == thread]])
+            first, last = host.start[rows[mine]], host.end[rows[mine]]
+            found[mine] = np.searchsorted(times, last) > np.searchsorted(times, first)
+        return found
+
+    def during(self, role: str) -> Intervals:
+        """When any driving thread was inside an event of a role."""
+        rows = self.rows(role)
+        return union(self.timeline.host.start[rows], self.timeline.host.end[rows])
+
+    def leaves(self, kinds: tuple[HostKind, ...]) -> Intervals:
+        """When any driving thread was inside an innermost event of these kinds."""
+        host = self.timeline.host
+        starts, ends = [], []
+        for thread in self.drivers:
+            rows = np.flatnonzero((host.thread == thread) & (host.kind != HostKind.ANNOTATION))
+            leaf = Nesting(host.start[rows], host.end[rows], ()).leaves()
+            rows = rows[leaf & among(host.kind[rows], kinds)]
+            starts.append(host.start[rows])
+            ends.append(host.end[rows])
+        return union(np.concatenate(starts), np.concatenate(ends)) if starts else EMPTY
+
+
+def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
+    """Threads that launch device work or carry the step marks; all, where neither is recorded."""
+    host = timeline.host
+    calls = linked.call[linked.known]
+    threads, counts = np.unique(host.thread[calls], return_counts=True)
+    found = set(threads[counts >= 0.01 * max(counts.sum(), 1)].tolist())
+    marks = [
+        i
+        for i, name in enumerate(timeline.names)
+        if name.startswith(("ProfilerStep#", "Optimizer."))
+    ]
+    found |= set(used(host.thread[among(host.name, marks)]).tolist()) if marks else set()
+    if not found:
+        ops = host.thread[(host.kind == HostKind.OP) | (host.kind == HostKind.RUNTIME)]
+        found = set(used(ops).tolist())
+    return np.array(sorted(found), dtype=np.int16)
+
+
+def collective_kernels(timeline: Timeline) -> NDArray[np.bool_]:
+    """Whether each device event is a kernel of a collective."""
+    device = timeline.device
+    table = np.zeros(len(timeline.names) + 1, dtype=bool)
+    for i in used(device.name):
+        table[i] = classify(timeline.names[i]).group == "communication"
+    return table[device.name] & (device.kind == DeviceKind.KERNEL)
+
+
+def interrupting(host: Host, steps: Steps, role: str) -> I64:
+    """Rows of a role that interrupt steps: what spans a whole step is the loop itself (a script
+    whose main function is called ``evaluate``). Steps as the host passes them: while it runs ahead,
+    a pause may span several of the device's."""
+    rows = host.rows(role)
+    begin, end = host.timeline.host.start[rows], host.timeline.host.end[rows]
+    starts, ends = steps.on_host
+    first = np.searchsorted(starts, begin, side="left")
+    whole = ends[np.minimum(first, len(steps) - 1)] <= end
+    return rows[~((first < len(steps)) & whole)]
