@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m clinic", description=__doc__)
     verbs = parser.add_subparsers(required=True)
-    for name, verb in (("list", listed), ("run", run), ("report", report)):
+    for name, verb in (("list", listed), ("try", tried), ("run", run), ("report", report)):
         one = verbs.add_parser(name, help=verb.__doc__)
         one.set_defaults(verb=verb)
         one.add_argument("--mode", choices=("cpu", "emulated", "recorded", "gpu"), default="cpu")
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         one.add_argument("--reseed", type=int, metavar="N", help="draw other seeds and severities")
         one.add_argument("--fixed-subset", action="store_true", help="those of floor.toml")
-        if name != "list":
+        if name in ("run", "report"):
             one.add_argument("--results", type=Path, default=RESULTS, help="folder of outcomes")
             one.add_argument("--no-oracle", action="store_true", help="do not time the cures")
             one.add_argument("--write", type=Path, nargs="?", const=PAGE, help=f"to {PAGE.name}")
@@ -93,6 +93,25 @@ def listed(args: argparse.Namespace) -> int:
         truth = " + ".join(fault.cause or fault.locus for fault in case.inject)
         print(f"{case.id}  {case.kind:8} {case.level:7} {case.workload:10} {truth}")
     return 0
+
+
+def tried(args: argparse.Namespace) -> int:
+    """1 second of every arm alone: does it work, how long are its steps"""
+    status = 0
+    for case in chosen(args):
+        brief = msgspec.structs.replace(case.budget, arm_s=1.0)
+        case = msgspec.structs.replace(case, budget=brief)  # noqa: PLW2901
+        for name, cured in case.arms().items():
+            options = {**case.arm(cured), **({case.onset: 0.0} if case.onset else {})}
+            try:
+                times = launch.alone(case, options, args.mode)
+                start, count = times.marks[0] - times.begin, len(times.marks)
+                each = (times.marks[-1] - times.marks[0]) / max(count - 1, 1)
+                said = f"{each * 1e3:8.1f} ms a step, {count} steps, first after {start:.1f} s"
+            except launch.JobError as error:
+                status, said = 1, f"failed: {error}"
+            print(f"{case.id} {case.workload:8} {name:8} {said}", flush=True)
+    return status
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from clinic import delay, launch
+from clinic import delay, launch, truth
 from clinic.card import Case, Mode, Options
 from clinic.outcome import Evidence, Gain, Named, Outcome, Results
 from whyidle.engine.watch import read
@@ -77,6 +77,7 @@ def _told(outcome: Outcome, case: Case, seen: launch.Watched, recording: Path) -
         evidence=_evidence(found, recording),
         watched_rate=times.rate(case.measure) if times else None,
         overhead_ratio=found.coverage.overhead_ratio,
+        truth=truth.shares(seen.truths, times) if times else None,
         delay=delay.measure(case, times, recording) if case.onset and times else None,
     )
 

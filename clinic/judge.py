@@ -9,7 +9,7 @@ import msgspec
 
 from clinic.card import Case, Fault
 from clinic.outcome import Outcome
-from clinic.rivals import Guess, Opinion
+from clinic.rivals import LATER, Guess, Opinion
 
 LEAST = 1.02
 """a planted habit whose cure brings less is a decoy: naming it is a false alarm"""
@@ -57,7 +57,8 @@ def kind_of(case: Case, outcome: Outcome) -> str:
     gain = outcome.gains.get("cured")
     if gain is None:
         return case.kind
-    if case.kind in ("single", "masked", "varying") and gain.ratio < LEAST:
+    later = any(fault.names & LATER for fault in case.inject)
+    if case.kind in ("single", "masked", "varying") and gain.ratio < LEAST and not later:
         return "decoy"
     if case.kind == "decoy" and min(gain.ratios) > LEAST_DECOY:
         return "void"

@@ -58,11 +58,14 @@ class Times(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def scratch(case: Case) -> Iterator[Path]:
-    """A folder of its own that holds the script, under the same name as everybody's."""
+def scratch(case: Case, mode: Mode = "cpu") -> Iterator[Path]:
+    """A folder of its own that holds the script, under the same name as everybody's. For the
+    emulated device the first line makes it exist; all lines keep their numbers."""
     folder = Path(tempfile.mkdtemp(prefix="job-"))
     try:
-        shutil.copyfile(WORKLOADS / f"{case.workload}.py", folder / NAME)
+        text = (WORKLOADS / f"{case.workload}.py").read_text(encoding="utf-8")
+        first = "import whyidle.testing.emulated; " if mode == "emulated" else ""
+        (folder / NAME).write_text(first + text, encoding="utf-8")
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -93,7 +96,7 @@ def command(options: Options, mode: Mode, seconds: float, measure: Measure) -> l
     if mode != "cpu":
         asked["device"] = DEVICES[mode]
     for name, value in {**asked, **options}.items():
-        if name[0] in "$@" or value is False:
+        if name[0] in "$@%" or value is False:
             continue
         words.append(f"--{name.replace('_', '-')}")
         if value is not True:
@@ -111,12 +114,22 @@ def environment(options: Options) -> dict[str, str]:
     path = [str(Path(entry).absolute()) for entry in kept.get("PYTHONPATH", "").split(":") if entry]
     kept["PYTHONPATH"] = os.pathsep.join(path)
     own = {name[1:]: str(value) for name, value in options.items() if name[0] == "$"}
+    device = {name[1:]: value for name, value in options.items() if name[0] == "%"}
+    if device:
+        own["WHYIDLE_EMULATED"] = msgspec.json.encode(
+            {name: _parsed(value) for name, value in device.items()}
+        ).decode()
     return {**kept, **QUIET, **own}
+
+
+def _parsed(value: object) -> object:
+    """Lists of the emulated device's settings stand in cards as JSON."""
+    return msgspec.json.decode(value) if isinstance(value, str) and value[:1] == "[" else value
 
 
 def alone(case: Case, options: Options, mode: Mode) -> Times:
     """One arm, without us."""
-    with scratch(case) as folder:
+    with scratch(case, mode) as folder:
         words = command(options, mode, case.budget.arm_s, case.measure)
         _run(words, folder, options, case.budget.limit_s)
         return _times(folder)
@@ -128,13 +141,16 @@ class Watched(msgspec.Struct, frozen=True):
     document: bytes
     times: Times | None
     status: int
+    truths: list[bytes] = []
 
 
 @contextmanager
 def watched(case: Case, options: Options, mode: Mode) -> Iterator[tuple[Watched, Path]]:
     """The job under ``whyidle run``, and the folder of its recording while it is kept."""
-    with scratch(case) as folder, tempfile.TemporaryDirectory(prefix="kept-") as kept:
+    with scratch(case, mode) as folder, tempfile.TemporaryDirectory(prefix="kept-") as kept:
         told = Path(kept) / "told.json"
+        if mode == "emulated":
+            options = {**options, **_beside(Path(kept))}
         words = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
         words += ["--store", str(Path(kept) / "store"), "--json", str(told)]
         words += command(options, mode, case.budget.watch_s, case.measure)
@@ -145,7 +161,18 @@ def watched(case: Case, options: Options, mode: Mode) -> Iterator[tuple[Watched,
         with suppress(JobError):
             times = _times(folder)
         recording = next((Path(kept) / "store").glob("runs/*/recording"), Path(kept))
-        yield Watched(told.read_bytes(), times, status), recording
+        truths = [path.read_bytes() for path in Path(kept).glob("truth/*.json")]
+        yield Watched(told.read_bytes(), times, status, truths), recording
+
+
+def _beside(kept: Path) -> Options:
+    """Where the emulated device tells its own account, and shows what a driver would show."""
+    for name in ("truth", "counters"):
+        (kept / name).mkdir()
+    return {
+        "$WHYIDLE_EMULATED_TRUTH": str(kept / "truth"),
+        "$WHYIDLE_EMULATED_COUNTERS": str(kept / "counters"),
+    }
 
 
 def _times(folder: Path) -> Times:

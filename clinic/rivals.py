@@ -43,6 +43,9 @@ class Opinion(msgspec.Struct, frozen=True):
     applies_all: bool = False
 
 
+LATER = frozenset({"memory-leak-growth"})
+"""causes that cost no time until they end the job: a remark is all that can be asked for"""
+
 Doctor = Callable[[Outcome], Opinion]
 
 
@@ -52,7 +55,7 @@ def product(outcome: Outcome) -> Opinion:
     guesses = []
     for one in outcome.named:
         best = one.best()
-        if one.severity != "info":
+        if one.severity != "info" or one.cause in LATER:
             guesses.append(Guess(one.cause, one.family, one.bucket, best[0] if best else None))
     shares = dict(outcome.evidence.attribution) if outcome.evidence else {}
     shares.pop("compute", None)

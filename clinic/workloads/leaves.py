@@ -39,12 +39,13 @@ class LeafFolder(Dataset):
         self.delay = delay
         self.memory = {} if remember else None
         self.repeat = repeat
+        self.crowded_from = torch.zeros(1, dtype=torch.float64).share_memory_()
 
     def __len__(self):
         return len(self.files) * self.repeat
 
     def fetch(self, path):
-        if self.delay:
+        if self.delay and time.perf_counter() >= self.crowded_from.item():
             time.sleep(random.expovariate(1.0 / self.delay))  # the bucket is far away
         with open(path, "rb") as file:
             image = Image.open(file)
@@ -111,6 +112,8 @@ class Trainer:
         self.data = LeafFolder(
             "leaves", args.side, args.variety, args.delay / 1e3, args.remember, args.repeat
         )
+        if args.delay_after > 0:
+            self.data.crowded_from.fill_(float("inf"))
         self.net = Net(args.width, args.depth).to(self.device)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9)
         self.loss = nn.CrossEntropyLoss()
@@ -149,6 +152,8 @@ class Trainer:
                 loss.backward()
                 self.optimizer.step()
                 self.step += 1
+                if self.step == 1:
+                    self.data.crowded_from.fill_(time.perf_counter() + self.args.delay_after)
                 seen += len(kinds)
                 right += int((out.argmax(1) == kinds).sum())
                 if self.args.save_every and self.step % self.args.save_every == 0:
@@ -172,6 +177,7 @@ def parse():
     parser.add_argument("--side", type=int, default=48, help="of the network's input")
     parser.add_argument("--variety", type=int, default=2, help="augmentations per image")
     parser.add_argument("--delay", type=float, default=0.0, help="of the storage, ms")
+    parser.add_argument("--delay-after", type=float, default=0.0, help="from then on, s")
     parser.add_argument("--remember", action="store_true")
     parser.add_argument("--repeat", type=int, default=4)
     parser.add_argument("--batch", type=int, default=16)

@@ -21,6 +21,8 @@ parser.add_argument("--layers", type=int, default=4)
 parser.add_argument("--batch", type=int, default=256)
 parser.add_argument("--post-every", type=int, default=0, help="send the loss to the dashboard")
 parser.add_argument("--reply-ms", type=float, default=5.0, help="how long the dashboard takes")
+parser.add_argument("--post-after", type=float, default=0.0, help="only from then on, s")
+parser.add_argument("--post-until", type=float, default=1e9)
 parser.add_argument("--rank-every", type=int, default=0, help="order the predictions")
 parser.add_argument("--rank-rows", type=int, default=256)
 parser.add_argument("--notes", type=int, default=0, help="rows kept as records")
@@ -110,7 +112,8 @@ while True:
     if args.rank_every and step % args.rank_every == 0:
         n = args.rank_rows
         score = concordance(out[:n].tolist(), y[:n].tolist())
-    if url and step % args.post_every == 0:
+    now = time.perf_counter() - marks[0] if marks else 0.0
+    if url and step % args.post_every == 0 and args.post_after <= now < args.post_until:
         body = json.dumps({"step": step, "loss": loss.item()}).encode()
         urllib.request.urlopen(urllib.request.Request(url, body)).read()
     if args.tidy_every and step % args.tidy_every == 0:

@@ -125,6 +125,7 @@ def main():
     p.add_argument("--again", action="store_true")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--dynamic", action="store_true")
+    p.add_argument("--backend", default="inductor")
     p.add_argument("--peek", action="store_true", help="watch activations")
     p.add_argument("--validate-every", type=int, default=0)
     p.add_argument("--validate-batch", type=int, default=8)
@@ -144,7 +145,9 @@ def main():
     held = corpus(args.validate_lines, args.shortest, args.longest, args.seed + 1)
     device = torch.device(args.device)
     model = Model(args).to(device)
-    trained = torch.compile(model, dynamic=args.dynamic) if args.compile else model
+    trained = (
+        torch.compile(model, dynamic=args.dynamic, backend=args.backend) if args.compile else model
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     g = torch.Generator().manual_seed(args.seed)
     marks, done = [], False

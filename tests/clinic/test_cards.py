@@ -98,7 +98,7 @@ def test_a_card_speaks_of_what_exists(case):
         assert fault.treatment == "" or fault.treatment in catalog.treatments()
     for cured in case.arms().values():
         for name in case.arm(cured):
-            assert name[0] in "$@" or f'"--{name.replace("_", "-")}"' in script, name
+            assert name[0] in "$@%" or f'"--{name.replace("_", "-")}"' in script, name
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

@@ -24,6 +24,7 @@ FAMILIES = {
     "dataloader-too-few-workers": ("input", "input"),
     "python-gc-pauses": ("interruption", "interruption"),
     "unfused-optimizer": ("host", "host"),
+    "memory-leak-growth": ("memory", "interruption"),
 }
 
 
@@ -81,6 +82,13 @@ def test_the_first_finding_counts_and_remarks_do_not():
     assert (second.top1, second.top3, second.family1, second.bucket1) == (False, True, True, True)
     remark = mark(job, outcome(finding("sync-checkpoint", severity="info")))
     assert (remark.top1, remark.top3, remark.said) == (False, False, "none")
+
+
+def test_a_leak_is_told_as_a_remark_and_is_no_decoy():
+    leak = finding("memory-leak-growth", 1.0, severity="info")
+    job, came = case("memory-leak-growth"), outcome(leak, gain=1.0)
+    assert mark(job, came).top1
+    assert not judge(case(kind="healthy"), came, product(came)).alarm
 
 
 def test_without_a_finding_the_phase_still_counts():
