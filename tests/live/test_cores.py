@@ -41,3 +41,49 @@ def test_a_crowd_of_processes_without_a_step(watching):
     diagnosis = watching.diagnosis()
     assert diagnosis["verdict"]["state"] == "inconclusive"
     assert diagnosis["findings"][0]["cause"] == "cpu-oversubscription"
+
+
+STARVED = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Prepared(Dataset):
+    def __len__(self):
+        return 100000
+
+    def __getitem__(self, index):
+        total = 0
+        for number in range(30000):
+            total += number * number % 7
+        return torch.full((512,), float(total % 5))
+
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(2)])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+until = time.monotonic() + 6
+for x in DataLoader(Prepared(), batch_size=8, num_workers=3):
+    loss = model(x.repeat(4, 1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if time.monotonic() > until:
+        break
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="the machine has no more cores to grant")
+def test_one_core_of_a_machine_that_has_more_is_the_first_finding(watching):
+    """Three workers and the training process share the one core that they may use."""
+    path = watching.folder / "train.py"
+    path.write_text(STARVED)
+    core = str(max(os.sched_getaffinity(0)))
+    words = watching.words("taskset", "-c", core, watching.env["PYTHON"], path)
+    assert watching.alone(*words).returncode == 0
+    first = watching.diagnosis()["findings"][0]
+    assert first["cause"] == "cpu-starved-allocation"
+    assert first["severity"] != "info"
+    told = {one["quantity"]: one["value"] for one in first["evidence"]}
+    assert told["cores that the job may use"] == 1.0
+    assert told["its processes that run or wait for a core"] > 1.25
+    assert first["prescriptions"][0]["predicted"]["high"] > 1.05
