@@ -172,6 +172,22 @@ def test_again_when_the_picture_has_changed_for_a_while(run):
     assert len(run.told["bursts"]) == 3
 
 
+def test_what_a_burst_has_taken_is_the_price_of_the_next(run, monkeypatch):
+    begin = Profiler.start
+
+    def slow(self, *words):
+        run.at += 2 * 10**9
+        begin(self, *words)
+
+    monkeypatch.setattr(Profiler, "start", slow)
+    run.train(40)
+    assert run.told["bursts"][0]["cost_s"] == pytest.approx(2.0, abs=0.1)
+    run.train(600, step_s=0.02)  # what was spent is affordable after 400 s, as much again after 800
+    assert len(run.told["bursts"]) == 1
+    run.train(300, step_s=0.02)
+    assert len(run.told["bursts"]) == 2
+
+
 def test_a_handful_at_most(run):
     for i in range(12):
         run.train(60, step_s=0.01 if i % 2 else 0.02)
