@@ -3,6 +3,7 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
+from whyidle.engine import _stepless
 from whyidle.engine.watch import diagnose_jobs, note_end, recording_at
 from whyidle.errors import InputError
 from whyidle.testing.contracts import check_bounds, check_round_trip
@@ -112,3 +113,16 @@ def test_of_several_processes_the_one_that_had_the_framework_longest_is_told_of(
             path.rename(tmp_path / f"{number}.{path.name.partition('.')[2]}")
     told = made.diagnose(["sh", "all.sh"])
     assert "9.py had PyTorch 2.13.0 for 30 s" in told.verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("took", "status", "hinted"), [(0.2, 2, False), (20, 2, True), (1, 0, True)]
+)
+def test_a_command_that_failed_at_once_gets_no_advice_about_the_probe(
+    took, status, hinted, tmp_path
+):
+    told = {"command": ["python", "nope.py"], "exit_status": status, "duration_s": took}
+    timeline = _stepless.whole(tmp_path, told, None, [])
+    assert timeline is not None
+    assert (f"status {status}" in timeline.settings["stepless"]) == bool(status)
+    assert bool(_stepless.notes(timeline)) == hinted

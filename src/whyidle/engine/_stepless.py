@@ -28,6 +28,8 @@ DEAF_NOTE = (
     "Python does not load what wakes the probe with -S, -I or -E, nor where the command sets "
     "PYTHONPATH anew instead of adding to it"
 )
+EARLY_S = 1.0
+"""a command that failed sooner hardly came to import PyTorch, wherever it would have"""
 _DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
 _PYTHON = re.compile(r"(^|/)python[\d.]*$")
 
@@ -47,13 +49,21 @@ def whole(
     window = _life(lead) if lead is not None else _watched(outside, told)
     if window is None:
         return None
-    why = reason(lead, told.get("command") or [], faults)
+    status = told.get("exit_status")
+    why = reason(lead, told.get("command") or [], faults, status)
+    took = told.get("duration_s")
+    early = lead is None and bool(status) and took is not None and took < EARLY_S
     timeline = _spanning(lead or probe.blank(recording), *window)
-    settings = {**timeline.settings, "stepless": why}
+    settings = {**timeline.settings, "stepless": why, "failed_early": early}
     return replace(timeline, settings=settings, telemetry=outside)
 
 
-def reason(lead: Timeline | None, command: Sequence[str], faults: Sequence[str]) -> str:
+def reason(
+    lead: Timeline | None,
+    command: Sequence[str],
+    faults: Sequence[str],
+    status: int | None = None,
+) -> str:
     """Why there is no step, as far as is known; completes "No training step was seen: ..."."""
     if lead is not None:
         low, high = _life(lead)
@@ -67,6 +77,8 @@ def reason(lead: Timeline | None, command: Sequence[str], faults: Sequence[str])
     deaf = next((flag for flag in flags if _DEAF.fullmatch(flag)), None)
     if deaf is not None and _PYTHON.search(command[0]):
         return f"Python was started with {deaf}: it then ignores what would wake the probe"
+    if status:
+        return f"the command ended with status {status}, and no PyTorch was seen in it"
     return "nothing in the command looked like Python with PyTorch"
 
 
@@ -74,7 +86,9 @@ def notes(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
     """What the user can do about it."""
     if "imported" in lead.settings:
         return [OWN_MARKS]
-    return [] if faults else [DEAF_NOTE]  # a fault says that the probe was awake
+    if faults or lead.settings.get("failed_early"):
+        return []  # a fault says that the probe was awake; an error of the command is its own
+    return [DEAF_NOTE]
 
 
 def _lead(recording: Path) -> Timeline | None:
