@@ -20,6 +20,8 @@ parser.add_argument("--one-by-one", action="store_true", help="physics of each p
 parser.add_argument("--substeps", type=int, default=1)
 parser.add_argument("--driver-ms", type=float, default=0.0, help="of the motor's driver")
 parser.add_argument("--listeners", type=int, default=0, help="threads that keep statistics")
+parser.add_argument("--shared", action="store_true", help="statistics see whole moves")
+parser.add_argument("--brakes", type=float, default=0.0, help="how long they are tested, ms")
 parser.add_argument("--steps", type=int, default=0)
 parser.add_argument("--seconds", type=float, default=10.0)
 parser.add_argument("--seed", type=int, default=0)
@@ -83,12 +85,27 @@ class Statistics(threading.Thread):
                         self.moments[k] += 1e-6 * (angle**k - self.moments[k])
 
 
+class Brakes(threading.Thread):
+    """Tests the brakes now and then, through the driver's library."""
+
+    def __init__(self, each):
+        super().__init__(daemon=True)
+        self.each, self.library = each, ctypes.PyDLL(None)
+
+    def run(self):
+        while True:
+            self.library.usleep(int(self.each * 1e3))
+            time.sleep(self.each / 1e3)
+
+
 args = parser.parse_args()
 begin = time.perf_counter()
 torch.manual_seed(args.seed)
 poles = Poles(args.poles, args.substeps, args.one_by_one, args.driver_ms)
 for _ in range(args.listeners):
     Statistics(poles).start()
+if args.brakes:
+    Brakes(args.brakes).start()
 policy = nn.Sequential(
     nn.Linear(2, args.hidden),
     nn.Tanh(),
@@ -107,7 +124,12 @@ def play():
             action = torch.distributions.Categorical(logits=policy(x)).sample()
             seen.append(x)
             done.append(action)
-            rewards.append(poles.act(action.cpu().numpy() * 2.0 - 1.0))
+            push = action.cpu().numpy() * 2.0 - 1.0
+            if args.shared:
+                with Statistics.lock:
+                    rewards.append(poles.act(push))
+            else:
+                rewards.append(poles.act(push))
     returns, total = [], np.zeros(args.poles)
     for reward in reversed(rewards):
         total = reward + 0.97 * total
