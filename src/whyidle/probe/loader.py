@@ -39,8 +39,6 @@ MOST_ITERATORS = 500
 Counts = tuple[int, int, int, int, int]
 Mark = tuple[int, int, Counts]
 NOTHING: Counts = (0, 0, 0, 0, 0)
-HARDLY: Mark = (0, 0, NOTHING)
-"""of a batch in the training process of which nothing is read"""
 
 
 class Loader:
@@ -55,9 +53,10 @@ class Loader:
 
     def _forget(self) -> None:
         self.worker = -1
-        self.known = self.full = False
-        self.depth = 0
-        self.fetched = 0
+        self.known = False
+        self.depth = self.fetched = 0
+        self.light = 0
+        """how many batches from now on nothing is read of"""
         self.collated = self.pickled = self.unpickled = self.opened = 0
         self.files: tuple[int, int] = (-1, -1)
         self.settings: list[dict[str, Any]] = []
@@ -67,25 +66,20 @@ class Loader:
     # -- batches ----------------------------------------------------------------------------
 
     def begin(self) -> Mark | None:
-        """Before a batch is made; None inside another batch (nested loaders)."""
-        self.depth += 1
+        """Before a batch of which all is read; None inside another batch (nested loaders)."""
         if self.depth > 1:
             return None
         if not self.known:
             self._introduce()
-        self.full = self.worker >= 0 or self.fetched < FULL_FIRST or not self.fetched % FULL_EVERY
-        if not self.full:
-            return HARDLY
         counts = self._counts()
         return now(), time.thread_time_ns(), counts
 
     def end(self, mark: Mark, index: Any, data: Any) -> None:
-        """After a batch was made."""
+        """After a batch of which all is read."""
         self.fetched += 1
-        if self.worker < 0 and self.padding.tries:
+        if self.worker < 0:
             self.padding.taken(data)
-        if not self.full:
-            return
+            self.light = 0 if self.fetched < FULL_FIRST else FULL_EVERY - 1
         begin, cpu, before = mark
         samples = len(index) if isinstance(index, (list, tuple)) else 1
         end = self._counted(begin, cpu, before, samples)
@@ -178,40 +172,10 @@ def install(loop: Any) -> None:
     from torch.utils.data._utils import fetch
 
     loader = Loader(loop)
-    _wrap_init(loop, loader, fetch._BaseDatasetFetcher)
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
         _wrap_fetch(loop, loader, kind)
     _wrap_made(loop, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
     _wrap_taken(loop, loader, dataloader._MultiProcessingDataLoaderIter)
-
-
-def _wrap_init(loop: Any, loader: Loader, kind: Any) -> None:
-    """Time collating: the fetcher, which lives in one process only, holds the function."""
-    original = kind.__init__
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        original(self, *args, **kwargs)
-        try:
-            self.collate_fn = _timed_collate(loader, self.collate_fn)
-        except Exception as error:  # contained
-            loop.fault("collate", error)
-
-    _put(loop, "collate", kind, "__init__", __init__)
-
-
-def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(collate)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        if not loader.full:
-            return collate(*args, **kwargs)
-        begin = now()
-        try:
-            return collate(*args, **kwargs)
-        finally:
-            loader.collated += now() - begin
-
-    return timed
 
 
 def _wrap_fetch(loop: Any, loader: Loader, kind: Any) -> None:
@@ -219,23 +183,59 @@ def _wrap_fetch(loop: Any, loader: Loader, kind: Any) -> None:
 
     @functools.wraps(original)
     def fetch(self: Any, index: Any) -> Any:
-        mark = data = None
-        try:
-            mark = loader.begin()
-        except Exception as error:  # contained
-            loop.fault(where, error)
+        light = loader.light
+        if not light or loader.depth:
+            return _measured(loader, where, original, self, index)
+        loader.light = light - 1
+        loader.depth = 1
         try:
             data = original(self, index)
-            return data
         finally:
-            loader.depth -= 1
-            if mark is not None:
-                try:
-                    loader.end(mark, index, data)
-                except Exception as error:  # contained
-                    loop.fault(where, error)
+            loader.depth = 0
+        if loader.padding.tries:
+            loader.padding.taken(data)
+        return data
 
     _put(loop, where, kind, "fetch", fetch)
+
+
+def _measured(
+    loader: Loader, where: str, original: Callable[..., Any], fetcher: Any, index: Any
+) -> Any:
+    """Make a batch, and record it with all its counters."""
+    loop, mark, data, collate = loader.loop, None, None, None
+    loader.depth += 1
+    try:
+        mark = loader.begin()
+        if mark is not None:
+            collate = fetcher.collate_fn
+            fetcher.collate_fn = _timed_collate(loader, collate)
+    except Exception as error:  # contained
+        loop.failed(where, error)
+    try:
+        data = original(fetcher, index)
+        return data
+    finally:
+        loader.depth -= 1
+        if collate is not None:
+            fetcher.collate_fn = collate
+        if mark is not None:
+            try:
+                loader.end(mark, index, data)
+            except Exception as error:  # contained
+                loop.failed(where, error)
+
+
+def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(collate)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = now()
+        try:
+            return collate(*args, **kwargs)
+        finally:
+            loader.collated += now() - begin
+
+    return timed
 
 
 def _wrap_made(loop: Any, loader: Loader, base: Any, kind: Any) -> None:
@@ -252,7 +252,7 @@ def _wrap_made(loop: Any, loader: Loader, base: Any, kind: Any) -> None:
                 if hasattr(made, "_data_queue") and "unpickling" not in loop.undo:
                     loop.undo["unpickling"] = _time_unpickling(loader)
         except Exception as error:  # contained
-            loop.fault("iterator", error)
+            loop.failed("iterator", error)
         return made
 
     _put(loop, "iterator", kind, "_get_iterator", _get_iterator)
@@ -268,7 +268,7 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
             ready = _ready(self)
             loader.unpickled = 0
         except Exception as error:  # contained
-            loop.fault("taken", error)
+            loop.failed("taken", error)
         try:
             data = original(self)
             return data
@@ -277,7 +277,7 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
                 loader.taken(self, begin, ready)
                 loader.padding.taken(data)
             except Exception as error:  # contained
-                loop.fault("taken", error)
+                loop.failed("taken", error)
 
     _put(loop, "taken", kind, "_next_data", _next_data)
 

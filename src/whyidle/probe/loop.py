@@ -22,6 +22,7 @@ from . import (
     debugging,
     device,
     guard,
+    hot,
     leaving,
     limits,
     loader,
@@ -30,15 +31,13 @@ from . import (
     settings,
     tracebacks,
 )
-from .recorder import ANNOTATION, OP, OVERHEAD, Recorder, now
+from .recorder import ANNOTATION, OVERHEAD, Recorder, now
 from .sampler import Sampler
 
 PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
 
 MOST_TEXT = 200
-BACKWARDS = 3
-"""after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
 
 class Loop:
@@ -121,25 +120,71 @@ class Loop:
 
     def contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
         """A hook's work, none of whose faults reaches the job."""
-        _contained(self, where, work, *args)
+        try:
+            work(*args)
+        except Exception as error:  # contained, counted, and the hook taken off
+            self.failed(where, error)
 
-    def stepped(self, optimizer: Any, begin: int) -> None:
-        """An optimizer's step ends now. Optimizers that take turns are told apart."""
+    def failed(self, where: str, error: Exception) -> None:
+        """A wrapper of ours failed: it comes off, unless the job is at its limit."""
+        if not isinstance(error, (RecursionError, MemoryError)):
+            self.fault(where, error)
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """A wrapper of ours failed: it comes off."""
+        guard.contain(self.recorder.folder, where, error, self.undo.pop(where, _nothing))
+
+    def trains(self, optimizer: Any) -> None:
+        """From now on this process reports."""
+        if self.recorder.facts:
+            return
+        self.watch()
+        if self.sampler is not None:
+            self.sampler.follow(thread())
+        self.recorder.facts = settings.facts(self, optimizer)
+        self.contained("device", device.begin, self)
+        if multiprocessing.parent_process() is not None:
+            self.finish_with_child()
+
+    def iterates(self, kind: type) -> int:
+        """The number of the name under which iterators of this class are recorded."""
+        name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
+        number = self.iterators[kind] = self.recorder.number(name)
+        return number
+
+    def optimizes(self, optimizer: Any) -> str:
+        """The name of an optimizer's steps. Optimizers that take turns are told apart."""
         name = self.optimizers.get(id(optimizer))
         if name is None:
             kind = f"Optimizer.step#{type(optimizer).__name__}.step"
             same = sum(known.startswith(kind) for known in self.optimizers.values())
             name = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
-        self.span(name, ANNOTATION, begin)
-        self.steps += 1
-        if self.steps == 1:
-            trains(self, optimizer)
-        if self.steps in debugging.LOOKS:
-            debugging.look(self)
+        return name
 
-    def fault(self, where: str, error: BaseException) -> None:
-        """A wrapper of ours failed: it comes off."""
-        guard.contain(self.recorder.folder, where, error, self.undo.pop(where, _nothing))
+    def stepped(self, optimizer: Any, begin: int) -> None:
+        """An optimizer's step ends now."""
+        self.span(self.optimizes(optimizer), ANNOTATION, begin)
+        self.steps += 1
+        if self.steps in debugging.LOOKS:
+            self.notable(optimizer)
+
+    def notable(self, optimizer: Any) -> None:
+        """After the first step, and some later ones."""
+        if self.steps == 1:
+            self.trains(optimizer)
+        debugging.look(self)
+
+    def mark(self, kind: int, begin: int) -> None:
+        """In a step whose progress on the device is measured."""
+        measured = self.device
+        if measured is not None:
+            self.contained("device", measured.mark, kind, begin)
+
+    def ended(self, optimizer: Any) -> None:
+        """A step ends: its device may have to be measured."""
+        measured = self.device
+        if measured is not None:
+            self.contained("device", measured.stepped, optimizer)
 
     def wrap(
         self,
@@ -147,10 +192,8 @@ class Loop:
         owner: Any,
         name: str,
         record: Callable[[Any, int], None],
-        first: Callable[[Loop, int], None] | None = None,
     ) -> None:
-        """Record every call of ``owner.name``: ``first(self, begin)`` before it, and
-        ``record(first argument, begin)`` after it."""
+        """Record every call of ``owner.name``: ``record(first argument, begin)`` after it."""
         is_compiling = guard.compiling()
         original = getattr(owner, name)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
@@ -160,12 +203,10 @@ class Loop:
             if is_compiling():  # traced by torch.compile: then there is nothing to see in here
                 return original(*args, **kwargs)
             begin = now()
-            if first is not None:
-                first(self, begin)
             try:
                 return original(*args, **kwargs)
             finally:
-                _contained(self, where, record, args[0] if args else None, begin)
+                self.contained(where, record, args[0] if args else None, begin)
 
         # also where it was defined, or it could not be pickled by its name any more
         owners = [owner]
@@ -196,17 +237,10 @@ def _nothing() -> None:
 
 def install(recorder: Recorder) -> Loop:
     """Wrap the call sites of PyTorch."""
-    import torch
-    from torch.utils.data import dataloader
-
     loop = Loop(recorder)
-    iterator = dataloader._BaseDataLoaderIter
-    loop.wrap("loader", iterator, "__next__", lambda it, begin: _batch(loop, it, begin), _asks)
+    hot.install(loop)
     loader.install(loop)
     ranks.install(loop)
-    backward = torch.autograd
-    loop.wrap("backward", backward, "backward", lambda _, begin: _back(loop, begin), _backs)
-    _optimizers(loop)
     _collector(loop)
     bursts.install(loop)
     limits.install(loop)
@@ -225,120 +259,16 @@ def install(recorder: Recorder) -> Loop:
     return loop
 
 
-def _batch(loop: Loop, iterator: Any, begin: int) -> None:
-    kind = type(iterator)
-    number = loop.iterators.get(kind)
-    if number is None:
-        name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
-        number = loop.iterators[kind] = loop.recorder.number(name)
-    loop.numbered(number, ANNOTATION, begin)
-    loop.waited += now() - begin
-    _mark(loop, device.BATCH, begin)
-    evaluation = loop.evaluation
-    if evaluation is not None and evaluation.begin and sys.exc_info()[0] is StopIteration:
-        evaluation.closes()
-
-
-def _asks(loop: Loop, begin: int) -> None:
-    _mark(loop, device.ASKED, begin)
-
-
-def _backs(loop: Loop, begin: int) -> None:
-    _mark(loop, device.BACKWARD, begin)
-
-
-def _mark(loop: Loop, kind: int, begin: int) -> None:
-    """In a step whose progress on the device is measured."""
-    measured = loop.device
-    if measured is not None and measured.open:
-        _contained(loop, "device", measured.mark, kind, begin)
-
-
-def _ended(loop: Loop, optimizer: Any) -> None:
-    measured = loop.device
-    if measured is not None:
-        _contained(loop, "device", measured.stepped, optimizer)
-
-
-def _back(loop: Loop, begin: int) -> None:
-    loop.span("whyidle::backward", OP, begin)
-    _mark(loop, device.BACKWARD_END, begin)
-    loop.backwards += 1
-    if loop.evaluation is not None:
-        loop.evaluation.begin = 0
-    if loop.backwards == BACKWARDS and not loop.steps:
-        trains(loop, None)  # its optimizer is none of PyTorch's
-
-
-def _optimizers(loop: Loop) -> None:
-    from torch.optim.optimizer import (
-        register_optimizer_step_post_hook,
-        register_optimizer_step_pre_hook,
-    )
-
-    is_compiling = guard.compiling()
-
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            _contained(loop, "optimizer", loop.optimizing.append, now())
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            _contained(loop, "optimizer", _stepped, loop, optimizer)
-            _ended(loop, optimizer)
-            boundary = loop.boundary
-            if boundary is not None:
-                _contained(loop, "burst", boundary, optimizer)
-
-    first = register_optimizer_step_pre_hook(before)
-    last = register_optimizer_step_post_hook(after)
-
-    def undo() -> None:
-        first.remove()
-        last.remove()
-
-    loop.undo["optimizer"] = undo
-
-
-def _stepped(loop: Loop, optimizer: Any) -> None:
-    begin = loop.optimizing.pop()
-    loop.span("whyidle::optimizer", OP, begin)
-    loop.stepped(optimizer, begin)
-
-
-def _contained(loop: Loop, where: str, work: Callable[..., Any], *args: Any) -> None:
-    """A hook's work, none of whose faults reaches the job."""
-    try:
-        work(*args)
-    except (RecursionError, MemoryError):
-        pass  # the job is at its limit: that is no time to do anything about it
-    except Exception as error:  # contained, counted, and the hook taken off
-        loop.fault(where, error)
-
-
-def trains(loop: Loop, optimizer: Any) -> None:
-    """From now on this process reports."""
-    if loop.recorder.facts:
-        return
-    loop.watch()
-    if loop.sampler is not None:
-        loop.sampler.follow(thread())
-    loop.recorder.facts = settings.facts(loop, optimizer)
-    _contained(loop, "device", device.begin, loop)
-    if multiprocessing.parent_process() is not None:
-        loop.finish_with_child()
-
-
 def step(loop: Loop) -> None:
     """The user says that a step ends here."""
-    _contained(loop, "step", _marked, loop)
+    loop.contained("step", _marked, loop)
 
 
 def _marked(loop: Loop) -> None:
     loop.span("whyidle.step", ANNOTATION, now())
     loop.steps += 1
-    trains(loop, None)
-    _ended(loop, None)
+    loop.trains(None)
+    loop.ended(None)
 
 
 def _collector(loop: Loop) -> None:

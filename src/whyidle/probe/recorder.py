@@ -34,6 +34,9 @@ trains, and so never writes, comes to"""
 MOST_EARLY = 1 << 12
 """stack samples kept of a process that tells nothing yet; they come ten times a second"""
 
+now = time.perf_counter_ns
+"""the clock of every record, ns; shared by all processes of a host"""
+
 RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
 """kinds of span, as whyidle.model.timeline.HostKind numbers them"""
 
@@ -188,8 +191,3 @@ class Recorder:
     def place(self, suffix: str) -> str:
         """The path of one of this process's files."""
         return os.path.join(self.folder, f"{self._key}.{suffix}")
-
-
-def now() -> int:
-    """The clock of every record, ns; shared by all processes of a host."""
-    return time.perf_counter_ns()
