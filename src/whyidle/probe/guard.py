@@ -81,8 +81,12 @@ def compiling() -> Callable[[], bool]:
     """What PyTorch has to ask whether ``torch.compile`` is tracing, and understands traced."""
     import torch
 
-    asks: Callable[[], bool] | None = getattr(torch.compiler, "is_compiling", None)
-    return asks or torch._utils.is_compiling  # until PyTorch 2.2
+    compiler = torch.compiler
+    for name in ("is_dynamo_compiling", "is_compiling"):  # the first asks for least
+        asks: Callable[[], bool] | None = getattr(compiler, name, None)
+        if asks is not None:
+            return asks
+    return torch._utils.is_compiling  # until PyTorch 2.2
 
 
 def hide(*modules: ModuleType) -> None:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import debugging, device
-from .recorder import ANNOTATION, OP
+from . import debugging, device, guard
+from .recorder import ANNOTATION, OP, STEP
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -25,7 +25,7 @@ clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_in
 
 Hook = Callable[[Any, Any, Any], None]
 
-BACKWARD, OPTIMIZER = "whyidle::backward", "whyidle::optimizer"
+BACKWARD = "whyidle::backward"
 BACKWARDS = 3
 """after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
@@ -74,9 +74,7 @@ def _next_batch(loop: Loop, kind: Any) -> None:
 
 def _backward(loop: Loop, autograd: Any) -> None:
     """``Tensor.backward`` ends in ``torch.autograd.backward``."""
-    from torch.compiler import is_dynamo_compiling as is_compiling
-
-    original = autograd.backward
+    original, is_compiling = autograd.backward, guard.compiling()
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -98,8 +96,8 @@ def _backward(loop: Loop, autograd: Any) -> None:
                 if measured is not None and measured.open:
                     loop.mark(device.BACKWARD_END, begin)
                 evaluation = loop.evaluation
-                if evaluation is not None:
-                    evaluation.begin = 0
+                if evaluation is not None and evaluation.begin:
+                    evaluation.ends()
                 loop.backwards = count = loop.backwards + 1
                 if count == BACKWARDS and not loop.steps:
                     loop.trains(None)  # its optimizer is none of PyTorch's
@@ -112,11 +110,12 @@ def _backward(loop: Loop, autograd: Any) -> None:
 
 def _optimizer(loop: Loop) -> None:
     """The hooks that PyTorch calls around every optimizer's step."""
-    from torch.compiler import is_dynamo_compiling as is_compiling
     from torch.optim.optimizer import (
         register_optimizer_step_post_hook,
         register_optimizer_step_pre_hook,
     )
+
+    is_compiling = guard.compiling()
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
@@ -137,13 +136,12 @@ def _after(loop: Loop, compiling: Callable[[], bool]) -> Hook:
         if compiling():
             return
         try:
-            end, begin, recorder, ident = clock(), loop.optimizing.pop(), loop.recorder, thread()
+            end, begin, recorder = clock(), loop.optimizing.pop(), loop.recorder
             name = loop.optimizers.get(id(optimizer)) or loop.optimizes(optimizer)
-            number, turn = recorder.names.get(OPTIMIZER), recorder.names.get(name)
-            if number is None or turn is None:
-                number, turn = recorder.number(OPTIMIZER), recorder.number(name)
-            recorder.add((begin, end, ident, number, OP))
-            recorder.add((begin, end, ident, turn, ANNOTATION))
+            number = recorder.names.get(name)
+            if number is None:
+                number = recorder.number(name)
+            recorder.add((begin, end, thread(), number, STEP))
             loop.steps = steps = loop.steps + 1
             if steps in debugging.LOOKS:
                 loop.notable(optimizer)

@@ -109,11 +109,14 @@ def _saved(loop: Loop, target: Any, took: int) -> None:
 
 class Evaluation:
     """From ``Module.eval()`` to the return to training. A backward in between shows that only a
-    part of the model, or another model, was frozen: then it was no evaluation."""
+    part of the model, or another model, was frozen: then it was no evaluation.
 
-    def __init__(self, loop: Loop, grad: Callable[[], bool]) -> None:
-        self.loop = loop
-        self.grad = grad
+    Only in between are ``switches`` on, which tell whether gradients were ever off: optimizers go
+    through the same calls in every step.
+    """
+
+    def __init__(self, loop: Loop, grad: Callable[[], bool], switches: list[Switch]) -> None:
+        self.loop, self.grad, self.switches = loop, grad, switches
         self.begin = 0
         self.without = False
         """whether gradients were off at some moment of it"""
@@ -122,26 +125,38 @@ class Evaluation:
         """``Module.eval()`` was called."""
         if not self.begin:
             self.begin, self.without = now(), not self.grad()
+            for where, owner, name, wrap in self.switches:
+                _patch(self.loop, where, owner, name, wrap(self))
             mark(self.loop, self.begin)
 
     def closes(self) -> None:
         """``Module.train()`` was called, or the evaluation's loader has no more batches."""
-        if self.begin and self.loop.steps:
-            begin, self.begin = self.begin, 0
+        begin = self.begin
+        self.ends()
+        if begin and self.loop.steps:
             without = self.without or not self.grad()
             self.loop.span("evaluation" if without else "evaluation#grad", ANNOTATION, begin)
+
+    def ends(self) -> None:
+        """It is over, or was none."""
         self.begin = 0
+        for where, *_ in self.switches:
+            self.loop.undo.pop(where, bool)()
+
+
+Switch = tuple[str, Any, str, Callable[[Evaluation], Wrap]]
+"""where, owner and name of what switches gradients off, and what to make of it"""
 
 
 def _evaluation(loop: Loop, torch: Any) -> None:
-    loop.evaluation = evaluation = Evaluation(loop, torch.is_grad_enabled)
+    modes = (torch.no_grad, torch.inference_mode)
+    switches: list[Switch] = [(kind.__name__, kind, "__enter__", _without) for kind in modes]
+    switches.append(("set_grad_enabled", torch.set_grad_enabled, "__init__", _switched))
+    loop.evaluation = evaluation = Evaluation(loop, torch.is_grad_enabled, switches)
     compiling = guard.compiling()
     module = torch.nn.Module
     _patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
     _patch(loop, "evaluation end", module, "train", _trains(loop, evaluation, compiling))
-    for kind in (torch.no_grad, torch.inference_mode):
-        _patch(loop, kind.__name__, kind, "__enter__", _without(evaluation))
-    _patch(loop, "set_grad_enabled", torch.set_grad_enabled, "__init__", _switched(evaluation))
 
 
 def _evals(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:

@@ -39,6 +39,9 @@ now = time.perf_counter_ns
 
 RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
 """kinds of span, as whyidle.model.timeline.HostKind numbers them"""
+STEP = 5
+"""of an optimizer's step: written as two, an annotation and the operators inside it"""
+OPTIMIZER = "whyidle::optimizer"
 
 
 class Recorder:
@@ -140,9 +143,10 @@ class Recorder:
         if "worker.json" in self.documents or not (self.facts or spans):
             return
         self._choose_key()
+        work = self.number(OPTIMIZER)
         self._texts("names", self.names)
         magic = b"" if self._begun else MAGIC
-        self._append("spans", magic + b"".join(SPAN.pack(*span) for span in spans))
+        self._append("spans", magic + b"".join(_packed(span, work) for span in spans))
         self._begun = True
 
     def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
@@ -191,3 +195,12 @@ class Recorder:
     def place(self, suffix: str) -> str:
         """The path of one of this process's files."""
         return os.path.join(self.folder, f"{self._key}.{suffix}")
+
+
+def _packed(span: tuple[int, int, int, int, int], work: int) -> bytes:
+    """The records of a span; ``work`` is the number of the name of an optimizer's operators."""
+    begin, end, thread, name, kind = span
+    if kind != STEP:
+        return SPAN.pack(*span)
+    operators = SPAN.pack(begin, end, thread, work, OP)
+    return operators + SPAN.pack(begin, end, thread, name, ANNOTATION)
