@@ -6,7 +6,14 @@ torch = pytest.importorskip("torch")
 
 
 def test_an_old_pytorch_is_asked_in_its_own_way(monkeypatch):
-    newest = getattr(torch.compiler, "is_compiling", torch._utils.is_compiling)
-    assert guard.compiling() is newest
-    monkeypatch.delattr(torch.compiler, "is_compiling", raising=False)
-    assert guard.compiling() is torch._utils.is_compiling
+    oldest = torch._utils.is_compiling
+    known = [
+        getattr(torch.compiler, name)
+        for name in ("is_dynamo_compiling", "is_compiling")
+        if hasattr(torch.compiler, name)
+    ]
+    for expected in (*known, oldest):
+        asks = guard.compiling()
+        assert asks is expected
+        assert asks() is False
+        monkeypatch.delattr(torch.compiler, expected.__name__, raising=False)
