@@ -57,7 +57,7 @@ class Switch:
             if key in off and off[key][2] is not value and callable(value)
         ]
         self.hooks, self.callbacks = (hooks_off, hooks_on), (gc_off, gc_on)
-        self.boundary = loop.bursts.boundary if getattr(loop, "bursts", None) else None
+        self.boundary = loop.bursts
         self.loop = loop
 
     @staticmethod

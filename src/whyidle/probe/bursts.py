@@ -63,7 +63,8 @@ class Bursts:
         self.choice = Choice(self)
         self._begin, self._started, self._until = 0, 0, 0
         self._bounds: list[int] = []
-        self._others = 0
+        self._counted = self._others = 0
+        """steps of the lead, and of others since then"""
         self._result: Any = None
         self._call: Any = None
         self._saving = threading.Lock()
@@ -71,17 +72,18 @@ class Bursts:
     # -- on the training thread ---------------------------------------------------------------
 
     def boundary(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
+        """An optimizer has stepped. Where nothing is wanted, the hook itself counts the lead's."""
         if id(optimizer) == self.lead:
-            self._others = 0
             self.steps += 1
             self.ends.append(now())
             if self.wanted is not None:
                 self.wanted()
-        else:
-            self._others += 1
-            if self.lead is None or self._others > MOST_OTHERS:  # the job has made a new one
-                self.lead, self._others = id(optimizer), 0
+            return
+        if self.steps != self._counted:
+            self._counted, self._others = self.steps, 0
+        self._others += 1
+        if self.lead is None or self._others > MOST_OTHERS:  # the job has made a new one
+            self.lead, self._others = id(optimizer), 0
 
     def start(self) -> None:
         """A burst begins at this boundary."""
@@ -271,8 +273,7 @@ def install(loop: Loop) -> None:
     """Be ready, unless it was asked not to."""
     if os.environ.get("WHYIDLE_PROFILE") == "off":
         return
-    loop.bursts = bursts = Bursts(loop)
-    loop.boundary = bursts.boundary
+    loop.bursts = loop.boundary = bursts = Bursts(loop)
     loop.undo["burst"] = bursts.close
     own.watch(loop, bursts.forbid)
 

@@ -17,7 +17,7 @@ from .sampler import describe
 if TYPE_CHECKING:
     from .loop import Loop
 
-LOOKS = frozenset((1, 10, 30, 100, 300, 1000, 3000, 10_000))
+LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
 """steps after which the training thread looks at itself"""
 
 

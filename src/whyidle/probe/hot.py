@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import debugging, device, guard
+from . import device, guard
+from .debugging import LOOKS
 from .recorder import ANNOTATION, OP, STEP
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_in
 Hook = Callable[[Any, Any, Any], None]
 
 BACKWARD = "whyidle::backward"
-BACKWARDS = 3
-"""after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
 
 def install(loop: Loop) -> None:
@@ -55,15 +54,15 @@ def _next_batch(loop: Loop, kind: Any) -> None:
         finally:
             try:
                 end = clock()
-                number = loop.iterators.get(type(self))
+                number = loop.numbers.get(type(self))
                 if number is None:
                     number = loop.iterates(type(self))
                 loop.recorder.add((begin, end, thread(), number, ANNOTATION))
                 loop.waited += end - begin
                 if measured is not None and measured.open:
                     loop.mark(device.BATCH, begin)
-                evaluation = loop.evaluation
-                if evaluation is not None and evaluation.begin and exception()[0] is StopIteration:
+                evaluation = loop.evaluating
+                if evaluation is not None and exception()[0] is StopIteration:
                     evaluation.closes()
             except Exception as error:  # contained
                 loop.failed("loader", error)
@@ -88,19 +87,16 @@ def _backward(loop: Loop, autograd: Any) -> None:
             return original(*args, **kwargs)
         finally:
             try:
-                end, recorder = clock(), loop.recorder
-                number = recorder.names.get(BACKWARD)
+                end, number = clock(), loop.numbers.get(BACKWARD)
                 if number is None:
-                    number = recorder.number(BACKWARD)
-                recorder.add((begin, end, thread(), number, OP))
+                    number = loop.numbers[BACKWARD] = loop.recorder.number(BACKWARD)
+                loop.recorder.add((begin, end, thread(), number, OP))
                 if measured is not None and measured.open:
                     loop.mark(device.BACKWARD_END, begin)
-                evaluation = loop.evaluation
-                if evaluation is not None and evaluation.begin:
-                    evaluation.ends()
-                loop.backwards = count = loop.backwards + 1
-                if count == BACKWARDS and not loop.steps:
-                    loop.trains(None)  # its optimizer is none of PyTorch's
+                if loop.evaluating is not None:
+                    loop.evaluating.ends()
+                if not loop.steps:
+                    loop.retreats()
             except Exception as error:  # contained
                 loop.failed("backward", error)
 
@@ -135,24 +131,26 @@ def _after(loop: Loop, compiling: Callable[[], bool]) -> Hook:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if compiling():
             return
+        end, key = clock(), id(optimizer)
         try:
-            end, begin, recorder = clock(), loop.optimizing.pop(), loop.recorder
-            name = loop.optimizers.get(id(optimizer)) or loop.optimizes(optimizer)
-            number = recorder.names.get(name)
+            number = loop.numbers.get(key)
             if number is None:
-                number = recorder.number(name)
-            recorder.add((begin, end, thread(), number, STEP))
+                number = loop.optimizes(optimizer)
+            loop.recorder.add((loop.optimizing.pop(), end, thread(), number, STEP))
             loop.steps = steps = loop.steps + 1
-            if steps in debugging.LOOKS:
+            if steps >= LOOKS[loop.looks]:
                 loop.notable(optimizer)
         except Exception as error:  # contained
             loop.failed("optimizer", error)
         if loop.device is not None:
             loop.ended(optimizer)
-        try:
-            if loop.boundary is not None:
-                loop.boundary(optimizer)
-        except Exception as error:  # contained
-            loop.failed("burst", error)
+        bursts = loop.boundary
+        if bursts is None:
+            return
+        if key == bursts.lead and bursts.wanted is None:
+            bursts.steps += 1
+            bursts.ends.append(end)
+        else:
+            loop.contained("burst", bursts.boundary, optimizer)
 
     return after

@@ -38,38 +38,65 @@ PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
 
 MOST_TEXT = 200
+BACKWARDS = 3
+"""after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
 
 class Loop:
-    """The wrappers of one process."""
+    """The wrappers of one process. Slots, for hooks reach them soonest."""
+
+    __slots__ = (
+        "asked",
+        "backwards",
+        "boundary",
+        "bursts",
+        "collecting",
+        "device",
+        "evaluating",
+        "imported",
+        "looks",
+        "numbers",
+        "optimizers",
+        "optimizing",
+        "recorder",
+        "sampler",
+        "saves",
+        "skipped",
+        "steps",
+        "undo",
+        "waited",
+    )
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.imported = now()
         self.undo: dict[str, Callable[[], Any]] = {}
-        self.steps = 0
+        self.steps = self.looks = 0
+        """optimizer steps, and those after which the process was looked at more closely"""
         self.optimizing: list[int] = []
         self.optimizers: dict[int, str] = {}
-        self.iterators: dict[type, int] = {}
+        self.numbers: dict[int | str | type, int] = {}
+        """of names: an optimizer's by its id, iterators' by their class, others by themselves"""
         self.collecting = 0
         self.backwards = 0
         self.skipped = 0
         self.asked: dict[str, str] = {}
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
-        self.evaluation: phases.Evaluation | None = None
+        self.evaluating: phases.Evaluation | None = None
+        """the one that is under way"""
         self.waited = 0
         """ns in which the loop waited for its next batch"""
-        self.boundary: Callable[[Any], None] | None = None
-        """called with every optimizer that has stepped"""
         self.bursts: bursts.Bursts | None = None
+        self.boundary: bursts.Bursts | None = None
+        """the same, while they want to hear of every optimizer that has stepped"""
         self.device: device.Device | None = None
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        self.steps = self.backwards = 0
+        self.steps = self.looks = self.backwards = 0
         self.optimizing.clear()
-        self.iterators.clear()
+        self.numbers.clear()
         self.sampler = None
 
     def span(self, name: str, kind: int, begin: int) -> None:
@@ -149,27 +176,35 @@ class Loop:
     def iterates(self, kind: type) -> int:
         """The number of the name under which iterators of this class are recorded."""
         name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
-        number = self.iterators[kind] = self.recorder.number(name)
+        number = self.numbers[kind] = self.recorder.number(name)
         return number
 
-    def optimizes(self, optimizer: Any) -> str:
-        """The name of an optimizer's steps. Optimizers that take turns are told apart."""
+    def optimizes(self, optimizer: Any) -> int:
+        """The number of the name of an optimizer's steps. Those that take turns are told apart."""
         name = self.optimizers.get(id(optimizer))
         if name is None:
             kind = f"Optimizer.step#{type(optimizer).__name__}.step"
             same = sum(known.startswith(kind) for known in self.optimizers.values())
             name = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
-        return name
+        number = self.numbers[id(optimizer)] = self.recorder.number(name)
+        return number
+
+    def retreats(self) -> None:
+        """A backward pass has ended, and no optimizer was seen to step yet."""
+        self.backwards += 1
+        if self.backwards == BACKWARDS:
+            self.trains(None)  # its optimizer is none of PyTorch's
 
     def stepped(self, optimizer: Any, begin: int) -> None:
         """An optimizer's step ends now."""
-        self.span(self.optimizes(optimizer), ANNOTATION, begin)
+        self.numbered(self.optimizes(optimizer), ANNOTATION, begin)
         self.steps += 1
-        if self.steps in debugging.LOOKS:
+        if self.steps >= debugging.LOOKS[self.looks]:
             self.notable(optimizer)
 
     def notable(self, optimizer: Any) -> None:
         """After the first step, and some later ones."""
+        self.looks += 1
         if self.steps == 1:
             self.trains(optimizer)
         debugging.look(self)

@@ -125,6 +125,7 @@ class Evaluation:
         """``Module.eval()`` was called."""
         if not self.begin:
             self.begin, self.without = now(), not self.grad()
+            self.loop.evaluating = self
             for where, owner, name, wrap in self.switches:
                 _patch(self.loop, where, owner, name, wrap(self))
             mark(self.loop, self.begin)
@@ -139,7 +140,7 @@ class Evaluation:
 
     def ends(self) -> None:
         """It is over, or was none."""
-        self.begin = 0
+        self.begin, self.loop.evaluating = 0, None
         for where, *_ in self.switches:
             self.loop.undo.pop(where, bool)()
 
@@ -152,7 +153,7 @@ def _evaluation(loop: Loop, torch: Any) -> None:
     modes = (torch.no_grad, torch.inference_mode)
     switches: list[Switch] = [(kind.__name__, kind, "__enter__", _without) for kind in modes]
     switches.append(("set_grad_enabled", torch.set_grad_enabled, "__init__", _switched))
-    loop.evaluation = evaluation = Evaluation(loop, torch.is_grad_enabled, switches)
+    evaluation = Evaluation(loop, torch.is_grad_enabled, switches)
     compiling = guard.compiling()
     module = torch.nn.Module
     _patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
