@@ -154,8 +154,8 @@ def hooks_table(seconds: float) -> list[str]:
     error = 1.2533 / 1.349 * (added["hooks"].high - added["hooks"].low) / blocks**0.5
     return [
         f"All hooks on against off in one process ({found['replaced']} replaced functions and the "
-        f"optimizer's hooks, {blocks} pairs of blocks, steps of {found['step_us']:.0f} us), median "
-        f"and quartiles: **{added['hooks']:.1f} us per step**, standard error {error:.1f}; control "
+        f"optimizer's hooks, {blocks} groups of paired blocks, steps of {found['step_us']:.0f} us), "
+        f"median and quartiles: **{added['hooks']:.1f} us per step**, standard error {error:.1f}; control "
         f"{added['control']:.1f} us."
     ]
 

@@ -1,8 +1,8 @@
 """What the probe's hooks cost per step, in microseconds: on against off in one process.
 
 Started by ``bench/overhead.py`` with the probe in its environment. Everything that the probe
-replaces in PyTorch is found by taking it off once and comparing; then blocks of steps with and
-without it follow each other, and a control of blocks that are both without. Prints JSON.
+replaces in PyTorch is found by taking it off once and comparing; then short blocks of steps with
+and without it follow each other, and a control of blocks that are both without. Prints JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -22,8 +23,8 @@ from torch.optim import optimizer as optimizers
 
 from overhead_job import network, step_of
 
-BLOCK = 50
-"""steps"""
+BLOCK, SETTLING, GROUP = 12, 3, 20
+"""steps of a block, steps not counted after the switch, pairs of blocks of one result"""
 Places = dict[tuple[int, str], tuple[Any, str, Any]]
 
 
@@ -79,14 +80,30 @@ class Switch:
         self.loop.boundary = self.boundary if on else None
 
 
-def block_s(step: Callable[[], None]) -> float:
-    """Median length of the steps of a block, s."""
+def block(step: Callable[[], None]) -> list[float]:
+    """Lengths of the steps of a block, s; of the first ones, which follow the switch, none."""
     lengths = []
     for _ in range(BLOCK):
         begin = time.perf_counter()
         step()
         lengths.append(time.perf_counter() - begin)
-    return statistics.median(lengths)
+    return lengths[SETTLING:]
+
+
+def undisturbed(lengths: list[float]) -> float:
+    """Their lower quartile: above it stands what else the machine was doing."""
+    return statistics.quantiles(lengths, n=4)[0]
+
+
+def added(switch: Switch, step: Callable[[], None], on: bool) -> tuple[float, float]:
+    """How much longer steps are with the probe, s, and their length without: of ``GROUP`` pairs of
+    blocks in random order. ``on`` false: a control, nothing against nothing."""
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(GROUP):
+        for state in random.sample((True, False), 2):
+            switch.turn(state and on)
+            found[state] += block(step)
+    return undisturbed(found[True]) - undisturbed(found[False]), undisturbed(found[False])
 
 
 def main() -> None:
@@ -97,22 +114,16 @@ def main() -> None:
     time.sleep(0.5)
     (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
     switch = Switch(loop)
-    added: dict[str, list[float]] = {"hooks": [], "control": []}
+    told: dict[str, list[float]] = {"hooks": [], "control": []}
+    lengths = []
     until = time.perf_counter() + float(os.environ["JOB_SECONDS"])
-    turn = 0
-    while time.perf_counter() < until:
+    while time.perf_counter() < until or len(lengths) < 8:
         for kind, on in (("hooks", True), ("control", False)):
-            order = (on, False) if turn % 2 else (False, on)
-            found = []
-            for state in order:
-                switch.turn(state)
-                found.append((state, block_s(step)))
-            first, second = found if turn % 2 else found[::-1]
-            added[kind].append((first[1] - second[1]) * 1e6)
-        turn += 1
-    switch.turn(False)
-    step_us = block_s(step) * 1e6
-    print(json.dumps({"added_us": added, "step_us": step_us, "replaced": len(switch.changed)}))
+            more, length = added(switch, step, on)
+            told[kind].append(more * 1e6)
+            lengths.append(length * 1e6)
+    length = statistics.median(lengths)
+    print(json.dumps({"added_us": told, "step_us": length, "replaced": len(switch.changed)}))
 
 
 if __name__ == "__main__":
