@@ -152,11 +152,11 @@ def hooks_table(seconds: float) -> list[str]:
     added = {kind: Spread.quartiles(values) for kind, values in found["added_us"].items()}
     blocks = len(found["added_us"]["hooks"])
     error = 1.2533 / 1.349 * (added["hooks"].high - added["hooks"].low) / blocks**0.5
+    hooks = f"{found['replaced']} replaced functions and the optimizer's hooks"
     return [
-        f"All hooks on against off in one process ({found['replaced']} replaced functions and the "
-        f"optimizer's hooks, {blocks} groups of paired blocks, steps of {found['step_us']:.0f} us), "
-        f"median and quartiles: **{added['hooks']:.1f} us per step**, standard error {error:.1f}; control "
-        f"{added['control']:.1f} us."
+        f"All hooks on against off in one process ({hooks}, {blocks} groups of paired blocks, steps "
+        f"of {found['step_us']:.0f} us), median and quartiles: **{added['hooks']:.1f} us per step**, "
+        f"standard error {error:.1f}; control {added['control']:.1f} us."
     ]
 
 
