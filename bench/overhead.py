@@ -152,11 +152,12 @@ def hooks_table(seconds: float) -> list[str]:
     added = {kind: Spread.quartiles(values) for kind, values in found["added_us"].items()}
     blocks = len(found["added_us"]["hooks"])
     error = 1.2533 / 1.349 * (added["hooks"].high - added["hooks"].low) / blocks**0.5
-    hooks = f"{found['replaced']} replaced functions and the optimizer's hooks"
+    what = f"{found['replaced']} replaced functions and the optimizer's hooks"
+    length, hooks, control = found["step_us"], added["hooks"], added["control"]
     return [
-        f"All hooks on against off in one process ({hooks}, {blocks} groups of paired blocks, steps "
-        f"of {found['step_us']:.0f} us), median and quartiles: **{added['hooks']:.1f} us per step**, "
-        f"standard error {error:.1f}; control {added['control']:.1f} us."
+        f"All hooks on against off in one process ({what}, {blocks} groups of paired blocks, steps "
+        f"of {length:.0f} us), median and quartiles: **{hooks:.1f} us per step**, standard error "
+        f"{error:.1f}; control {control:.1f} us."
     ]
 
 
