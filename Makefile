@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0+cpu
 bin = $(VENV)/bin
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: demo watch test test-live check format docs bench clean
+.PHONY: demo watch test test-live clinic check format docs bench clean
 
 demo: $(DEMO)/installed  ## explain a recording, then watch a small training job on JPEG photos
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -32,6 +32,9 @@ test: check  ## everything: lint, types, tests
 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; wants a machine that does nothing else
 	$(bin)/python -m pytest -n 2 -m live
+
+clinic: $(VENV)/installed  ## a few sick and healthy jobs with known truth, against the recorded floor
+	$(bin)/python -m clinic run --fixed-subset
 
 check: $(VENV)/installed  ## lint and types only
 	$(bin)/ruff check .

@@ -62,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--results", type=Path, default=RESULTS, help="folder of outcomes")
             one.add_argument("--no-oracle", action="store_true", help="do not time the cures")
             one.add_argument("--write", type=Path, nargs="?", const=PAGE, help=f"to {PAGE.name}")
+        if name == "report":
+            one.add_argument("--any-version", action="store_true", help="of the product")
         if name == "run":
             one.add_argument("--jobs", type=int, default=1, help="at once; over 1 spoils timings")
             one.add_argument("--fresh", action="store_true", help="also what is there already")
@@ -139,17 +141,20 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.flush()
     pairs = [(case, known[case.id]) for case in found]
     status = _say(args, pairs)
-    return _hold(pairs, launch.wall() - begin) if args.fixed_subset else status
+    return hold(pairs, launch.wall() - begin) if args.fixed_subset else status
 
 
 def report(args: argparse.Namespace) -> int:
     """Print the score of what is known"""
     found, results = chosen(args), Results(args.results)
     known = _known(found, args.mode, results, not (args.no_oracle or args.fixed_subset))
+    if args.any_version:
+        latest = ((case, results.latest(case, args.mode)) for case in found)
+        known = {case.id: outcome for case, outcome in latest if outcome} | known
     missing = len(found) - len(known)
     if missing:
         print(f"clinic: {missing} cases have no outcome by this version", file=sys.stderr)
-    return _say(args, [(case, known[case.id]) for case in found if case.id in known])
+    return _say(args, [(case, known[case.id]) for case in found if case.id in known], missing)
 
 
 def _known(found: Sequence[Case], mode: Mode, results: Results, oracle: bool) -> dict[str, Outcome]:
@@ -157,18 +162,18 @@ def _known(found: Sequence[Case], mode: Mode, results: Results, oracle: bool) ->
     return {case.id: outcome for case, outcome in known if outcome is not None}
 
 
-def _say(args: argparse.Namespace, pairs: Sequence[Pair]) -> int:
+def _say(args: argparse.Namespace, pairs: Sequence[Pair], missing: int = 0) -> int:
     words = f"python -m clinic run --mode {args.mode}"
     words += f" --reseed {args.reseed}" if args.reseed is not None else ""
-    print(page(pairs, args.mode, words))
+    print(page(pairs, args.mode, words, missing=missing))
     if args.write:
         done = [pair for pair in pairs if not pair[1].error]
         args.write.with_name(PICTURE).write_text(matrix(marks("whyidle", done)), encoding="utf-8")
-        args.write.write_text(page(pairs, args.mode, words, PICTURE), encoding="utf-8")
+        args.write.write_text(page(pairs, args.mode, words, PICTURE, missing), encoding="utf-8")
     return 0
 
 
-def _hold(pairs: Sequence[Pair], seconds: float) -> int:
+def hold(pairs: Sequence[Pair], seconds: float) -> int:
     """Whether the subset is as good as recorded."""
     bound, found = floor(), score(pairs)
     table = found.tables[0]

@@ -24,6 +24,7 @@ Drawn = Value | tuple[float, float]
 
 CARDS = Path(__file__).with_name("cards")
 WORKLOADS = Path(__file__).with_name("workloads")
+TWIN = 9
 DIGIT: dict[Level, int] = {"only": 0, "mild": 1, "medium": 2, "severe": 3}
 
 
@@ -61,8 +62,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds of training that a case may take, besides what starting takes."""
 
-    watch_s: float = 9.0
-    arm_s: float = 4.5
+    watch_s: float = 8.0
+    arm_s: float = 3.5
     pairs: int = 2
     limit_s: float = 60.0
     """a process that takes longer has failed"""
@@ -78,7 +79,9 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         options: of every arm; ``$NAME`` is an environment variable, ``@cores`` and ``@ranks``
             are how it is started.
         onset: the option that holds the step at which a ``varying`` job falls ill.
-        recording: of mode ``recorded``, relative to the folder of recordings.
+        recording: of mode ``recorded``, relative to the folder that ``WHYIDLE_TRACES`` names.
+        twin: a recording of the same job, cured, where somebody made one.
+        watch_twin: the cured twin of the last level is a healthy case of its own.
     """
 
     workload: str
@@ -90,6 +93,8 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     inject: tuple[Fault, ...] = ()
     onset: str = ""
     recording: str = ""
+    twin: str = ""
+    watch_twin: bool = False
     budget: Budget = Budget()
     levels: dict[Level, dict[str, Drawn]] = {}
 
@@ -108,6 +113,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     inject: tuple[Fault, ...]
     onset: str
     recording: str
+    twin: str
     budget: Budget
 
     def arm(self, cured: frozenset[int] = frozenset()) -> Options:
@@ -136,7 +142,23 @@ def cases(reseed: int | None = None, folder: Path = CARDS) -> list[Case]:
         levels: dict[Level, dict[str, Drawn]] = sheet.levels or {"only": {}}
         for level, more in levels.items():
             found.append(_case(f"c{path.stem}{DIGIT[level]}", level, sheet, more, reseed))
+        if sheet.watch_twin:
+            found.append(healthy_twin(found[-1]))
     return sorted(found, key=lambda case: case.id)
+
+
+def healthy_twin(case: Case) -> Case:
+    """The same job with every fault cured, to be watched as it is."""
+    whole = frozenset(range(len(case.inject)))
+    return msgspec.structs.replace(
+        case,
+        id=f"{case.id[:-1]}{TWIN}",
+        level="only",
+        kind="healthy",
+        options=case.arm(whole),
+        inject=(),
+        onset="",
+    )
 
 
 def read(path: Path) -> Sheet:
@@ -147,7 +169,9 @@ def read(path: Path) -> Sheet:
         raise ValueError(f"{path.name}: {error}") from error
     if not (path.stem.isdigit() and len(path.stem) == 3):
         raise ValueError(f"{path.name}: a sheet is named by three digits")
-    if sheet.kind != "healthy" and not sheet.inject and not sheet.recording:
+    if bool(sheet.recording) != (sheet.modes == ("recorded",)):
+        raise ValueError(f"{path.name}: mode recorded has a recording, and no other has")
+    if sheet.kind != "healthy" and not sheet.inject:
         raise ValueError(f"{path.name}: nothing is planted")
     if sheet.kind == "healthy" and sheet.inject:
         raise ValueError(f"{path.name}: a healthy job has nothing planted")
@@ -178,6 +202,7 @@ def _case(
         inject=sheet.inject,
         onset=sheet.onset,
         recording=sheet.recording,
+        twin=sheet.twin,
         budget=sheet.budget,
     )
 

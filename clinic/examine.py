@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis, Finding
 
+NEAR, TRIES = (0.94, 1.10), 2
+"""between these, up to so many times the pairs are run"""
+
 
 def examine(
     case: Case, mode: Mode, results: Results, *, oracle: bool, lock: Path | None = None
@@ -24,11 +28,11 @@ def examine(
     outcome = Outcome(id=case.id, mode=mode, made=_now(), options=case.arm())
     try:
         with launch.turn(lock):
-            with launch.watched(case, case.arm(), mode) as (seen, recording):
+            with _seen(case, mode) as (seen, recording):
                 document = seen.document
                 outcome = _told(outcome, case, seen, recording)
             if oracle:
-                gains = measured(case, mode, results)
+                gains = recorded(case) if case.recording else measured(case, mode, results)
                 outcome = msgspec.structs.replace(outcome, gains=gains)
     except launch.JobError as error:
         outcome = msgspec.structs.replace(outcome, error=str(error))
@@ -37,6 +41,24 @@ def examine(
     outcome = msgspec.structs.replace(outcome, seconds=launch.wall() - begin)
     results.save(case, outcome, oracle, document)
     return outcome
+
+
+def _seen(case: Case, mode: Mode) -> AbstractContextManager[tuple[launch.Watched, Path]]:
+    if mode == "recorded":
+        return launch.explained(case)
+    return launch.watched(case, case.arm(), mode)
+
+
+def recorded(case: Case) -> dict[str, Gain]:
+    """What the cured twin's recording shows; nothing where there is none."""
+    if not case.twin:
+        return {}
+    steps = []
+    for name in (case.recording, case.twin):
+        text = launch.explain(launch.recording(name), case.budget.limit_s)
+        steps.append(msgspec.json.decode(text, type=Diagnosis).steps.p50_s)
+    sick, cured = steps
+    return {"cured": Gain([(1 / sick, 1 / cured)])} if sick and cured else {}
 
 
 def measured(case: Case, mode: Mode, results: Results) -> dict[str, Gain]:
@@ -48,13 +70,24 @@ def measured(case: Case, mode: Mode, results: Results) -> dict[str, Gain]:
     if known:
         return known
     rates: dict[str, list[float]] = {name: [] for name in arms}
-    for number in range(case.budget.pairs):
+    gains: dict[str, Gain] = {}
+    for number in range(case.budget.pairs * TRIES):
         for name in list(arms) if number % 2 == 0 else reversed(arms):
             rates[name].append(launch.alone(case, arms[name], mode).rate(case.measure))
-    sick = rates.pop("sick")
-    gains = {name: Gain(list(zip(sick, found, strict=True))) for name, found in rates.items()}
+        gains = {
+            name: Gain(list(zip(rates["sick"], found, strict=True)))
+            for name, found in rates.items()
+            if name != "sick"
+        }
+        if number + 1 >= case.budget.pairs and not near(gains["cured"]):
+            break
     results.save_gains(case, mode, gains)
     return gains
+
+
+def near(gain: Gain) -> bool:
+    """Whether a gain is so small that more pairs must tell whether there is one."""
+    return NEAR[0] < gain.ratio < NEAR[1]
 
 
 def _timed(case: Case, cured: frozenset[int]) -> Options:

@@ -38,9 +38,11 @@ class Times(msgspec.Struct, frozen=True):
     begin: float
     marks: list[float]
     samples: float | list[float]
+    end: float | None = None
+    """of the script, where it does something after its last step"""
 
     def rate(self, measure: Measure) -> float:
-        """Samples per second, steady, or from the script's first line to the last step.
+        """Samples per second, steady, or from the script's first line to its end.
 
         Raises:
             JobError: there were not enough steps.
@@ -50,7 +52,7 @@ class Times(msgspec.Struct, frozen=True):
             raise JobError(f"only {len(marks)} steps were made")
         each = self.samples if isinstance(self.samples, list) else [self.samples] * len(marks)
         if measure == "whole":
-            return sum(each) / (marks[-1] - self.begin)
+            return sum(each) / ((self.end or marks[-1]) - self.begin)
         since = marks[0] + WARM * (marks[-1] - marks[0])
         first = next(i for i, mark in enumerate(marks) if mark >= since)
         first = min(first, len(marks) - 2)
@@ -163,6 +165,39 @@ def watched(case: Case, options: Options, mode: Mode) -> Iterator[tuple[Watched,
         recording = next((Path(kept) / "store").glob("runs/*/recording"), Path(kept))
         truths = [path.read_bytes() for path in Path(kept).glob("truth/*.json")]
         yield Watched(told.read_bytes(), times, status, truths), recording
+
+
+@contextmanager
+def explained(case: Case) -> Iterator[tuple[Watched, Path]]:
+    """What is said of a recording that somebody made, as ``watched`` gives it."""
+    text = explain(recording(case.recording), case.budget.limit_s)
+    yield Watched(text, None, 0), Path("nowhere")
+
+
+def recording(name: str) -> Path:
+    """Where it is. Raises JobError where it is not on this machine."""
+    path = Path(os.environ.get("WHYIDLE_TRACES", "traces")) / name
+    if not path.exists():
+        raise JobError(f"{name} is not in the folder that WHYIDLE_TRACES names")
+    return path
+
+
+def explain(path: Path, limit_s: float) -> bytes:
+    """The diagnosis of a recording."""
+    words = [sys.executable, "-m", "whyidle", "explain", "--quiet", "--no-store", "--json", "-"]
+    try:
+        done = subprocess.run(
+            [*words, str(path)],
+            check=False,
+            capture_output=True,
+            timeout=limit_s,
+            env=environment({}),
+        )
+    except subprocess.TimeoutExpired:
+        raise JobError(f"took longer than {limit_s:.0f} s") from None
+    if done.returncode:
+        raise JobError(f"ended with {done.returncode}: {done.stderr.decode()[-400:]}")
+    return done.stdout
 
 
 def _beside(kept: Path) -> Options:

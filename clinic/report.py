@@ -32,7 +32,9 @@ COLUMNS = {
 FORECAST = {"error_median": ("median", 0.05), "error_p90": ("90th percentile", 0.15)}
 
 
-def page(pairs: Sequence[Pair], mode: str, command: str, picture: str = "") -> str:
+def page(
+    pairs: Sequence[Pair], mode: str, command: str, picture: str = "", missing: int = 0
+) -> str:
     """All of it."""
     found = score(pairs)
     made = max((outcome.made for _, outcome in pairs), default="")
@@ -42,6 +44,7 @@ def page(pairs: Sequence[Pair], mode: str, command: str, picture: str = "") -> s
         f"Made on {made[:10]} by `{command}` (mode `{mode}`) on {machine()}. How each number is",
         "computed stands below, and in `clinic/README.md`.",
         "",
+        *([f"**{missing} more cases of this mode were not run.**", ""] if missing else []),
         *_targets(found),
         *_rivals(found),
         *_families(found),
@@ -120,6 +123,7 @@ def _rest(found: Score) -> Iterator[str]:
     yield from ("## Cost", "")
     yield f"Slower under watch than alone, median over cases: {signed(found.overhead)}. Runs of a"
     yield "few seconds scatter by more; `performance.md` has the careful number."
+    yield f"Runs of one and the same job differ by {percent(found.noise, 1)} here (median)."
     yield f"CPU of watching, as the product tells it: {percent(found.overhead_ratio, 2)}."
     yield ""
 

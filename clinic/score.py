@@ -63,6 +63,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     overhead: float | None
     overhead_ratio: float | None
     errors: int
+    noise: float | None
 
 
 def score(pairs: Iterable[Pair]) -> Score:
@@ -90,6 +91,7 @@ def score(pairs: Iterable[Pair]) -> Score:
         overhead=_or_none(median, slower),
         overhead_ratio=_or_none(median, ratios),
         errors=len(every) - len(done),
+        noise=_or_none(median, [spread(o) for _, o in done if "cured" in o.gains]),
     )
 
 
@@ -172,6 +174,12 @@ def attribution_error(outcome: Outcome) -> float | None:
         return None
     told = outcome.evidence.attribution
     return max(abs(told.get(bucket, 0.0) - true) for bucket, true in outcome.truth.items())
+
+
+def spread(outcome: Outcome) -> float:
+    """By how much the fastest run of the sick job, alone, is faster than the slowest."""
+    rates = [sick for sick, _ in outcome.gains["cured"].pairs]
+    return max(rates) / min(rates) - 1
 
 
 def grade(outcome: Outcome) -> str:

@@ -42,6 +42,22 @@ def tensors(events):
     )
 
 
+class Blocks(Dataset):
+    """The same events, batch by batch, as tensors that are there."""
+
+    def __init__(self, log, batch):
+        self.parts = [torch.from_numpy(part) for part in (log.users, log.items, log.answers)]
+        self.batch = batch
+
+    def __len__(self):
+        return len(self.parts[0]) // self.batch
+
+    def __getitem__(self, index):
+        if index >= len(self):
+            raise IndexError(index)
+        return [part[index * self.batch : (index + 1) * self.batch] for part in self.parts]
+
+
 def plain(events):
     return events
 
@@ -67,13 +83,16 @@ class Callback:
 
 
 class Average(Callback):
-    """The loss since the beginning."""
+    """The loss since the beginning; now and then after the step, too."""
 
-    def __init__(self, exact):
-        self.exact, self.total = exact, 0.0
+    def __init__(self, after, exact):
+        self.after, self.exact, self.total, self.late = after, exact, 0.0, 0.0
 
     def on_step(self, loop, loss, batch):
-        self.total = self.total + (loss if self.exact else loss.item())
+        self.total += loss.item()
+        if self.after and loop.step % self.after == 0:
+            again = loop.loss(*(part.to(loop.device) for part in batch))
+            self.late = self.late + (again if self.exact else again.item())
 
 
 class Popular(Callback):
@@ -137,9 +156,12 @@ class Loop:
         except Stop:
             pass
 
+    def loss(self, user, items, answer):
+        return nn.functional.binary_cross_entropy_with_logits(self.model(user, items), answer)
+
     def one(self, batch):
         user, items, answer = (part.to(self.device) for part in batch)
-        loss = nn.functional.binary_cross_entropy_with_logits(self.model(user, items), answer)
+        loss = self.loss(user, items, answer)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -167,15 +189,17 @@ def main(args):
         drop_last=True,
         **more,
     )
+    if args.blocks:
+        loader = DataLoader(Blocks(log, args.batch), batch_size=None, shuffle=True)
     clock = Clock(args.steps, args.seconds)
-    callbacks = [Average(args.exact)]
+    callbacks = [Average(args.after, args.exact)]
     if args.count_every:
         callbacks.append(Popular(args.count_every, args.count_rows))
     if args.pages:
         callbacks.append(Diary(args.pages))
     if args.tidy_every:
         callbacks.append(Housekeeper(args.tidy_every))
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05, fused=True)
     Loop(model, optimizer, [*callbacks, clock], args.device).fit(loader, args.late)
     print(len(clock.marks), "steps", len(catalogue), float(callbacks[0].total))
     if args.times:
@@ -194,6 +218,8 @@ if __name__ == "__main__":
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--workers", type=int, default=1)
     p.add_argument("--late", action="store_true", help="tensors are made by the trainer")
+    p.add_argument("--blocks", action="store_true", help="batches are made once")
+    p.add_argument("--after", type=int, default=0)
     p.add_argument("--exact", action="store_true")
     p.add_argument("--count-every", type=int, default=0)
     p.add_argument("--count-rows", type=int, default=32)

@@ -115,7 +115,7 @@ class Trainer:
         if args.delay_after > 0:
             self.data.crowded_from.fill_(float("inf"))
         self.net = Net(args.width, args.depth).to(self.device)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9, fused=True)
         self.loss = nn.CrossEntropyLoss()
         self.marks = []
         self.step = 0

@@ -72,7 +72,9 @@ class Diffusion:
         self.net = UNet(s.width, s.extra).to(s.device)
         self.smooth = copy.deepcopy(self.net).requires_grad_(False)
         self.optimizer = torch.optim.Adam(
-            [p for n, p in self.net.named_parameters() if not n.startswith("words")], lr=2e-4
+            [p for n, p in self.net.named_parameters() if not n.startswith("words")],
+            lr=2e-4,
+            fused=True,
         )
         self.level = torch.cos(torch.linspace(0, math.pi / 2, 1001)) ** 2
         self.marks = []

@@ -28,9 +28,8 @@ parser.add_argument("--rank-rows", type=int, default=256)
 parser.add_argument("--notes", type=int, default=0, help="rows kept as records")
 parser.add_argument("--tidy-every", type=int, default=0)
 parser.add_argument("--check-numbers", action="store_true")
-parser.add_argument(
-    "--update", choices=("default", "loop", "together", "single"), default="default"
-)
+parser.add_argument("--update", choices=("default", "loop", "together", "single"), default="single")
+parser.add_argument("--look", type=float, default=0.0, help="leave the model up for so long, s")
 parser.add_argument("--save-every", type=int, default=0)
 parser.add_argument("--steps", type=int, default=0)
 parser.add_argument("--seconds", type=float, default=10.0)
@@ -126,6 +125,11 @@ while True:
     if step == args.steps or (not args.steps and marks[-1] - marks[0] > args.seconds):
         break
 
+if args.look:
+    print("the model is up for", args.look, "s", flush=True)
+    time.sleep(args.look)
+
 if args.times:
+    end = time.perf_counter()
     with open(args.times, "w") as file:
-        json.dump({"begin": begin, "marks": marks, "samples": args.batch}, file)
+        json.dump({"begin": begin, "marks": marks, "samples": args.batch, "end": end}, file)

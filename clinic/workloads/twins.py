@@ -10,6 +10,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -70,6 +71,7 @@ def main():
     p.add_argument("--hold", action="store_true", help="exchange once per update")
     p.add_argument("--search", action="store_true", help="look for unused parameters")
     p.add_argument("--bucket-mb", type=float, default=25.0)
+    p.add_argument("--compress", action="store_true")
     p.add_argument("--log-rows", type=int, default=0, help="rank 0 writes so much")
     p.add_argument("--rest", type=float, default=0.0)
     p.add_argument("--steps", type=int, default=0)
@@ -91,7 +93,9 @@ def main():
         find_unused_parameters=args.search,
         bucket_cap_mb=args.bucket_mb,
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    if args.compress:
+        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     marks, more = [], True
     go = torch.ones(1)
     while more:

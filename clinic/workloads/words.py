@@ -148,7 +148,7 @@ def main():
     trained = (
         torch.compile(model, dynamic=args.dynamic, backend=args.backend) if args.compile else model
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     g = torch.Generator().manual_seed(args.seed)
     marks, done = [], False
     while not done:

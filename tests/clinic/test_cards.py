@@ -54,6 +54,15 @@ def test_arms_differ_by_the_cure_alone(folder):
     assert {key for key in sick if sick[key] != cured[key]} == {"save_every"}
 
 
+def test_the_cured_twin_may_be_watched_as_a_healthy_job(folder):
+    (folder / "123.toml").write_text(
+        SHEET.replace("[[inject]]", "watch_twin = true\n[[inject]]", 1)
+    )
+    *_, severe, twin = cases(folder=folder)
+    assert (twin.id, twin.kind, twin.inject) == ("c1239", "healthy", ())
+    assert twin.arm() == severe.arm(frozenset({0}))
+
+
 def test_other_seeds_draw_other_numbers_within_the_range(folder):
     drawn = {cases(seed, folder)[0].options["columns"] for seed in range(5)}
     assert len(drawn) > 1

@@ -2,13 +2,14 @@
 
 import sys
 
+import msgspec
 import pytest
 
 import clinic.launch
 from clinic import app, examine
 from clinic.card import cases
 from clinic.launch import JobError, Times, alone, command, environment, scratch
-from clinic.outcome import Gain, Outcome, Results
+from clinic.outcome import Gain, Named, Outcome, Results
 
 SHEET = """
 workload = "job"
@@ -74,6 +75,14 @@ def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
     assert examine.measured(case, "cpu", results)["cured"].ratio == 3.0
 
 
+def test_a_small_gain_is_timed_more_often(tmp_path, case):
+    even = msgspec.structs.replace(case.inject[0], cured={"rest": 1.95})
+    unsure = msgspec.structs.replace(case, inject=(even,))
+    gain = examine.measured(unsure, "cpu", Results(tmp_path / "kept"))["cured"]
+    assert len(gain.pairs) == 2 * case.budget.pairs
+    assert gain.ratio == pytest.approx(2 / 1.95)
+
+
 def test_a_script_stands_alone_in_its_folder_under_a_common_name(case):
     with scratch(case) as folder:
         assert [path.name for path in folder.iterdir()] == ["train.py"]
@@ -112,6 +121,16 @@ def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     )
     assert "| c0070 | job |" in (tmp_path / "p.md").read_text()
     assert (tmp_path / "clinic.svg").read_text().startswith("<svg")
+
+
+def test_an_outcome_of_another_version_is_told_only_when_asked(case, tmp_path, monkeypatch):
+    results = Results(tmp_path / "kept")
+    kept = Outcome(id=case.id, mode="cpu", made="2026", options=case.arm(), state="saturated")
+    results.save(case, kept, False, b"")
+    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
+    monkeypatch.setattr("clinic.outcome.product", lambda: "another")
+    assert results.load(case, "cpu", False) is None
+    assert results.latest(case, "cpu").gains["cured"].ratio == 2.0
 
 
 def test_other_seeds_are_other_outcomes(case, tmp_path):
@@ -164,3 +183,22 @@ def test_the_list_names_every_case(capsys):
 def test_the_floor_speaks_of_cases_that_exist():
     known = {case.id for case in cases()}
     assert set(app.floor().cases) <= known
+
+
+def test_the_fixed_subset_fails_below_its_floor(case, monkeypatch, capsys):
+    bound = app.Floor(cases=[case.id], top1=0.9, bucket=0.9, alarms=0, seconds=60.0)
+    monkeypatch.setattr(app, "floor", lambda: bound)
+    named = Named(
+        cause="sync-checkpoint", family="interruption", bucket="interruption",
+        severity="warning", lost=0.5, predicted={"async-checkpoint": (2.0, 1.5, 2.5)},
+    )  # fmt: skip
+    right = Outcome(id=case.id, mode="cpu", made="2026", options={}, named=[named])
+    wrong = msgspec.structs.replace(right, named=[])
+    failed = msgspec.structs.replace(right, error="fell over")
+    healthy = msgspec.structs.replace(case, kind="healthy", inject=())
+    assert app.hold([(case, right)], 50.0) == 0
+    assert app.hold([(case, right)], 70.0) == 1
+    assert app.hold([(case, wrong)], 50.0) == 1
+    assert "top-1 0 % is below 90 %" in capsys.readouterr().out
+    assert app.hold([(case, right), (healthy, right)], 50.0) == 1
+    assert app.hold([(case, failed)], 50.0) == 1

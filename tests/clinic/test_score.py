@@ -39,7 +39,7 @@ def case(*causes, kind="single", number=1):
     return Case(
         id=f"c{number:04}", level="only", workload="rows", kind=kind, modes=("cpu",),
         consent="none", measure="steps", options={}, inject=tuple(map(fault, causes)), onset="",
-        recording="", budget=Budget(),
+        recording="", twin="", budget=Budget(),
     )  # fmt: skip
 
 
@@ -180,6 +180,7 @@ def test_cost_and_delay():
     found = score(pairs)  # alone: the median of 100 and 50
     assert found.overhead == pytest.approx(0.25)
     assert found.overhead_ratio == 0.002
+    assert found.noise == pytest.approx(1.0)  # the sick job alone: 100 and 50
     ill = case("sync-checkpoint", kind="varying")
     seen, missed = Delay(steps=30, seconds=2.5), Delay(steps=None, seconds=None)
     found = score([(ill, outcome(delay=seen)), (ill, outcome(delay=missed))])
