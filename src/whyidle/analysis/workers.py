@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.queue import Waited, epochs, passed
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.diagnosis import Place
 
@@ -201,26 +202,26 @@ class Workers:
         least = min(stalls.values())
         return next(n for n, s in stalls.items() if s <= least + 0.05 * stalls[self.count])
 
-    def replay(self, depth: int) -> float:
-        """P2: mean wait per batch, s, when at most ``depth`` batches may be ready or in work.
-
-        The measured costs of the batches pass through the queue in their order: batch ``k`` is
-        made by worker ``k % n`` once batch ``k - depth`` has been taken, and taken in order.
-        """
+    def replay(self, depth: int) -> Waited:
+        """P2: what batches would be waited for, when at most ``depth`` may be ready or in work.
+        ``waiting`` leaves out the start of new workers, and so does this."""
         order = np.argsort(self.made["start"], kind="stable")
         made = self.made["end"] - self.made["start"] - np.maximum(self.made["delay"], 0)
-        costs = made[order] / 1e9 + self.pickle
-        between = self.rest / max(self.per_step, 1e-9)
-        free, taken, waited = [0.0] * self.count, [0.0] * len(costs), 0.0
-        last = 0.0
-        for k, cost in enumerate(costs):
-            begin = max(free[k % self.count], taken[k - depth] if k >= depth else 0.0)
-            free[k % self.count] = begin + float(cost)
-            wanted = last + between
-            last = max(wanted, free[k % self.count])
-            taken[k] = last
-            waited += (last - wanted) if k >= self.count else 0.0
-        return waited / max(len(costs) - self.count, 1)
+        waited = passed(
+            made[order] / 1e9 + self.pickle,
+            np.isin(self.made["start"][order], self._first),
+            workers=self.count,
+            depth=depth,
+            between=self.rest / max(self.per_step, 1e-9),
+        )
+        return waited if self.settings.get("persistent") else Waited(0.0, waited.others)
+
+    @cached_property
+    def _first(self) -> NDArray[np.int64]:
+        """When the first batch of each epoch but the first was begun, ns."""
+        rows = self.loading.batches
+        begun = np.sort(rows["start"][rows["worker"] >= 0])
+        return begun[epochs(begun, np.sort(self.loading.takes["end"]))]
 
     @property
     def calm(self) -> float:
@@ -269,8 +270,8 @@ class Workers:
         short = self.calm / max(self.count, 1)
         if waits <= 0.0 or short > self.rest / max(self.per_step, 1e-9):
             return False
-        now = self.replay(self.depth)
-        return now > 0.3 * waits and self.replay(4 * self.depth) <= 0.5 * now
+        now = self.replay(self.depth).others
+        return now > 0.3 * waits and self.replay(4 * self.depth).others <= 0.5 * now
 
     @cached_property
     def kind(self) -> str | None:
@@ -305,11 +306,12 @@ class Workers:
     def reread(self) -> float:
         """Share of what is read in later epochs that comes from storage although it was read
         before; 0 with a single epoch, or where storage is not read through this machine."""
-        epochs = sorted(iterator.start for iterator in self.loading.iterators)
-        if len(epochs) < 2:
-            return 0.0
         rows = self.loading.batches[self.loading.batches["worker"] >= 0]
-        later = rows[rows["start"] >= epochs[1]]
+        made = sorted(iterator.start for iterator in self.loading.iterators)[1:]
+        again = [*self._first[:1], *made[:1]]  # workers that stay are asked by one iterator
+        if not again:
+            return 0.0
+        later = rows[rows["start"] >= min(again)]
         needed = later["chars"].sum() + 4096 * later["faults"].sum()
         return float(later["read"].sum() / needed) if needed > 0 else 0.0
 

@@ -44,6 +44,8 @@ class Job:
     cores: float = 4.0
     begin: float = 0.0
     """starting the workers of an epoch"""
+    opening: float = 0.0
+    """the first batch of an epoch takes so much longer"""
     persistent: bool = True
     same: bool = False
 
@@ -64,7 +66,8 @@ class Job:
                 ahead = k - self.workers * self.prefetch
                 opens = max(free[mine], taken[ahead] if ahead >= 0 else 0)
                 often, longer = self.slow
-                took = ms(self.made + (longer if often and k % often == often - 1 else 0))
+                slow = longer if often and k % often == often - 1 else 0
+                took = ms(self.made + slow + (0 if k else self.opening))
                 free[mine] = opens + took + ms(self.pickle)
                 batches.append((opens, opens + took, mine, len(epochs)))
                 looks.append(opens + took // 2)
@@ -73,15 +76,21 @@ class Job:
                 with guest.call(NEXT):
                     guest.wait(LOOP, max(free[mine] - asked, 0) + ms(0.1 + self.unpickle))
                 taken.append(guest.now)
-                takes.append((asked, guest.now, ms(self.unpickle), 0, len(epochs)))
+                takes.append((asked, guest.now, ms(self.unpickle), 0, self._iterator(epochs)))
                 guest.backward(LOOP, ms(self.train - 1))
                 guest.step(LOOP, ms(1))
+            takes.append((guest.now, guest.now, 0, 0, self._iterator(epochs)))  # none is left
         timeline = guest.timeline()
         tables = batches, takes, rows, looks, epochs
         return replace(timeline, loading=self._loading(timeline.base_ns, tables))
 
+    def _iterator(self, epochs):
+        """Workers that stay are asked by one iterator."""
+        return 1 if self.persistent else len(epochs)
+
     def _loading(self, base, tables):
         batches, takes, rows, looks, epochs = tables
+        kept = epochs[: self._iterator(epochs)]
         made = np.zeros(len(batches), BATCH)
         for row, (start, end, worker, epoch) in zip(made, batches, strict=True):
             row["start"], row["end"], row["worker"] = start - base, end - base, worker
@@ -114,7 +123,7 @@ class Job:
             stacks=(ITEM,),
             workers=tuple(Worker(i, 0, ms(1), self.threads) for i in range(self.workers)),
             settings=(settings,),
-            iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in epochs),
+            iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in kept),
             cores=self.cores,
             threads=1,
         )
@@ -145,7 +154,10 @@ REPEATED = replace(WORK, steps=96, same=True)
 RESTARTED = Job(steps=96, epoch=12, begin=120, persistent=False)
 
 SICK = {
-    "dataloader-too-few-workers": (WORK, replace(WORK, workers=4)),
+    "dataloader-too-few-workers": (
+        replace(WORK, cores=8.0),
+        replace(WORK, workers=4, cores=8.0),
+    ),
     "heavy-cpu-transform": (replace(WORK, cores=2.0), replace(WORK, cpu=35, cores=2.0)),
     "remote-storage-fetch-stall": (STORED, replace(STORED, storage=7)),
     "small-file-random-io": (SMALL, replace(SMALL, storage=14)),
@@ -232,4 +244,15 @@ def test_two_workers_never_beat_the_cores():
     proof = judge("dataloader-too-few-workers", Job(workers=1, cpu=35, cores=2.0))
     assert proof
     assert 0.0 < proof.high <= 1.02 * (1 - 27.5 / 35.1)
+    assert proof.predicted.high == pytest.approx(1 / (1 - proof.high))
     assert proof.low == 0.0
+
+
+def test_a_deeper_queue_does_not_reach_into_the_next_epoch():
+    """Each second slow batch begins an epoch, and is waited for however deep the queue is."""
+    sick = replace(BURSTY, steps=96, epoch=24, slow=(12, 100.0), opening=60.0)
+    cured = replace(sick, prefetch=8)
+    proof = judge("bursty-loader-shallow-prefetch", sick)
+    assert proof
+    assert covers(proof, speedup(sick, cured), slack=0.04)
+    assert proof.high < 0.8 * Facts(sick.run).workers.waiting

@@ -7,6 +7,7 @@ import numpy as np
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, remove
+from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
 
@@ -37,7 +38,10 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     The mean cost of a batch divided by the workers is shorter than the step without waiting, and
     yet the step waits. The measured costs, passed through a queue as deep as now, wait too, and
     through one four times as deep at most half as long. That replay for twice, four and eight
-    times the depth gives the careful, expected and hopeful prediction.
+    times the depth gives the careful, expected and hopeful prediction. Waiting that the replay does
+    not account for is the hand-off of batches that were ready; only the hopeful end takes it for
+    more of the same. The first batches of an epoch wait in the replay as they do: workers begin
+    none before the epoch does, however deep the queue.
 
     What looks alike
     ----------------
@@ -55,17 +59,14 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "burst")
     if workers is None:
         return None
-    now = workers.replay(workers.depth)
-    left = [workers.replay(factor * workers.depth) / now for factor in FACTORS]
-    gains = sorted(workers.waiting * (1.0 - min(ratio, 1.0)) for ratio in left)
-    low = max(0.0, gains[0] - STALL_ERROR)
+    low, expected, high = _gains(facts, workers)
     costs = (workers.made["end"] - workers.made["start"]) / 1e9
     return Proof(
         headline=f"A few slow batches (up to {costs.max() * 1e3:.3g} ms against "
         f"{np.median(costs) * 1e3:.3g} ms) empty a queue of {workers.depth}",
         low=low,
-        high=max(gains[2], workers.waiting),
-        predicted=remove(low, workers.waiting, "P2: replay through a deeper queue", gains[1]),
+        high=high,
+        predicted=remove(low, high, "P2: replay through a deeper queue", expected),
         evidence=(
             *evidence(workers, "cpu"),
             measured("longest batch", float(costs.max()), "s", source=SOURCE),
@@ -76,3 +77,16 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
         where=(*workers.where, *workers.places("asked")),
         facts={"prefetch": 4 * max(int(workers.settings.get("prefetch") or 2), 1)},
     )
+
+
+def _gains(facts: Facts, workers: Workers) -> tuple[float, float, float]:
+    """Shares of the step that a deeper queue wins: careful, expected, hopeful."""
+    now = workers.replay(workers.depth)
+    said = now.total * workers.per_step / facts.step_s
+    won = sorted(
+        max(0.0, now.others - workers.replay(factor * workers.depth).others) / now.total
+        for factor in FACTORS
+    )
+    known = min(said, workers.waiting)
+    low, expected = max(0.0, won[0] * known - STALL_ERROR), won[1] * known
+    return low, expected, max(expected, won[2] * workers.waiting)

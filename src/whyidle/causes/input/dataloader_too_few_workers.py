@@ -49,8 +49,9 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
 
     Where the workers were watched from within, their own figures decide: the wait is theirs if
     they mostly work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with
-    the measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, expected
-    for the best number that the cores allow. No finding where more workers would find no core.
+    the measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, hopeful
+    for the best number that the cores allow; what they do not allow is not promised. No finding
+    where more workers would find no core.
 
     What looks alike
     ----------------
@@ -107,7 +108,7 @@ def _from_within(facts: Facts) -> Proof | None:
         f"keep up: {workers.waiting * facts.step_s * 1e3:.3g} ms of waiting per step",
         low=low,
         high=high,
-        predicted=remove(low, workers.waiting, f"P1: {workers.best} workers", (low + high) / 2),
+        predicted=remove(low, high, f"P1: {workers.best} workers"),
         evidence=evidence(workers, "cpu", "delay"),
         confidence=0.9,
         where=(*workers.places("asked"), *workers.where),

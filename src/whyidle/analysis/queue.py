@@ -1,0 +1,79 @@
+"""P2: measured costs of batches pass through the loader's queue again, as deep as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Mean wait per batch, s: for an epoch's first batches, which no queue holds ready, and for
+    all others, which a deeper one may."""
+
+    first: float
+    others: float
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.first + self.others
+
+
+def epochs(begun: I64, called: I64) -> NDArray[np.bool_]:
+    """Which batches are the first of an epoch.
+
+    The loop has taken at most ``k`` batches when batch ``k`` is begun, and where an epoch ends it
+    has asked once more and got none. So each call beyond ``k`` and the ends seen before is an end:
+    workers that stay begin nothing before the next epoch does.
+
+    Args:
+        begun: when the workers began their batches, sorted, ns.
+        called: when calls for a batch ended, sorted, ns.
+    """
+    found = np.zeros(len(begun), dtype=bool)
+    ended = 0
+    for k, calls in enumerate(np.searchsorted(called, begun, side="right")):
+        if calls > k + ended:
+            found[k], ended = True, int(calls) - k
+    return found
+
+
+def passed(
+    costs: Iterable[float], first: Iterable[bool], *, workers: int, depth: int, between: float
+) -> Waited:
+    """What the loop waits, when at most ``depth`` batches may be ready or in work.
+
+    Batch ``k`` of an epoch is made by worker ``k % workers`` once batch ``k - depth`` of it has
+    been taken; batches are taken in order. The waits for the very first ones, one of each worker,
+    are left out: the recording begins somewhere.
+
+    Args:
+        costs: of each batch in its worker, s.
+        first: whether an epoch begins with it.
+        workers: how many make batches.
+        depth: of the queue, in batches.
+        between: the loop's own time between taking two batches, s.
+    """
+    taken: list[float] = []
+    free, begin, last = [0.0] * workers, 0.0, 0.0
+    waits = {True: 0.0, False: 0.0}
+    count = 0
+    for k, (cost, opens) in enumerate(zip(costs, first, strict=True)):
+        wanted = last + between
+        if opens and k:
+            taken, begin, free = [], wanted, [wanted] * workers
+        mine = len(taken)
+        room = taken[mine - depth] if mine >= depth else begin
+        free[mine % workers] = max(free[mine % workers], room) + cost
+        last = max(wanted, free[mine % workers])
+        taken.append(last)
+        if k >= workers:
+            waits[mine < workers and begin > 0.0] += last - wanted
+            count += 1
+    return Waited(waits[True] / max(count, 1), waits[False] / max(count, 1))
