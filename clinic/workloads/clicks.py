@@ -58,8 +58,9 @@ class Blocks(Dataset):
         return [part[index * self.batch : (index + 1) * self.batch] for part in self.parts]
 
 
-def plain(events):
-    return events
+def complete(events):
+    """With what the events were, for whoever wants to look at them."""
+    return [*tensors(events), events]
 
 
 class Model(nn.Module):
@@ -148,11 +149,11 @@ class Loop:
         self.model, self.optimizer, self.callbacks = model, optimizer, callbacks
         self.device, self.step = device, 0
 
-    def fit(self, loader, late):
+    def fit(self, loader):
         try:
             while True:
                 for batch in loader:
-                    self.one(tensors(batch) if late else batch)
+                    self.one(batch[:3])
         except Stop:
             pass
 
@@ -185,7 +186,7 @@ def main(args):
         args.batch,
         shuffle=True,
         num_workers=args.workers,
-        collate_fn=plain if args.late else tensors,
+        collate_fn=complete if args.whole else tensors,
         drop_last=True,
         **more,
     )
@@ -200,7 +201,7 @@ def main(args):
     if args.tidy_every:
         callbacks.append(Housekeeper(args.tidy_every))
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05, fused=True)
-    Loop(model, optimizer, [*callbacks, clock], args.device).fit(loader, args.late)
+    Loop(model, optimizer, [*callbacks, clock], args.device).fit(loader)
     print(len(clock.marks), "steps", len(catalogue), float(callbacks[0].total))
     if args.times:
         with open(args.times, "w") as file:
@@ -217,7 +218,7 @@ if __name__ == "__main__":
     p.add_argument("--hidden", type=int, default=384)
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--workers", type=int, default=1)
-    p.add_argument("--late", action="store_true", help="tensors are made by the trainer")
+    p.add_argument("--whole", action="store_true", help="batches hold the events, too")
     p.add_argument("--blocks", action="store_true", help="batches are made once")
     p.add_argument("--after", type=int, default=0)
     p.add_argument("--exact", action="store_true")
