@@ -145,6 +145,10 @@ def main():
     held = corpus(args.validate_lines, args.shortest, args.longest, args.seed + 1)
     device = torch.device(args.device)
     model = Model(args).to(device)
+    if args.compile:
+        import torch._dynamo
+
+        torch._dynamo.config.cache_size_limit = 256
     trained = (
         torch.compile(model, dynamic=args.dynamic, backend=args.backend) if args.compile else model
     )
