@@ -24,7 +24,7 @@ SHOWN = {
     "devices": [
         {
             "index": 0,
-            "name": "Emulated accelerator",
+            "name": "emulated accelerator",
             "busy_ns": 5_000,
             "active_ns": 4_000,
             "tensor_ns": 0,

@@ -99,7 +99,10 @@ _TABLE: Final[tuple[tuple[object, ...], ...]] = (
 
 
 def peak_of(info: DeviceInfo) -> Peak | None:
-    """The peaks of a recorded device; None where its name is unknown."""
+    """The peaks of a recorded device; None where it does not tell them and its name is unknown."""
+    if info.peaks is not None:
+        fp32, tf32, fp16, bf16, bandwidth = info.peaks
+        return Peak(fp32, tf32, fp16, bf16, None, bandwidth)
     for row in _TABLE if info.name else ():
         if re.search(str(row[0]), str(info.name), re.I):
             return _peak(row)

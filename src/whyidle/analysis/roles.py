@@ -85,7 +85,8 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     "collective_flight": ((HostKind.ANNOTATION, HostKind.OP), r"^(gloo|mpi|ucc):"),
     "sync": (
         (HostKind.RUNTIME,),
-        r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|.*Synchronize)$",
+        r"^(cuda|hip|cu|emulated)(Device|Stream|Event|Ctx)Synchronize|"
+        r"^(synchronize|.*Synchronize)$",
     ),
     "copy_call": ((HostKind.RUNTIME,), r"^(cuda|hip|cu)Memcpy"),
     "launch_call": (

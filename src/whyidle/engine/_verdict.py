@@ -41,7 +41,8 @@ def waiting(job: Job, bucket: str) -> str:
 
 def emulated(job: Job) -> bool:
     """Whether the recording is of an imagined device; no such verdict goes out unmarked."""
-    return (job.lead.timeline.info.name or "").startswith("emulated")
+    info = job.lead.timeline.info
+    return info.kind == "emulated" or (info.name or "").lower().startswith("emulated")
 
 
 def verdict(job: Job, findings: list[Finding]) -> Verdict:

@@ -111,7 +111,17 @@ def device_of(
         memory_bytes=natural(first.get("totalGlobalMem")) or None,
         sm_count=natural(first.get("numSms")) or None,
         capability=None if major is None else (major, minor or 0),
+        peaks=_peaks(first.get("peaks")),
     )
+
+
+def _peaks(told: Any) -> tuple[float, float, float, float, float] | None:
+    """Of a device that no table has (an emulated one)."""
+    names = ("fp32", "tf32", "fp16", "bf16", "bandwidth")
+    if not isinstance(told, dict) or not all(isinstance(told.get(n), (int, float)) for n in names):
+        return None
+    fp32, tf32, fp16, bf16, bandwidth = (float(told[name]) for name in names)
+    return fp32, tf32, fp16, bf16, bandwidth
 
 
 def _kind(

@@ -9,6 +9,7 @@ the framework's modules count as operators, which on a CPU is the work itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,6 @@ def load(path: Path) -> Timeline:
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
     host, all_names, details, threads, looks = _host(spans, samples, names, stacks, base)
     none = np.empty(0, np.int64)
-    device = facts.get("device") == "cuda"
     return Timeline(
         names=tuple(all_names),
         details=tuple(details),
@@ -141,7 +141,7 @@ def load(path: Path) -> Timeline:
         memory=MemorySamples(none, none, none),
         source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
         base_ns=base,
-        info=DeviceInfo(kind="cuda" if device else "cpu"),
+        info=_device_info(facts),
         rank=_number(facts.get("rank")),
         world_size=_number(facts.get("world_size")),
         backend=place.get("backend"),
@@ -306,6 +306,16 @@ def _covered(spans: NDArray[Any], moments: NDArray[np.int64]) -> NDArray[np.int6
 
 def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int | str) and str(value).isdigit() else None
+
+
+def _device_info(facts: Mapping[str, Any]) -> DeviceInfo:
+    """What the process trained on. An emulated device is called so, whatever its name."""
+    told = str(facts.get("device") or "cpu")
+    kind = told if told in ("cuda", "cpu", "emulated") else "other"
+    name = facts.get("device_name")
+    if kind == "emulated" and not str(name or "").lower().startswith(kind):
+        name = f"{kind} {name or 'accelerator'}"
+    return DeviceInfo(kind=kind, name=name)
 
 
 def _no_device() -> DeviceEvents:

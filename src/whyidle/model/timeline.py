@@ -114,6 +114,8 @@ class DeviceInfo:
     memory_bytes: int | None = None
     sm_count: int | None = None
     capability: tuple[int, int] | None = None
+    peaks: tuple[float, float, float, float, float] | None = None
+    """FLOP/s in fp32, tf32, fp16 and bf16, and bytes/s of memory, where the recording says so"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

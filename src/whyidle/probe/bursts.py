@@ -21,7 +21,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from . import guard, own, pace
+from . import accelerator, guard, own, pace
 from .choosing import STEPS, Choice
 from .pace import median
 from .profiler import Profiler, save
@@ -210,8 +210,10 @@ class Bursts:
         """Whether this process is one to record."""
         facts = self.loop.recorder.facts
         if self.profiler is None:
-            self.profiler = Profiler(sys.modules["torch"], facts.get("device") == "cuda")
-            self.off = self.profiler.refused()
+            kind = facts.get("device")
+            self.profiler = Profiler(sys.modules["torch"], kind == "cuda", shapes=kind != "cpu")
+            told = accelerator.unrecorded(sys.modules["torch"], facts)
+            self.off = told or self.profiler.refused()
             if self.off is not None:
                 self.tell()
         rank = facts.get("rank") or os.environ.get("RANK") or "0"

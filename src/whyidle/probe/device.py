@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from . import phases
+from . import accelerator, phases
 from .recorder import now
 
 if TYPE_CHECKING:
@@ -231,13 +231,17 @@ class Device:
 
 
 def begin(loop: Loop) -> None:
-    """Measure the device that the process trains on, where it is one of CUDA's."""
-    facts, cuda = loop.recorder.facts, sys.modules["torch"].cuda
+    """Measure the device that the process trains on, where it has events that can be timed."""
+    facts, torch = loop.recorder.facts, sys.modules["torch"]
+    cuda = torch.cuda
     if facts.get("device") == "cuda" and cuda.is_available() and cuda.is_initialized():
         index = facts.get("device_index")
         stream = Cuda(cuda, cuda.current_device() if index is None else int(index))
         measure(loop, stream)
         stream.watch(loop)
+    elif (other := accelerator.queue(torch, facts)) is not None:
+        measure(loop, other)
+        accelerator.watch(loop, torch, str(facts["device"]))
 
 
 def measure(loop: Loop, stream: Stream) -> None:

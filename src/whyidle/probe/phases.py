@@ -249,13 +249,14 @@ def _device(loop: Loop, torch: Any) -> None:
     )
 
 
-def _read(loop: Loop, name: str) -> Wrap:
-    span = f"cudaStreamSynchronize (Tensor.{name})"
+def _read(loop: Loop, name: str, kind: str = "cuda") -> Wrap:
+    span = f"{kind}StreamSynchronize (Tensor.{name})"
+    resides = f"is_{kind}"
     is_compiling = guard.compiling()
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not self.is_cuda:
+            if is_compiling() or not getattr(self, resides, False):
                 return original(self, *args, **kwargs)
             begin = now()
             try:

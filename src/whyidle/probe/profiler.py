@@ -31,9 +31,10 @@ SILENT = "99"
 class Profiler:
     """One thread's profiler: ``start``, ``mark`` at every boundary, ``stop``."""
 
-    def __init__(self, torch: Any, cuda: bool) -> None:
+    def __init__(self, torch: Any, cuda: bool, shapes: bool | None = None) -> None:
         self._torch = torch
         self.cuda = cuda
+        self._shapes = cuda if shapes is None else shapes
         self.running = False
         self._used = False
         self._range: Any = None
@@ -85,7 +86,7 @@ class Profiler:
         from torch._C._profiler import _ExperimentalConfig
 
         autograd = self._torch.autograd
-        own = (self.cuda, False, False, False, False)  # shapes, memory, stacks, FLOPs, modules
+        own = (self._shapes, False, False, False, False)  # shapes, memory, stacks, FLOPs, modules
         config = autograd.ProfilerConfig(autograd.ProfilerState.KINETO, *own, _ExperimentalConfig())
         activities = {autograd.ProfilerActivity.CPU}
         return config, activities | ({autograd.ProfilerActivity.CUDA} if self.cuda else set())

@@ -45,7 +45,13 @@ BUDGET, EARLY_BUDGET, EARLY_LOOKS = 0.002, 0.004, 500
 """share of the time that looks may take: more at first, so that short runs are judged, too"""
 DEPTH = 48
 MOST_KEYS = 20_000
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OWN = (
+    _HERE + os.sep,
+    os.path.join(os.path.dirname(_HERE), "testing", "emulated") + os.sep,
+)
+"""files whose frames no stack shows: the probe's, and an emulated device's, which stands for a
+driver"""
 
 
 def _nothing() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from . import accelerator
 from .recorder import now
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
 
     told: dict[str, Any] = {
         **_identity(loop, torch),
-        "device": "cuda" if _on_cuda(torch, optimizer) else "cpu",
+        "device": accelerator.kind(torch, optimizer),
         "device_index": _index(optimizer),
+        "device_name": accelerator.name(torch, optimizer),
         "thread": threading.get_ident(),
         "first_step": now(),
         **_ranks(torch),
@@ -136,14 +138,6 @@ def _ranks(torch: Any) -> dict[str, Any]:
     return {"rank": rank, "world_size": world}
 
 
-def _on_cuda(torch: Any, optimizer: Any) -> bool:
-    if not torch.cuda.is_available():
-        return False
-    groups = getattr(optimizer, "param_groups", None) or []
-    found = {p.device.type for group in groups for p in group["params"][:1]}
-    return "cuda" in found if found else bool(torch.cuda.is_initialized())
-
-
 def _index(optimizer: Any) -> int | None:
     """The number of the device that holds the first parameters; None where they have none."""
     for group in getattr(optimizer, "param_groups", None) or []:
@@ -195,17 +189,18 @@ def _memory(loop: Loop, told: dict[str, Any]) -> None:
 
 def _allocator(loop: Loop, torch: Any, told: dict[str, Any]) -> None:
     """Counts of the allocator of device memory; of a job on the CPU there is none."""
-    if told.get("device") != "cuda" or not torch.cuda.is_initialized():
+    module = accelerator.module(torch, str(told.get("device")))
+    if not hasattr(module, "memory_stats") or not module.is_initialized():
         return
     index = told.get("device_index") or 0
-    stats = torch.cuda.memory_stats(index)
+    stats = module.memory_stats(index)
     known = told.get("allocator") or {"reads": []}
     retries = int(stats.get("num_alloc_retries", 0))
     reads = [*known["reads"], [now(), loop.steps, retries]]
     told["allocator"] = {
         "allocated_peak_bytes": int(stats.get("allocated_bytes.all.peak", 0)),
         "reserved_peak_bytes": int(stats.get("reserved_bytes.all.peak", 0)),
-        "device_bytes": int(torch.cuda.get_device_properties(index).total_memory),
+        "device_bytes": int(module.get_device_properties(index).total_memory),
         "out_of_memory": int(stats.get("num_ooms", 0)),
         "reads": reads[:: 2 if len(reads) > MOST_MEMORY else 1],
     }

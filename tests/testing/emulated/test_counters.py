@@ -74,7 +74,7 @@ def test_the_source_reads_what_a_process_publishes(tmp_path, monkeypatch):
     second = reader.read()
     assert 0 < second["busy_ratio@gpu0"] <= 1
     assert second["power_w@gpu0"] > device.config.power_idle_w
-    assert reader.facts["name@gpu0"] == "Emulated accelerator"
+    assert reader.facts["name@gpu0"] == "emulated accelerator"
     assert second["energy_j@gpu0"] > first["energy_j@gpu0"]
 
 

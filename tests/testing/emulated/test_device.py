@@ -26,10 +26,9 @@ def busy_ns(device: Device, since: int) -> int:
 
 def test_the_host_returns_before_the_device_ends(device: Device):
     done = torch.emulated.Event()
-    emulated.spend(2_000)
+    emulated.spend(300)
     done.record()
     assert not done.query()
-    device.default.tail = 0  # nobody waits two seconds for this test
 
 
 def test_events_tell_the_time_of_the_device(device: Device):
@@ -78,7 +77,6 @@ def test_what_only_looks_does_not_wait_and_costs_nothing(device: Device):
     assert values.view(16).t().shape == (16,)
     assert values[1:].device.type == "emulated"
     assert device.default.tail == ends
-    device.default.tail = 0
 
 
 def test_the_queue_is_bounded(device: Device):
@@ -104,7 +102,7 @@ def test_work_takes_a_time_linear_in_the_batch(device: Device):
     for batch in (2, 4, 8):
         values = torch.ones(batch, 3, device="emulated", requires_grad=True)
         before = device.record.launches
-        begun = device.mark().at
+        begun = device.mark()
         layer(values)
         took[batch] = device.default.tail - max(begun, device.record.busy[0][-1].begin)
         assert device.record.launches == before + 1

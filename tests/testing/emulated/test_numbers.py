@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from whyidle.testing.emulated.devices import device as device_of
+
 
 def network() -> nn.Module:
     torch.manual_seed(0)
@@ -109,3 +111,32 @@ def test_factories_and_values():
     assert torch.tensor([1.5, 2], device="emulated").tolist() == [1.5, 2]
     assert torch.zeros(2, device="emulated").dtype is torch.float32
     assert "emulated:0" in repr(torch.eye(2, device="emulated"))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_agree(kind: type[nn.Module]):
+    """Their cells are fused on every device but the CPU: rounding may differ."""
+    results = []
+    for device in ("cpu", "emulated"):
+        torch.manual_seed(3)
+        layer = kind(4, 6, num_layers=2)
+        layer.to(device)
+        torch.manual_seed(4)
+        values = torch.randn(5, 3, 4).to(device).requires_grad_()
+        out, _ = layer(values)
+        out.square().sum().backward()
+        grads = [each.grad.cpu() for each in layer.parameters()]
+        results.append([out.detach().cpu(), values.grad.cpu(), *grads])
+    for here, there in zip(*results, strict=True):
+        torch.testing.assert_close(here, there)
+
+
+def test_channels_last_images_are_not_turned():
+    taken = []
+    for form in (torch.contiguous_format, torch.channels_last):
+        layer = nn.Conv2d(4, 4, 3).to("emulated").to(memory_format=form)
+        images = torch.randn(2, 4, 8, 8, device="emulated").contiguous(memory_format=form)
+        before = device_of(0).record.launches
+        layer(images)
+        taken.append(device_of(0).record.launches - before)
+    assert taken[0] == taken[1] + 1

@@ -18,14 +18,15 @@ class Config:
     """Rates are per second, ``_ns`` are nanoseconds; factors multiply a rate."""
 
     devices: int = 1
-    name: str = "Emulated accelerator"
+    name: str = "emulated accelerator"
     peak_flops: float = 1e9
     """of matrix products and convolutions in fp32"""
     tf32_factor: float = 4.0
     half_factor: float = 8.0
     """of bf16 and fp16"""
-    strided_factor: float = 0.7
-    """of convolutions on tensor cores whose input is not channels_last"""
+    turning: float = 1.0
+    """kernel that turns images for a convolution on tensor cores, unless they are channels_last: so
+    many times the bytes of the convolution are moved"""
     bandwidth: float = 1e9
     """of the device's memory, bytes"""
     kernel_ns: int = 20_000

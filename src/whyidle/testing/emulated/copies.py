@@ -32,7 +32,8 @@ def price(config: Config, kind: str, size: int, pinned: bool) -> Cost:
 def to_device(device: Device, source: torch.Tensor, unblocked: bool, begun: int) -> None:
     """The time of a copy to the device."""
     pinned = pinning.is_pinned(source)
-    device.launch(price(device.config, COPY_IN, source.nbytes, pinned), begun)
+    name = f"Memcpy HtoD ({'Pinned' if pinned else 'Pageable'} -> Device)"
+    device.launch(price(device.config, COPY_IN, source.nbytes, pinned), begun, name=name)
     staged = source.nbytes <= device.config.staged_bytes
     if not (unblocked and (pinned or staged)):
         device.synchronize(device.current, "copy in, pinned" if pinned else "copy in, pageable")
@@ -43,7 +44,8 @@ def to_host(
 ) -> None:
     """The time of a copy to the host."""
     pinned = target is not None and pinning.is_pinned(target)
-    device.launch(price(device.config, COPY_OUT, size, pinned), begun)
+    name = f"Memcpy DtoH (Device -> {'Pinned' if pinned else 'Pageable'})"
+    device.launch(price(device.config, COPY_OUT, size, pinned), begun, name=name)
     if not (unblocked and pinned):
         device.synchronize(device.current, "copy out")
 
@@ -68,10 +70,11 @@ def copy_(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], begun: int)
 def between(source: EmulatedTensor, index: int, begun: int) -> None:
     """The time of a copy from one device to another: each waits for the other."""
     first, second = devices.device(source.get_device()), devices.device(index)
-    first.launch(price(first.config, COPY_OUT, source.nbytes, True), begun)
+    price_ = price(first.config, COPY_OUT, source.nbytes, True)
+    first.launch(price_, begun, name="Memcpy PtoP (Device -> Device)")
     done = first.mark()
     with second.lock:
-        second.current.wait(begun, done)
+        second.current.wait(done)
 
 
 def to_copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], begun: int) -> Done:
@@ -95,6 +98,7 @@ def to_copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], begun: in
 def scalar(func: Any, args: Sequence[Any], _: Mapping[str, Any], begun: int) -> Done:
     """``tensor.item()``, and all that comes down to it: the stream is drained."""
     device = devices.device(args[0].get_device())
-    device.launch(Cost(COPY_OUT, device.config.copy_ns, bytes_=args[0].nbytes), begun)
+    cost = Cost(COPY_OUT, device.config.copy_ns, bytes_=args[0].nbytes)
+    device.launch(cost, begun, name="Memcpy DtoH (Device -> Pageable)")
     device.synchronize(device.current, "item")
     return (func(args[0].numbers),)

@@ -1,15 +1,17 @@
 """How long the device takes for an operator, from the shapes of what it reads and writes.
 
-    time = kernel_ns * kernels + flops / (peak * precision * layout) + bytes / bandwidth
+    time = kernel_ns * kernels + flops / (peak * precision) + bytes / bandwidth
 
-Both terms of work are added, not overlapped, so that the time of a step is exactly linear in the
-batch: ``T(b) = a + k*b``. Operators that only change how memory is looked at cost nothing.
+Convolutions on tensor cores whose images are not channels_last turn their tensors first, a kernel
+of its own. Both terms of work are added, not overlapped, so that the time of a step is exactly
+linear in the batch: ``T(b) = a + k*b``. Operators that only change how memory is looked at cost
+nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,7 +19,6 @@ from whyidle.testing.emulated.config import Config
 from whyidle.testing.emulated.stream import COMPUTE, Cost
 
 aten = torch.ops.aten
-HALF = (torch.bfloat16, torch.float16)
 
 
 def _mm(first: Any, second: Any) -> float:
@@ -74,18 +75,19 @@ def _tensors(values: Iterable[Any]) -> Iterable[Any]:
             yield from _tensors(value)
 
 
-def _rate(config: Config, packet: Any, tensor: Any) -> tuple[float, bool]:
-    """FLOP/s, and whether tensor cores do them."""
-    convolution = packet in CONVOLUTIONS
-    factor = 1.0
-    if tensor.dtype in HALF:
-        factor = config.half_factor
-    elif tensor.dtype is torch.float32 and _tf32(convolution):
-        factor = config.tf32_factor
-    cores = factor > 1.0
-    if cores and convolution and tensor.dim() == 4 and _strided(tensor):
-        factor *= config.strided_factor
-    return config.peak_flops * factor, cores
+def _precision(packet: Any, tensor: Any) -> str:
+    """In which a product is made."""
+    if tensor.dtype is torch.bfloat16:
+        return "bf16"
+    if tensor.dtype is torch.float16:
+        return "fp16"
+    return "tf32" if tensor.dtype is torch.float32 and _tf32(packet in CONVOLUTIONS) else "fp32"
+
+
+def _factor(config: Config, precision: str) -> float:
+    if precision == "fp32":
+        return 1.0
+    return config.tf32_factor if precision == "tf32" else config.half_factor
 
 
 def _tf32(convolution: bool) -> bool:
@@ -95,21 +97,41 @@ def _tf32(convolution: bool) -> bool:
     return torch.get_float32_matmul_precision() != "highest"
 
 
-def _strided(image: Any) -> bool:
-    return not image.is_contiguous(memory_format=torch.channels_last)
+def _turned(packet: Any, precision: str, tensor: Any) -> bool:
+    """Whether images have to be turned for the tensor cores, which want the channels last."""
+    if packet not in CONVOLUTIONS or precision == "fp32" or tensor.dim() != 4:
+        return False
+    return not tensor.is_contiguous(memory_format=torch.channels_last)
 
 
-def cost(config: Config, packet: Any, args: Sequence[Any], outs: Sequence[Any]) -> Cost:
-    """Of one operator, given the tensors underneath."""
+class Price(NamedTuple):
+    """One kernel of an operator, and its precision if it multiplies ("": it does not)."""
+
+    cost: Cost
+    precision: str
+    turns: bool = False
+    """it only turns a tensor for the next"""
+
+
+def prices(
+    config: Config, packet: Any, args: Sequence[Any], outs: Sequence[Any]
+) -> tuple[Price, ...]:
+    """The kernels of one operator, given the tensors underneath."""
     moved = sum(tensor.nbytes for tensor in _tensors(args))
     moved += sum(tensor.nbytes for tensor in _tensors(outs))
     memory_ns = int(moved / config.bandwidth * 1e9)
     flops = FLOPS.get(packet)
     if flops is None:
-        return Cost(COMPUTE, config.kernel_ns + memory_ns, memory_ns, 0, memory_ns)
+        return (Price(Cost(COMPUTE, config.kernel_ns + memory_ns, memory_ns, 0, memory_ns), ""),)
     sample = args[0 if packet not in BEHIND else 1]
-    rate, cores = _rate(config, packet, sample)
+    precision = _precision(packet, sample)
+    rate = config.peak_flops * _factor(config, precision)
     flops_ns = int(flops(args, outs) / rate * 1e9)
     active_ns = flops_ns + memory_ns
-    tensor_ns = flops_ns if cores else 0
-    return Cost(COMPUTE, config.kernel_ns + active_ns, active_ns, tensor_ns, memory_ns)
+    tensor_ns = 0 if precision == "fp32" else flops_ns
+    whole = Cost(COMPUTE, config.kernel_ns + active_ns, active_ns, tensor_ns, memory_ns)
+    if not _turned(packet, precision, sample):
+        return (Price(whole, precision),)
+    turning_ns = int(config.turning * memory_ns)
+    turning = Cost(COMPUTE, config.kernel_ns + turning_ns, turning_ns, 0, turning_ns)
+    return (Price(turning, "", True), Price(whole, precision))

@@ -45,7 +45,6 @@ class Counters:
 
     def _window(self, begin: int, moment: int) -> list[tuple[int, int, Busy]]:
         """What ran between two moments, cut at them."""
-        self.device.settle()
         found = []
         with self.device.lock:
             for stream, busy in self.device.record.busy.items():

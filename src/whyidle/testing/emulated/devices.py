@@ -20,6 +20,11 @@ def started() -> list[Device]:
     return _made
 
 
+def heard() -> bool:
+    """Whether a profiler listens."""
+    return bool(_made) and _made[0].record.heard is not None
+
+
 def bad_fork() -> bool:
     """Whether this process was forked from one that had used a device: then it may not."""
     return bool(_owner) and _owner[0] != os.getpid()

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from whyidle.testing.emulated import copies, devices
+from whyidle.testing.emulated import copies, devices, fences
 from whyidle.testing.emulated.clock import now
-from whyidle.testing.emulated.cost import cost
+from whyidle.testing.emulated.cost import prices
 from whyidle.testing.emulated.device import Device
+from whyidle.testing.emulated.kernels import kernel_name, layout_name
+from whyidle.testing.emulated.recurrent import CELLS
 from whyidle.testing.emulated.tensor import EmulatedTensor
 
 aten = torch.ops.aten
@@ -42,6 +44,8 @@ class Plan(NamedTuple):
     """its results look at its first argument's memory"""
     free: bool
     special: Callable[..., Any] | None
+    compute: Callable[..., Any]
+    """gives the numbers, on the host"""
 
 
 SPECIAL: dict[Any, Callable[..., Any]] = {
@@ -56,7 +60,9 @@ def _plan(func: Any) -> Plan:
     packet = func._overloadpacket
     aliases = [each.alias_info for each in func._schema.returns]
     view = packet is aten._unsafe_view or any(a is not None and not a.is_write for a in aliases)
-    made = _plans[func] = Plan(packet, view, view or packet in FREE, SPECIAL.get(packet))
+    compute = CELLS.get(packet, func)
+    made = Plan(packet, view, view or packet in FREE, SPECIAL.get(packet), compute)
+    _plans[func] = made
     return made
 
 
@@ -115,20 +121,40 @@ def run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Compute one operator; what ``EmulatedTensor.__torch_dispatch__`` calls."""
     begun = now()
     plan = _plans.get(func) or _plan(func)
+    if fences.raised:
+        _cross(args)
     if plan.special is not None and (done := plan.special(func, args, kwargs, begun)) is not None:
         return done[0]
     given = Unwrapped(args, kwargs)
     given.check(plan.packet)
-    out = func(*given.args, **given.kwargs)
+    out = _computed(plan.compute, given)
     results = list(out) if isinstance(out, (list, tuple)) else [out]
     wrapped = _wrap(results, given, plan)
     if not plan.free and given.wrappers:
         device = devices.device(given.wrappers[0].get_device())
-        price = cost(device.config, plan.packet, [*given.args, *given.kwargs.values()], results)
-        device.launch(price, begun)
+        launch(device, plan.packet, [*given.args, *given.kwargs.values()], results, begun)
         if plan.packet in READS or (plan.packet in INDEXING and _masked(given.args[1])):
             device.synchronize(device.current, str(plan.packet))
     return type(out)(wrapped) if isinstance(out, (list, tuple)) else wrapped[0]
+
+
+def _cross(values: Sequence[Any]) -> None:
+    for each in values:
+        if isinstance(each, EmulatedTensor):
+            fences.cross([each.block], devices.device(each.get_device()))
+        elif isinstance(each, (list, tuple)):
+            _cross(each)
+
+
+def _computed(func: Any, given: Unwrapped) -> Any:
+    """What the host computes is no part of a profile of the device."""
+    if not devices.heard():
+        return func(*given.args, **given.kwargs)
+    torch._C._autograd._enable_record_function(False)
+    try:
+        return func(*given.args, **given.kwargs)
+    finally:
+        torch._C._autograd._enable_record_function(True)
 
 
 def _masked(indices: Sequence[torch.Tensor | None]) -> bool:
@@ -152,6 +178,13 @@ def _wrapped(result: Any, given: Unwrapped, plan: Plan) -> Any:
     return EmulatedTensor(result, given.index, given.wrappers[0].block if plan.view else None)
 
 
-def launch(device: Device, func: Any, args: Sequence[Any], outs: Sequence[Any], begun: int) -> None:
-    """Price and enqueue what was computed elsewhere."""
-    device.launch(cost(device.config, func._overloadpacket, args, outs), begun)
+def launch(
+    device: Device, packet: Any, args: Sequence[Any], outs: Sequence[Any], begun: int
+) -> None:
+    """Price and enqueue what was computed."""
+    for price in prices(device.config, packet, args, outs):
+        name = ""
+        if device.record.heard is not None:
+            turns = price.turns
+            name = layout_name(args) if turns else kernel_name(packet, price.precision, args)
+        device.launch(price.cost, begun, name=name)

@@ -40,7 +40,8 @@ def _kernel(func: Any, free: bool) -> Callable[..., Any]:
         inner = func(*args, **kwargs, device="cpu")
         made = EmulatedTensor(inner, index if index is not None else devices.current())
         if not free:
-            launch(devices.device(made.get_device()), func, (), (inner,), begun)
+            packet = func._overloadpacket
+            launch(devices.device(made.get_device()), packet, (), (inner,), begun)
         return made
 
     return kernel

@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+KERNELS_IN_PROFILES = True
+"""see ``profile``"""
+
+
 def is_available() -> bool:
     """It always is."""
     return True

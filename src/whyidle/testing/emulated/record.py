@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 from whyidle.testing.emulated.stream import Cost
@@ -37,11 +38,15 @@ class Record:
         self.busy: dict[int, list[Busy]] = {}
         self.blocked: list[Blocked] = []
         self.launches = 0
+        self.heard: Callable[[int, int, int, Cost], None] | None = None
+        """told of every item, while a profiler runs"""
 
     def ran(self, stream: int, begin: int, end: int, cost: Cost) -> None:
         """An item of a stream; neighbours of one kind are joined."""
         busy = self.busy.setdefault(stream, [])
         self.launches += 1
+        if self.heard is not None:
+            self.heard(stream, begin, end, cost)
         last = busy[-1] if busy else None
         if (
             last is not None
@@ -49,10 +54,10 @@ class Record:
             and last.cost.kind == cost.kind
             and end - last.begin <= LONGEST_NS
         ):
-            sums = (a + b for a, b in zip(last.cost[1:], cost[1:], strict=True))
-            busy[-1] = Busy(last.begin, end, Cost(cost.kind, *sums), last.items + 1)
+            sums = [a + b for a, b in zip(last.cost[1:6], cost[1:6], strict=True)]
+            busy[-1] = Busy(last.begin, end, Cost._make([cost.kind, *sums, None]), last.items + 1)
         elif end > begin:
-            busy.append(Busy(begin, end, cost, 1))
+            busy.append(Busy(begin, end, cost._replace(launch=None), 1))
 
     def waited(self, begin: int, end: int, why: str) -> None:
         """A thread was blocked."""

@@ -8,10 +8,29 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from whyidle.testing.emulated import autocast, dispatch, factories, module, pinning, publish, truth
+from whyidle.testing.emulated import (
+    autocast,
+    collectives,
+    dispatch,
+    factories,
+    module,
+    pinning,
+    profile,
+    publish,
+    truth,
+)
 from whyidle.testing.emulated.streams import index_of
 from whyidle.testing.emulated.tensor import EmulatedTensor, handlers
 
+MEMORY = (
+    "empty_cache",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+)
 _done: list[bool] = []
 
 
@@ -33,6 +52,8 @@ def install() -> None:
     pinning.install()
     truth.install()
     publish.install()
+    profile.install()
+    collectives.install()
     handlers["run"] = dispatch.run
     _accelerator()
     _modules()
@@ -61,3 +82,6 @@ def _accelerator() -> None:
     accelerator.device_count = module.device_count
     accelerator.current_device_index = module.current_device
     accelerator.set_device_index = module.set_device
+    for name in MEMORY:
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, getattr(module, name))

@@ -10,7 +10,6 @@ import torch
 from whyidle.testing.emulated import devices
 from whyidle.testing.emulated.clock import now
 from whyidle.testing.emulated.device import Device
-from whyidle.testing.emulated.stream import Moment
 from whyidle.testing.emulated.stream import Stream as Queue
 
 
@@ -46,7 +45,7 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all work given to it is done."""
-        return self.owner.reached(self.owner.mark(self.queue))
+        return self.queue.tail <= now()
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record an event on it."""
@@ -58,7 +57,7 @@ class Stream:
         """Work given later waits for an event; the host does not."""
         if event.moment is not None:
             with self.owner.lock:
-                self.queue.wait(now(), event.moment)
+                self.queue.wait(event.moment)
 
     def wait_stream(self, stream: Stream) -> None:
         """Work given later waits for what another stream was given so far."""
@@ -90,7 +89,7 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, **_: Any) -> None:
         del blocking
         self.timed = enable_timing
-        self.moment: Moment | None = None
+        self.moment: int | None = None
         self.owner: Device | None = None
 
     def record(self, stream: Stream | None = None) -> None:
@@ -100,7 +99,7 @@ class Event:
 
     def query(self) -> bool:
         """Whether the device has come to it; an event never recorded has."""
-        return self.owner is None or self.moment is None or self.owner.reached(self.moment)
+        return self.moment is None or self.moment <= now()
 
     def synchronize(self) -> None:
         """Block the host until the device has come to it."""
@@ -123,9 +122,7 @@ class Event:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         if not (self.query() and end.query()):
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
-        assert self.moment.at is not None
-        assert end.moment.at is not None
-        return (end.moment.at - self.moment.at) / 1e6
+        return (end.moment - self.moment) / 1e6
 
 
 def current_stream(device: Any = None) -> Stream:

@@ -24,7 +24,6 @@ SCHEMA = "whyidle/emulated/1"
 
 
 def _device(device: Device, moment: int) -> dict[str, Any]:
-    device.settle()
     with device.lock:
         busy = device.record.until(moment)
         blocked = list(device.record.blocked)

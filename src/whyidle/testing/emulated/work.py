@@ -14,7 +14,8 @@ from whyidle.testing.emulated.tensor import EmulatedTensor
 
 def spend(ms: float, device: int | None = None) -> None:
     """Enqueue this much work on the current stream of a device."""
-    devices.device(device).launch(Cost(COMPUTE, int(ms * 1e6), int(ms * 1e6)), now())
+    cost = Cost(COMPUTE, int(ms * 1e6), int(ms * 1e6))
+    devices.device(device).launch(cost, now(), name="emulated_work_kernel")
 
 
 class _Work(torch.autograd.Function):

@@ -1,0 +1,105 @@
+"""Two processes, each with a device: numbers are reduced, and times agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import whyidle
+
+pytestmark = pytest.mark.skipif(
+    not torch.distributed.is_available(), reason="a PyTorch without collectives"
+)
+SOURCE = str(Path(whyidle.__file__).parent.parent)
+HEAD = """
+import sys
+import torch, torch.distributed as dist
+import whyidle.testing.emulated as emulated
+emulated.configure(network_bandwidth=1e8, network_ns=0)
+dist.init_process_group("emulated")
+rank = dist.get_rank()
+"""
+REDUCE = """
+values = torch.full((250_000,), float(rank + 1), device="emulated")
+torch.emulated.synchronize()
+emulated.spend(40 if rank else 1)
+begun = torch.emulated.Event(enable_timing=True); begun.record()
+dist.all_reduce(values)
+assert values[:2].tolist() == [3.0, 3.0]
+dist.barrier()
+"""
+PARALLEL = """
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4).to("emulated"))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    torch.manual_seed(10 * step + rank)
+    loss = model(torch.randn(8, 4).to("emulated")).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+alone = torch.nn.Linear(4, 4)
+torch.manual_seed(0); alone.reset_parameters()
+for step in range(3):
+    alone.zero_grad()
+    for other in range(2):
+        torch.manual_seed(10 * step + other)
+        (alone(torch.randn(8, 4)).square().mean() / 2).backward()
+    with torch.no_grad():
+        for each in alone.parameters():
+            each -= 0.1 * each.grad
+for here, there in zip(model.parameters(), alone.parameters()):
+    torch.testing.assert_close(here.detach().cpu(), there.detach())
+"""
+
+
+def together(text: str, folder: Path) -> list[dict]:
+    """Run it as two ranks; what each of them truly did."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = folder / "job.py"
+    script.write_text(HEAD + text + "\ndist.destroy_process_group()\n")
+    children = []
+    for rank in range(2):
+        env = {
+            **os.environ,
+            "PYTHONPATH": SOURCE,
+            "OMP_NUM_THREADS": "1",
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "WHYIDLE_EMULATED_TRUTH": str(folder / f"truth-{rank}.json"),
+        }
+        children.append(
+            subprocess.Popen([sys.executable, script], env=env, stderr=subprocess.PIPE, text=True)
+        )
+    for child in children:
+        _, told = child.communicate(timeout=100)
+        assert child.returncode == 0, told
+    return [json.loads((folder / f"truth-{rank}.json").read_text()) for rank in range(2)]
+
+
+def exchanges(truth: dict) -> list[list]:
+    streams = truth["devices"][0]["streams"]
+    return [b for stream in streams for b in stream["busy"] if b[2] == "communication"]
+
+
+def test_the_early_rank_waits_on_its_device_for_the_late_one(tmp_path: Path):
+    (early,), (late,) = (exchanges(truth) for truth in together(REDUCE, tmp_path))
+    assert early[1] == late[1]
+    assert late[1] - late[0] == 10_000_000  # a megabyte, twice times a half, at 100 MB/s
+    assert early[0] < late[0]
+
+
+def test_distributed_data_parallel_trains_as_one(tmp_path: Path):
+    truths = together(PARALLEL, tmp_path)
+    assert all(len(exchanges(truth)) >= 3 for truth in truths)
