@@ -179,6 +179,24 @@ def test_a_saturated_device(job, tmp_path):
     assert "had work in its queue" in diagnosis.verdict.headline
 
 
+def test_a_full_queue_is_known_to_be_work(job, tmp_path):
+    """Every launch waits for room in the queue, so that the host's times are the device's; that no
+    mark was reached when the next was recorded tells that there was work all the time."""
+    launch = job.launch
+
+    def bounded(count, kernel, host=HOST):
+        for _ in range(count):
+            launch(1, kernel, host)
+            job.guest.now = max(job.guest.now, job.stream.done - ms(40))
+
+    job.launch = bounded
+    saturated(job)
+    timeline = job.timeline(tmp_path)
+    assert job.truth() > 0.99
+    assert Facts(timeline).host.progress.fed_share > 0.95
+    assert diagnose([timeline]).attribution.compute > 0.9
+
+
 def test_a_device_that_follows_the_host(job, tmp_path):
     timeline = host_bound(job).timeline(tmp_path)
     facts = Facts(timeline)

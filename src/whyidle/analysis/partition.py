@@ -290,17 +290,17 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
 
 def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
     """A device of which only marks are known: when it waited for batches; and of a process that is
-    alone, when it had work. With other ranks that may be their waiting for each other."""
+    alone, when it had work, which it has as long as a synchronisation waits for it. With other
+    ranks that may be their waiting for each other."""
     told = host.progress
     if not told.told or not steps.found_by:
         return []
     rows = host.rows("loader")
     late = told.late_in(timeline.host.start[rows], timeline.host.end[rows])
-    alone = (timeline.world_size or 1) == 1
-    return [
-        ("loader", late),
-        *([("compute", told.fed_in(*steps.on_host, late))] if alone else []),
-    ]
+    if (timeline.world_size or 1) > 1:
+        return [("loader", late)]
+    fed = told.fed_in(*steps.on_host, late) | host.during("sync")
+    return [("loader", late), ("compute", fed)]
 
 
 def _named(timeline: Timeline, *prefixes: str) -> NDArray[np.bool_]:

@@ -1,9 +1,10 @@
 """How the device kept up with the host, from marks in a sample of the steps.
 
 The device comes to a mark when it has done all that it was given before. Times of the device are
-put on the host's clock window by window: it cannot come to a mark before the mark was recorded, so
-the clock is set by the mark at which it was least behind. That is exact wherever the device had run
-dry, and makes it too early, never too late, where it had not.
+put on the host's clock window by window: it cannot come to a mark before the mark was recorded, nor
+before the next was, if it had not come to it then; so the clock is set by the mark at which it was
+least behind. That is exact wherever the device had run dry, and makes it too early, never too late,
+where it had not.
 
 Between marks lie kernels and gaps alike: nothing in here tells them apart, and nothing in here
 is a kernel. Three things are certain. From when the device had done everything, or the batch was
@@ -15,6 +16,7 @@ included). What is left is neither.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,11 +112,12 @@ def progress(timeline: Timeline) -> Progress:
     index = np.cumsum(np.isin(np.arange(len(rows)), first)) - 1
     host, begin = rows["host"].astype(np.int64), rows["begin"].astype(np.int64)
     device = rows["device"].astype(np.int64)
-    if len(first):
-        device = device + np.maximum.reduceat(host - device, first)[index]
-    before = np.concatenate([device[:1], device[:-1]])
     inner = np.ones(len(rows), dtype=bool)
     inner[first] = False
+    if len(first):
+        early = np.maximum(host - device, _unreached(rows, host, device, inner))
+        device = device + np.maximum.reduceat(early, first)[index]
+    before = np.concatenate([device[:1], device[:-1]])
     clear = inner & ~_disturbed(timeline, host, first)[index]
     batch = clear & (rows["kind"] == BATCH)
     dry = rows["before"] == COMPLETED
@@ -138,6 +141,14 @@ def progress(timeline: Timeline) -> Progress:
         looks=int(looks.sum()),
         dry=int((looks & dry).sum()),
     )
+
+
+def _unreached(rows: NDArray[Any], host: I64, device: I64, inner: NDArray[np.bool_]) -> I64:
+    """How much too early the device's clock is at least, told by a mark that it had not come to
+    when the next one was recorded."""
+    known = inner & (rows["before"] == UNCOMPLETED)
+    late = np.concatenate([host[:1], host[1:] - device[:-1]])
+    return np.where(known, late, np.iinfo(np.int64).min)
 
 
 def _sum(values: I64, index: I64, count: int) -> I64:

@@ -1,4 +1,5 @@
 """Trains a small network on the emulated device; tells in a file when it waited for a batch."""
+
 import argparse
 import json
 import time
@@ -42,10 +43,14 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     device = torch.device("emulated")
-    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+    model = nn.Sequential(
+        nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    loader = DataLoader(Samples(args.load), batch_size=16, num_workers=args.workers, pin_memory=True)
+    loader = DataLoader(
+        Samples(args.load), batch_size=16, num_workers=args.workers, pin_memory=True
+    )
     waits, end = [], time.monotonic() + args.seconds
     for step, (values, labels) in enumerate(timed(loader, waits)):
         values = values.to(device, non_blocking=True)
