@@ -10,7 +10,7 @@ import msgspec
 
 from clinic import delay, launch, truth
 from clinic.card import Case, Mode, Options
-from clinic.outcome import Evidence, Gain, Named, Outcome, Results
+from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key
 from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis, Finding
@@ -25,7 +25,9 @@ def examine(
     """Run what has not been run, and keep it. A case that fails has an outcome that says so."""
     begin = launch.wall()
     document = b""
-    outcome = Outcome(id=case.id, mode=mode, made=_now(), options=case.arm())
+    outcome = Outcome(
+        id=case.id, mode=mode, made=_now(), options=case.arm(), job=oracle_key(case, mode)
+    )
     try:
         with launch.turn(lock):
             with _seen(case, mode) as (seen, recording):

@@ -80,6 +80,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     made: str
     options: Options
+    job: str = ""
+    """what a timing of it depends on, hashed"""
     error: str = ""
     state: str = ""
     bound: str | None = None
@@ -120,7 +122,7 @@ class Results:
         """What is known of the same job by any version of the product, timed or not."""
         for path in (self.folder / mode).glob(f"{case.id}-????????????.json"):
             found = _decode(path, Outcome)
-            if found and not found.error and found.options == case.arm():
+            if found and not found.error and found.job == oracle_key(case, mode):
                 gains = found.gains or self.gains(case, mode)
                 return msgspec.structs.replace(found, gains=gains)
         return None

@@ -9,7 +9,7 @@ import clinic.launch
 from clinic import app, examine
 from clinic.card import cases
 from clinic.launch import JobError, Times, alone, command, environment, scratch
-from clinic.outcome import Gain, Named, Outcome, Results
+from clinic.outcome import Gain, Named, Outcome, Results, oracle_key
 
 SHEET = """
 workload = "job"
@@ -125,12 +125,15 @@ def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
 
 def test_an_outcome_of_another_version_is_told_only_when_asked(case, tmp_path, monkeypatch):
     results = Results(tmp_path / "kept")
-    kept = Outcome(id=case.id, mode="cpu", made="2026", options=case.arm(), state="saturated")
+    job = oracle_key(case, "cpu")
+    kept = Outcome(id=case.id, mode="cpu", made="2026", options=case.arm(), job=job)
     results.save(case, kept, False, b"")
     results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
     monkeypatch.setattr("clinic.outcome.product", lambda: "another")
     assert results.load(case, "cpu", False) is None
     assert results.latest(case, "cpu").gains["cured"].ratio == 2.0
+    (tmp_path / "job.py").write_text(JOB + "# changed")
+    assert results.latest(case, "cpu") is None
 
 
 def test_other_seeds_are_other_outcomes(case, tmp_path):
