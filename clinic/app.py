@@ -165,11 +165,12 @@ def _known(found: Sequence[Case], mode: Mode, results: Results, oracle: bool) ->
 def _say(args: argparse.Namespace, pairs: Sequence[Pair], missing: int = 0) -> int:
     words = f"python -m clinic run --mode {args.mode}"
     words += f" --reseed {args.reseed}" if args.reseed is not None else ""
-    print(page(pairs, args.mode, words, missing=missing))
+    words += " --no-oracle" if args.no_oracle else ""
+    print(page(pairs, words, missing=missing))
     if args.write:
         done = [pair for pair in pairs if not pair[1].error]
         args.write.with_name(PICTURE).write_text(matrix(marks("whyidle", done)), encoding="utf-8")
-        args.write.write_text(page(pairs, args.mode, words, PICTURE, missing), encoding="utf-8")
+        args.write.write_text(page(pairs, words, PICTURE, missing), encoding="utf-8")
     return 0
 
 

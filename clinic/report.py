@@ -41,8 +41,8 @@ def page(
     lines = [
         f"# The clinic: {len(pairs)} jobs with known truth",
         "",
-        f"Made on {made[:10]} by `{command}` (mode `{mode}`) on {machine()}. How each number is",
-        "computed stands below, and in `clinic/README.md`.",
+        f"Made on {made[:10]} by `{command}` on {machine()}.",
+        "How each number is computed stands below, and in `clinic/README.md`.",
         "",
         *([f"**{missing} more cases of this mode were not run.**", ""] if missing else []),
         *_targets(found),

@@ -240,7 +240,7 @@ def test_the_page_and_the_picture_hold_the_numbers():
         (case(kind="healthy", number=3), outcome(gain=0)),
         (case("sync-checkpoint", number=4), outcome(error="a | b\nc")),
     ]
-    text = page(pairs, "cpu", "some command", "clinic.svg")
+    text = page(pairs, "some command", "clinic.svg")
     assert "| first finding is the planted cause | 50 % | ≥ 90 % | **missed** |" in text
     assert "| false alarms on healthy jobs | 0 % | ≤ 5 % | met |" in text
     assert "failed: a / b c" in text
