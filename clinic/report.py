@@ -32,9 +32,7 @@ COLUMNS = {
 FORECAST = {"error_median": ("median", 0.05), "error_p90": ("90th percentile", 0.15)}
 
 
-def page(
-    pairs: Sequence[Pair], mode: str, command: str, picture: str = "", missing: int = 0
-) -> str:
+def page(pairs: Sequence[Pair], command: str, picture: str = "", missing: int = 0) -> str:
     """All of it."""
     found = score(pairs)
     made = max((outcome.made for _, outcome in pairs), default="")
