@@ -13,9 +13,6 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.sampling import bounds, sampled
 from whyidle.model.diagnosis import Place
 
-QUIET = 0.25
-"""quantile of the rest of a step that stands for one that is not disturbed"""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pauses:
@@ -31,10 +28,10 @@ class Pauses:
     idle_s: NDArray[np.float64]
     steps_hit: int
     place: Place | None
-
-    quiet: float
-    """share of the step that would be saved if its rest took as long as in the fourth of the steps
-    in which that is shortest"""
+    hit: NDArray[np.bool_]
+    """of each step in scope, whether it holds a pause"""
+    rest_s: NDArray[np.float64]
+    """what each step takes beside its pauses, s"""
 
     @property
     def seconds(self) -> float:
@@ -71,7 +68,6 @@ def pauses(facts: Facts, role: str) -> Pauses | None:
     idle = facts.part(role).inside(spans.start, spans.end) / 1e9
     part, share = facts.part(role), facts.share(role)
     least, most = bounds(facts, part) if sampled(facts, rows) else (share, share)
-    rest = np.quantile((end - begin - spans.inside(begin, end)) / 1e9, QUIET) / facts.step_s
     return Pauses(
         spans,
         share,
@@ -80,5 +76,6 @@ def pauses(facts: Facts, role: str) -> Pauses | None:
         idle,
         int(hit.sum()),
         facts.places.of(longest),
-        max(share, 1.0 - float(rest)),
+        hit,
+        (end - begin - spans.inside(begin, end)) / 1e9,
     )

@@ -3,7 +3,12 @@
 import pytest
 from judging import covers, judge, measured
 
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.model.timeline import HostKind
+from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.guest import Guest
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 FRAMES = {
@@ -146,3 +151,45 @@ def test_where_all_steps_are_hit_the_quieter_ones_tell_what_may_be_left():
             sick.python("Python GC", ms(40))
     predicted = judge("python-gc-pauses", sick).predicted
     assert predicted.high > 1.3 * predicted.speedup
+
+
+LOOP = "/job/train.py(20): main"
+
+
+def collecting(every, length=40_000):
+    """Steps of 5 ms on a CPU, and 1 ms longer after a collection of so many us."""
+    guest = Guest()
+    for number in range(60):
+        hit = bool(every) and number % every == 0
+        if hit:
+            with guest.call("Python GC", HostKind.OVERHEAD):
+                guest.python(LOOP, us(length))
+        guest.backward(LOOP, ms(4 + hit))
+        guest.step(LOOP, ms(1))
+    return guest.timeline()
+
+
+def predicted_and_measured(every):
+    sick = collecting(every)
+    proof = contracts.run_cause(catalog.causes()["python-gc-pauses"], [sick])
+    return proof, Facts(sick).step_s / Facts(collecting(0)).step_s
+
+
+def test_steps_without_a_collection_tell_what_one_leaves_behind():
+    proof, measured = predicted_and_measured(3)
+    assert proof.predicted.speedup == pytest.approx(measured, rel=0.01)
+    assert proof.predicted.high == pytest.approx(measured, rel=0.01)
+
+
+def test_where_each_step_collects_the_cold_cache_is_bounded():
+    proof, measured = predicted_and_measured(1)
+    warm = 1 / (1 - proof.high)
+    assert warm < proof.predicted.speedup < measured < proof.predicted.high
+    assert covers(proof, measured, slack=0.0)
+
+
+def test_a_short_collection_leaves_little_behind():
+    """It takes no more lines from the cache than it reads."""
+    sick = collecting(1, 200)
+    proof = contracts.run_cause(catalog.causes()["python-gc-pauses"], [sick])
+    assert proof.predicted.high <= 1.01 / (1 - 2 * proof.high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.caches import FROM_MEMORY_S, at_most_s
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
@@ -17,6 +18,10 @@ LEFT_AT_WORST = 0.5
 
 EACH = 0.9
 """share of the steps with a collection from which on it is said to be in each"""
+QUIET = 0.25
+"""quantile of the rest of a step that stands for one that is not disturbed"""
+FEW = 5
+"""steps of both kinds that are needed to tell what a collection leaves behind from the steps"""
 
 
 @cause(
@@ -38,7 +43,9 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle during ``Python GC`` events or calls of ``gc.collect`` on the launching
-    thread.
+    thread. A collection also leaves the caches cold. Where the device is the CPU, what the step
+    pays for that is told by how much longer the rest of steps with one is than of steps without;
+    where every step has one it is bounded by what a core's cache holds.
 
     What looks alike
     ----------------
@@ -59,14 +66,13 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     if found is None or found.share < LEAST_SHARE:
         return None
     explicit = _asked_for(facts, found)
-    low = interruptions(found.share, LEFT_AT_WORST) if found.recurring else 0.0
-    expected = found.share if found.recurring else found.share / 2
+    gains = _gains(facts, found)
     cause_of = "The program's own gc.collect()" if explicit else "Python's garbage collector"
     return Proof(
         headline=f"{cause_of} holds the training loop for {found.share:.0%} of the step",
-        low=low,
+        low=gains[0],
         high=found.share,
-        predicted=remove(low, _hopeful(facts, found), "P9: collections off the step", expected),
+        predicted=remove(gains[0], gains[2], "P9: collections off the step", gains[1]),
         evidence=(
             measured("device idle during collections, share of step", found.share, "ratio"),
             measured("time collecting garbage", found.seconds, "s", samples=len(found.spans)),
@@ -79,10 +85,31 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     )
 
 
-def _hopeful(facts: Facts, found: Pauses) -> float:
-    """Where all steps are hit, what is left of one is not known from any other: collections also
-    leave caches cold for it."""
-    return found.quiet if found.steps_hit > EACH * facts.step_count else found.share
+def _gains(facts: Facts, found: Pauses) -> tuple[float, float, float]:
+    """Shares of the step won: careful, expected, hopeful. Without collections caches stay warm,
+    too, which only a CPU's step is known to gain by."""
+    if not found.recurring:
+        return 0.0, found.share / 2, found.share
+    cold_s = _cold_s(found) if facts.on_cpu else (0.0, 0.0)
+    expected, hopeful = (
+        found.share + cold * found.steps_hit / max(facts.step_count, 1) / facts.step_s
+        for cold in cold_s
+    )
+    if found.steps_hit > EACH * facts.step_count:  # nothing is known of a step without one
+        least = float(np.quantile(found.rest_s, QUIET))
+        hopeful = max(hopeful, 1.0 - (least - cold_s[1]) / facts.step_s)
+    return interruptions(found.share, LEFT_AT_WORST), expected, hopeful
+
+
+def _cold_s(found: Pauses) -> tuple[float, float]:
+    """What a collection leaves behind for its step, s: expected and at most. The steps tell, where
+    some of them have none; else half of the bound is expected."""
+    hit, others = found.rest_s[found.hit], found.rest_s[~found.hit]
+    if min(len(hit), len(others)) >= FEW:
+        cold = max(0.0, float(np.median(hit) - np.median(others)))
+        return cold, cold
+    most = at_most_s(FROM_MEMORY_S, found.seconds / found.steps_hit, float(np.median(hit)))
+    return most / 2, most
 
 
 def _asked_for(facts: Facts, found: Pauses) -> bool:
