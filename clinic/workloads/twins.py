@@ -110,6 +110,8 @@ def main():
         optimizer.zero_grad()
         if rank == 0 and args.log_rows:
             line = report(loss.item(), x, args.log_rows)
+            if len(marks) % 200 == 0:
+                print(line, flush=True)
         marks.append(time.perf_counter())
         if args.steps:
             more = len(marks) < args.steps

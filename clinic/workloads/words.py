@@ -146,9 +146,9 @@ def main():
     device = torch.device(args.device)
     model = Model(args).to(device)
     if args.compile:
-        import torch._dynamo
+        from torch._dynamo import config
 
-        torch._dynamo.config.cache_size_limit = 256
+        config.cache_size_limit = 256
     trained = (
         torch.compile(model, dynamic=args.dynamic, backend=args.backend) if args.compile else model
     )
