@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whyidle.__main__ import main
+from whyidle.store.runs import Store, read_diagnosis
 
 
 @pytest.fixture
@@ -59,3 +61,17 @@ def test_a_broken_entry_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
 def test_missing_names(words: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(["runs", *words]) == 2
     assert f"whyidle runs {words[0]}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("two")
+def test_a_watched_command_is_listed_by_its_words(capsys: pytest.CaptureFixture[str]):
+    (explained, _), store = listed(capsys), Store(Path(".whyidle"))
+    entry = store.begin(["python", "train.py", "--name", "my run"])
+    assert main(["runs"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "not diagnosed yet (python train.py --name 'my run')" in out
+    told = read_diagnosis(Path(str(explained["path"])) / "diagnosis.json")
+    several = msgspec.structs.replace(told.run, job="train.py --lr 1 (process 12)")
+    store.complete(entry, msgspec.structs.replace(told, run=several))
+    assert main(["runs"]) == 0
+    assert "(train.py --lr 1 (process 12))" in " ".join(capsys.readouterr().out.split())

@@ -103,7 +103,7 @@ def test_a_dear_diagnosis_comes_less_often(recording, monkeypatch):
     monkeypatch.setattr(live.time, "thread_time", lambda: spent[0])
     made = []
 
-    def diagnosed(folder):
+    def diagnosed(folder, process):
         made.append(clock[0])
         spent[0] += 0.1
         raise InputError("too early")

@@ -126,3 +126,17 @@ def test_a_command_that_failed_at_once_gets_no_advice_about_the_probe(
     assert timeline is not None
     assert (f"status {status}" in timeline.settings["stepless"]) == bool(status)
     assert bool(_stepless.notes(timeline)) == hinted
+
+
+@pytest.mark.parametrize(
+    ("died_of", "said", "hinted"),
+    [("NameError: name 'modle' is not defined", True, False), ("KeyboardInterrupt: ", False, True)],
+)
+def test_an_error_before_the_first_step_is_told_as_the_reason(died_of, said, hinted, tmp_path):
+    made = Imagined(tmp_path, argv=["train.py"], torch="2.13.0")
+    made.look(ASK, 2 * S)
+    made.facts["died_of"] = died_of
+    made.seen()
+    told = made.diagnose()
+    assert told.verdict.headline.endswith(f"; it ended by {died_of}") == said
+    assert any("whyidle.step()" in note for note in told.coverage.notes) == hinted

@@ -13,7 +13,7 @@ from whyidle.exporters._bar import LETTERS, split
 from whyidle.exporters._page import Page
 from whyidle.exporters.terminal import render
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.diagnosis import Attribution, Diagnosis, Verdict
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.demo import job
 from whyidle.testing.jobs import SICK, healthy
@@ -58,6 +58,30 @@ def test_the_verdict_comes_first_then_the_bar_then_the_findings(diagnosis: Diagn
 
 def test_same_document_same_text(diagnosis: Diagnosis):
     assert render(diagnosis) == render(diagnosis)
+
+
+@pytest.mark.parametrize(("status", "most"), [(2, 1), (0, 6)])
+def test_a_command_without_a_step_gets_a_few_lines(diagnosis: Diagnosis, status: int, most: int):
+    replace = msgspec.structs.replace
+    nothing = dict.fromkeys(BUCKETS, 0.0) | {"unknown": 1.0}
+    blank = replace(
+        diagnosis,
+        run=replace(diagnosis.run, command=["python", "nope.py"], exit_status=status),
+        steps=replace(diagnosis.steps, detected_by=None, mean_s=None),
+        attribution=Attribution(**nothing),
+        verdict=Verdict(state="inconclusive", headline="No training step was seen", bound=None),
+        findings=[],
+        utilization=replace(diagnosis.utilization, busy=None),
+        device=replace(diagnosis.device, name=None),
+        detail=replace(diagnosis.detail, groups={}),
+        coverage=replace(diagnosis.coverage, notes=[]),
+    )
+    text = render(blank, next_steps=[("whyidle doctor", "what can be measured here")])
+    assert len(text.strip().splitlines()) <= most
+    assert "No training step was seen" in text
+    assert ("whyidle doctor" in text) == (status == 0)
+    assert "could not judge" not in text
+    assert "could not judge" in render(blank, full=True)
 
 
 @pytest.mark.parametrize("name", [*SICK, "healthy"])

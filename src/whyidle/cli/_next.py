@@ -17,9 +17,9 @@ def after(
     diagnosis: Diagnosis, paths: Sequence[Path], stored: str | None, store: Path | None = None
 ) -> list[Step]:
     """After explaining recordings: what to read, look at, and do with the next recording. The
-    commands name the ``store`` that --store named."""
+    commands name the ``store`` that --store named, and the run as ``stored`` has it."""
     if stored:
-        return _steps(diagnosis, "whyidle report last", "last", store)
+        return _steps(diagnosis, f"whyidle report {stored}", stored, store)
     if not paths:  # watched, and kept nowhere
         return _steps(diagnosis, "", "")[: bool(_serious(diagnosis))]
     return _steps(
@@ -34,6 +34,8 @@ def after_report(diagnosis: Diagnosis, name: str, store: Path | None = None) -> 
 
 def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = None) -> list[Step]:
     serious = _serious(diagnosis)
+    if diagnosis.blank and not serious:
+        return [("whyidle doctor", "what can be measured here")]
     steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
     steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
     if serious:

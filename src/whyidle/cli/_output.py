@@ -75,21 +75,33 @@ def say(
     stream: TextIO | None = None,
 ) -> None:
     """Write the outputs that were asked for, and the report to ``stream`` (standard output if
-    None) unless that is taken."""
-    from whyidle import catalog
+    None) unless that is taken.
 
-    taken = False
-    for form in FORMS:
-        target = getattr(args, form)
-        if target is None:
-            continue
-        text = catalog.module("exporters", form).render(diagnosis)
-        taken |= target == STDOUT
-        put(target, text)
-        if target != STDOUT:
-            note(args, f"wrote {target}")
+    Raises:
+        InputError: an output could not be written; all that could has been.
+    """
+    refused = [error for form in FORMS if (error := _written(args, diagnosis, form))]
+    taken = any(getattr(args, form) == STDOUT for form in FORMS)
     if not taken and not args.quiet:
         terminal(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
+    if refused:
+        raise refused[0]
+
+
+def _written(args: argparse.Namespace, diagnosis: Diagnosis, form: str) -> InputError | None:
+    """Write an output where it was asked for; returns why it could not be."""
+    from whyidle import catalog
+
+    target = getattr(args, form)
+    if target is None:
+        return None
+    try:
+        put(target, catalog.module("exporters", form).render(diagnosis))
+    except InputError as error:
+        return error
+    if target != STDOUT:
+        note(args, f"wrote {target}")
+    return None
 
 
 def put(target: str, text: str) -> None:

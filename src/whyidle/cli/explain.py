@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     stored = _output.keep(args, diagnosis) if timelines else None
     if args.perfetto:
         _annotate(args, diagnosis, timelines)
-    _output.say(args, diagnosis, _next.after(diagnosis, args.path, stored, args.store))
+    _output.say(args, diagnosis, _next.after(diagnosis, args.path, stored and "last", args.store))
     return _output.hold(args, diagnosis)
 
 

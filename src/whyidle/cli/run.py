@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _next, _output
+from whyidle.cli import _jobs, _output
 from whyidle.cli._options import outputs, storage
 from whyidle.cli._store import store_of
 from whyidle.errors import StoreError, UsageError, WhyidleError
@@ -147,7 +147,7 @@ def _why_not() -> str | None:
 def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> None:
     """Say what was found. The command's status stands, whatever happens to us here."""
     try:
-        _tell(args, recording, entry)
+        _jobs.tell(args, recording, entry)
     except WhyidleError as error:
         _complain(f"whyidle: {error}")
     except KeyboardInterrupt:
@@ -194,20 +194,3 @@ def _folder(
         yield Path(scratch), None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _tell(args: argparse.Namespace, recording: Path, entry: Entry | None) -> None:
-    import msgspec
-
-    from whyidle.engine.watch import diagnose_jobs
-
-    for number, diagnosis in enumerate(diagnose_jobs(recording)):
-        kept, found = entry, diagnosis
-        if entry is not None:
-            if number:  # a run per job
-                kept = store_of(args).begin(diagnosis.run.command or [])
-                run = msgspec.structs.replace(diagnosis.run, id=kept.id)
-                found = msgspec.structs.replace(diagnosis, run=run)
-            store_of(args).complete(kept or entry, found)
-        steps = _next.after(found, [], kept.id if kept else None, args.store)
-        _output.say(args, found, steps, stream=sys.stderr)

@@ -12,6 +12,7 @@ RUN is an id or its beginning, `last`, or `last~1`, the one before.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from whyidle.cli._store import store_of
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
-    from whyidle.store.runs import Entry, Store
+    from whyidle.store.runs import Entry, Meta, Store
 
 _ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, None)} | {
     "export": (2, 2)
@@ -114,9 +115,14 @@ def _line(entry: Entry) -> str:
     if entry.meta is None:
         return f"cannot be read: {entry.broken}"
     pin = "pinned, " if entry.meta.pinned else ""
-    sources = entry.meta.sources
-    of = sources[0] if len(sources) == 1 else f"{len(sources)} recordings"
-    return f"{pin}{entry.meta.state}: {entry.meta.headline} ({of})"
+    return f"{pin}{entry.meta.state}: {entry.meta.headline} ({_of(entry.meta)})"
+
+
+def _of(meta: Meta) -> str:
+    """What was watched, or which recordings were explained."""
+    if meta.job or meta.command:
+        return meta.job or shlex.join(meta.command or [])
+    return meta.sources[0] if len(meta.sources) == 1 else f"{len(meta.sources)} recordings"
 
 
 def _export(args: argparse.Namespace, shelf: Store) -> int:

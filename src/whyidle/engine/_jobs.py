@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,14 @@ def start_of(told: Mapping[str, Any]) -> Hashable:
 def _started(starts: list[list[Timeline]]) -> Started:
     longest = max(range(len(starts)), key=lambda index: (_length(starts[index]), index))
     return Started(starts[longest], [ranks for i, ranks in enumerate(starts) if i != longest])
+
+
+def name_of(job: Started) -> str:
+    """What tells a job from the others of its command: ``train.py --lr 1 (process 12)``."""
+    told = job.ranks[0].settings
+    words = shlex.join(map(str, told.get("argv") or ["python"]))
+    each = [str(rank.settings["pid"]) for rank in job.ranks if "pid" in rank.settings]
+    return f"{words} (process{'es' if len(each) > 1 else ''} {', '.join(each)})" if each else words
 
 
 def steps_of(timeline: Timeline) -> int:

@@ -67,10 +67,10 @@ def reason(
     """Why there is no step, as far as is known; completes "No training step was seen: ..."."""
     if lead is not None:
         low, high = _life(lead)
-        return (
-            f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
-            f"{(high - low) / 1e9:.3g} s and took no optimizer step"
-        )
+        told = f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
+        told += f"{(high - low) / 1e9:.3g} s and took no optimizer step"
+        died = _died_of(lead)
+        return f"{told}; it ended by {died}" if died else told
     if faults:
         return faults[0][:1].lower() + faults[0][1:].rstrip(".")
     flags = takewhile(lambda word: word.startswith("-"), command[1:])
@@ -84,11 +84,19 @@ def reason(
 
 def notes(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
     """What the user can do about it."""
+    if _died_of(lead):
+        return []  # an error of the command is its own
     if "imported" in lead.settings:
         return [OWN_MARKS]
     if faults or lead.settings.get("failed_early"):
         return []  # a fault says that the probe was awake; an error of the command is its own
     return [DEAF_NOTE]
+
+
+def _died_of(lead: Timeline) -> str:
+    """The exception that ended it, other than the user's."""
+    died = str(lead.settings.get("died_of") or "").rstrip(": ")
+    return "" if died == KeyboardInterrupt.__name__ else died
 
 
 def _lead(recording: Path) -> Timeline | None:

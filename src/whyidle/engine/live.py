@@ -28,6 +28,8 @@ from whyidle.model.telemetry import Reading
 SHARE = 0.005
 """of a core, for diagnosing"""
 EVERY_S = 2.0
+RECENT_NS = 10_000_000_000
+"""a process that has taken no step for so long is shown only where no other has"""
 LAST_S = 2.0
 """the step time that is shown is the median of so long"""
 TREND = 120
@@ -98,7 +100,7 @@ class Watch:
         for pid in probe.trained(self._recording):
             known = self._processes.setdefault(pid, Steps(self._recording / f"{pid}.spans"))
             known.read()
-        lead = max(self._processes.values(), key=lambda one: one.count, default=None)
+        lead = self._processes.get(self._lead())
         if lead is None or lead.count == 0:
             return Moment(reading=reading, cores=self._cores(reading))
         length = self._length(lead)
@@ -111,6 +113,15 @@ class Watch:
             cores=self._cores(reading),
             changed=self._changed,
         )
+
+    def _lead(self) -> str:
+        """Of the processes that train now, the one that has made the most steps."""
+        since = time.perf_counter_ns() - RECENT_NS
+        weights = {
+            pid: (bool(one.ends) and one.ends[-1] >= since, one.count)
+            for pid, one in self._processes.items()
+        }
+        return max(weights, key=lambda pid: weights[pid], default="")
 
     def _length(self, lead: Steps) -> float | None:
         now = time.perf_counter_ns()
@@ -141,7 +152,7 @@ class Watch:
         try:
             with tempfile.TemporaryDirectory(prefix="whyidle-live-") as folder:
                 tail(self._recording, Path(folder))
-                self._diagnosis = diagnose_recording(Path(folder))
+                self._diagnosis = diagnose_recording(Path(folder), self._lead())
         except (WhyidleError, OSError):
             pass  # too early, or a file that is being replaced: next time
         else:

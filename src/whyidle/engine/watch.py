@@ -14,7 +14,7 @@ import msgspec
 
 from whyidle import __version__, catalog
 from whyidle.engine import _bursts, _roster, _stepless
-from whyidle.engine._jobs import Started, jobs_of
+from whyidle.engine._jobs import Started, jobs_of, name_of
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
 from whyidle.engine.record import Ended
@@ -26,7 +26,6 @@ from whyidle.model.timeline import Timeline
 from whyidle.store.atomic import write_atomic
 from whyidle.store.runs import RECORDING
 
-SEVERAL = "The command ran several jobs; each is diagnosed by itself."
 ENDED = "ended.json"
 """what the launcher knows of the command, beside the probe's files"""
 TELEMETRY = "telemetry.jsonl"
@@ -66,13 +65,18 @@ def monitor(recording: Path, pid: int, period_s: float | None = None) -> Monitor
     return Monitor(target, recording / TELEMETRY, period_s=period_s)
 
 
-def diagnose_recording(recording: Path) -> Diagnosis:
-    """Diagnose what the probe left in a run's ``recording`` folder, however the command ended.
+def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis:
+    """Diagnose what the probe left in a run's ``recording`` folder, however the command ended: of
+    several jobs the first, or that of a ``process`` (what its files are named by).
 
     Raises:
         InputError: there is nothing at all to diagnose.
     """
-    return diagnose_jobs(recording)[0]
+    jobs = jobs_of(read(recording))
+    if not jobs:
+        return _diagnose_stepless(recording)
+    named = (job for job in jobs if any(Path(r.source.path).stem == process for r in job.ranks))
+    return _diagnose_job(recording, next(named, jobs[0]), alone=len(jobs) == 1)
 
 
 def diagnose_jobs(recording: Path) -> list[Diagnosis]:
@@ -82,9 +86,9 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
         InputError: there is nothing at all to diagnose.
     """
     jobs = jobs_of(read(recording))
-    return [_diagnose_job(recording, job, alone=len(jobs) == 1) for job in jobs] or [
-        _diagnose_stepless(recording)
-    ]
+    if not jobs:
+        return [_diagnose_stepless(recording)]
+    return [_diagnose_job(recording, job, alone=len(jobs) == 1) for job in jobs]
 
 
 def _diagnose_stepless(recording: Path) -> Diagnosis:
@@ -107,10 +111,11 @@ def _diagnose_stepless(recording: Path) -> Diagnosis:
 
 
 def _diagnose_job(recording: Path, job: Started, *, alone: bool) -> Diagnosis:
-    diagnosis = diagnose(job.ranks, run=_run(recording, job.ranks))
+    run = _run(recording, job.ranks)
+    run = run if alone else msgspec.structs.replace(run, job=name_of(job))
+    diagnosis = diagnose(job.ranks, run=run)
     status = _told(recording).get("exit_status")
-    notes = [] if alone else [SEVERAL]
-    notes += _roster.notes_on(recording, job.ranks, status)
+    notes = _roster.notes_on(recording, job.ranks, status)
     notes += _roster.notes_on_starts(job.ranks, job.others)
     return _with_notes(diagnosis, [*notes, *_fault_notes(recording)])
 

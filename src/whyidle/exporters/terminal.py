@@ -75,14 +75,40 @@ def render(
     """
     page = Page(width, colours)
     page.gap()
+    if diagnosis.run.job:
+        page.line(page.text(diagnosis.run.job), head=page.text("job  ", "dim"), indent=2)
     _verdict(page, diagnosis)
-    if diagnosis.detail.ranks:
+    if diagnosis.failed and not full:
+        _notes(page, diagnosis, full)
+        return page.done()
+    if diagnosis.detail.ranks and not diagnosis.blank:
         page.gap()
         bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
     page.gap()
     _setting(page, diagnosis, full)
     _findings(page, diagnosis, full)
     _unsaid(page, diagnosis, full)
+    next_commands(page, next_steps)
+    return page.done()
+
+
+def in_brief(
+    rows: Sequence[tuple[str, Diagnosis]],
+    *,
+    width: int = 80,
+    colours: Colours | None = None,
+    next_steps: Sequence[NextStep] = (),
+) -> str:
+    """Several diagnoses, each as a line or two behind its name."""
+    page = Page(width, colours)
+    page.gap()
+    page.line(page.text(f"{len(rows)} job{'s' if len(rows) > 1 else ''} more", "bold"), indent=2)
+    for name, diagnosis in rows:
+        serious = [found.cause for found in diagnosis.findings if found.severity != "info"]
+        state = f"{diagnosis.verdict.state}{f': {serious[0]}' if serious else ''}"
+        told = [state, _steps(diagnosis), diagnosis.run.job or ""]
+        head = page.text(f"{name}  " if name else "", "cyan")
+        page.line(page.text(" · ".join(filter(None, told))), head=head, indent=2)
     next_commands(page, next_steps)
     return page.done()
 
@@ -231,12 +257,12 @@ def _row(page: Page, label: str, text: str, style: str = "") -> None:
 
 
 def _unsaid(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    """Notes on what was read, and what could not be judged."""
-    notes, gone = diagnosis.coverage.notes, diagnosis.abstentions
-    if notes or gone:
+    """Notes on what was read, and what could not be judged: of a command without any step that is
+    everything, and goes without saying."""
+    gone = diagnosis.abstentions if full or not diagnosis.blank else []
+    if diagnosis.coverage.notes or gone:
         page.gap()
-    for label, text in _limited("note", notes, None if full else _NOTES):
-        page.line(page.text(text, "dim"), head=page.text(f"{label:<5}", "dim"), indent=2)
+    _notes(page, diagnosis, full)
     if not gone:
         return
     missing: dict[str, list[str]] = {}
@@ -252,6 +278,11 @@ def _unsaid(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     count = f"{len(gone)} cause{'s' if len(gone) > 1 else ''}"
     page.line(page.text(f"could not judge {count}; not recorded: {lacks}{more}", "dim"), indent=2)
     page.line(page.text("--all says what each lacks and how to get it", "dim"), indent=2)
+
+
+def _notes(page: Page, diagnosis: Diagnosis, full: bool) -> None:
+    for label, text in _limited("note", diagnosis.coverage.notes, None if full else _NOTES):
+        page.line(page.text(text, "dim"), head=page.text(f"{label:<5}", "dim"), indent=2)
 
 
 def _abstentions(page: Page, missing: dict[str, list[str]]) -> None:

@@ -24,7 +24,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RunInfo(Document, frozen=True, kw_only=True):
-    """What was run, where and how it ended."""
+    """What was run, where and how it ended. ``job`` is the process of the command that this is
+    about, where the command ran several that trained apart from each other."""
 
     id: str
     command: list[str] | None
@@ -36,6 +37,7 @@ class RunInfo(Document, frozen=True, kw_only=True):
     hosts: list[str]
     whyidle: str
     sources: list[str] = []
+    job: str | None = None
 
 
 class Device(Document, frozen=True, kw_only=True):
@@ -305,3 +307,15 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     trials: list[Trial]
     coverage: Coverage
     detail: Detailed
+
+    @property
+    def blank(self) -> bool:
+        """Whether a command was watched in which no step and no work could be seen."""
+        watched, steps = self.run.command is not None, self.steps.detected_by is not None
+        return watched and not steps and self.attribution.unknown >= 1.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command failed before anything could be seen of it."""
+        serious = any(finding.severity != "info" for finding in self.findings)
+        return self.blank and bool(self.run.exit_status) and not serious

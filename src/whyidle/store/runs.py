@@ -41,6 +41,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """``run.id`` inside the diagnosis"""
     pinned: bool = False
     command: list[str] | None = None
+    job: str | None = None
+    """``run.job``: which of the command's jobs this is, where it ran several"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,12 @@ class Store:
             StoreError: the store cannot be written.
         """
         content = msgspec.json.encode(diagnosis)
-        told = {"state": diagnosis.verdict.state, "headline": diagnosis.verdict.headline}
+        verdict = diagnosis.verdict
+        told = {
+            "state": verdict.state,
+            "headline": verdict.headline,
+            "job": diagnosis.run.job,
+        }
         before = entry.meta
         if before is None:
             raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
