@@ -121,3 +121,20 @@ def test_a_pipe_is_not_waited_for(elsewhere: Path):
     done = run_cli(elsewhere, "explain", "pipe", timeout=20)
     assert done.returncode == 1
     assert b"not a regular file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bogus", "x.py"], "Unrecognized arguments: --bogus."),
+        (["--steps", "x", "x.py"], "must be a number, 1 or more, not 'x'"),
+        (["--steps", "0", "x.py"], "must be a number, 1 or more, not '0'"),
+        (["--interval", "0", "x.py"], "must be 0.05 to 3600 seconds, not '0'"),
+        (["--interval", "often", "x.py"], "must be 0.05 to 3600 seconds, not 'often'"),
+    ],
+)
+def test_a_wrong_option_points_to_the_help_of_its_command(words, said, capsys):
+    assert main(["run", *words]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "try: whyidle run --help" in told

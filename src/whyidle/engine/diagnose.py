@@ -166,7 +166,7 @@ def _coverage(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
         notes += [f"{source.shown}: {note}" for note in source.notes]
         if source.lost:
             notes.append(f"{source.shown}: incomplete, {source.lost}")
-    if job.lead.steps.found_by is None:
+    if job.lead.steps.found_by is None and not job.lead.stepless:
         notes.append("no step boundary was found; shares are of the whole recording")
     if job.lead.profiler_share > 0.02:
         then = (

@@ -79,7 +79,6 @@ def render(
         page.line(page.text(diagnosis.run.job), head=page.text("job  ", "dim"), indent=2)
     _verdict(page, diagnosis)
     if diagnosis.failed and not full:
-        _notes(page, diagnosis, full)
         return page.done()
     if diagnosis.detail.ranks and not diagnosis.blank:
         page.gap()
@@ -141,7 +140,7 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     facts = [_steps(diagnosis)]
     if device.name:
         facts.append(f"{device.name}{f' × {device.count}' if device.count > 1 else ''}")
-    elif device.kind != "other":
+    elif device.kind != "other" and not diagnosis.blank:
         facts.append(f"{device.kind} device")
     if diagnosis.utilization.busy is not None:
         facts.append(f"device busy {words.percent(diagnosis.utilization.busy)}")

@@ -136,7 +136,7 @@ class Loop:
         elif sampler is not None:
             settings.seen(self)
             if self.recorder.presence:
-                self.recorder.presence["ended"] = now()
+                self.recorder.presence |= {"ended": now(), **_died_of()}
         if self.recorder.facts or self.recorder.documents or self.recorder.presence:
             self.recorder.flush()
         self.recorder.end()
