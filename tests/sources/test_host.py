@@ -1,5 +1,6 @@
 """A job's processes and the machine around them, on a real and on a drawn file system."""
 
+import os
 import subprocess
 import sys
 import time
@@ -139,7 +140,8 @@ def test_limits_of_a_control_group_of_version_2(tmp_path):
         "sys/fs/cgroup/jobs/cpu.stat": "nr_periods 40\nnr_throttled 10\nthrottled_usec 2500000\n",
         "sys/fs/cgroup/jobs/memory.max": "1073741824\n",
         "sys/fs/cgroup/jobs/memory.current": "536870912\n",
-        "sys/fs/cgroup/jobs/memory.stat": "anon 1\nfile 4096\n",
+        "sys/fs/cgroup/jobs/memory.stat": "anon 1\nfile 4096\n"
+        "workingset_refault_anon 9\nworkingset_refault_file 3\n",
         "sys/fs/cgroup/jobs/memory.events": "max 3\noom 1\noom_kill 1\n",
         "sys/fs/cgroup/jobs/one/cpu.pressure": "some avg10=50.00 avg60=0 avg300=0 total=1000000\n",
     }
@@ -151,6 +153,7 @@ def test_limits_of_a_control_group_of_version_2(tmp_path):
     assert values["group_memory_limit_bytes"] == 1 << 30
     assert values["group_memory_bytes"] == 1 << 29
     assert values["group_memory_file_bytes"] == 4096
+    assert values["group_read_again_bytes"] == 3 * os.sysconf("SC_PAGE_SIZE")
     assert values["group_out_of_memory_kills"] == 1
     assert values["group_pressure_cpu_some_ratio"] == 0.5
     assert "cores_quota" not in missing
@@ -164,7 +167,8 @@ def test_limits_of_a_control_group_of_version_1(tmp_path):
         "sys/fs/cgroup/cpu/a/cpu.stat": "nr_periods 4\nnr_throttled 1\nthrottled_time 3000000000\n",
         "sys/fs/cgroup/memory/b/memory.limit_in_bytes": "2097152",
         "sys/fs/cgroup/memory/b/memory.usage_in_bytes": "1048576",
-        "sys/fs/cgroup/memory/b/memory.stat": "cache 1\ntotal_cache 77\n",
+        "sys/fs/cgroup/memory/b/memory.stat": "cache 1\ntotal_cache 77\n"
+        "workingset_refault_file 1\ntotal_workingset_refault_file 5\n",
         "sys/fs/cgroup/memory/b/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n",
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
         "sys/fs/cgroup/memory/memory.usage_in_bytes": "5",
@@ -174,6 +178,7 @@ def test_limits_of_a_control_group_of_version_1(tmp_path):
     assert values["throttled_s"] == 3.0
     assert values["group_memory_limit_bytes"] == 2097152
     assert values["group_memory_file_bytes"] == 77
+    assert values["group_read_again_bytes"] == 5 * os.sysconf("SC_PAGE_SIZE")
     assert values["group_out_of_memory_kills"] == 2
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import Waited, epochs, passed
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.diagnosis import Place
@@ -275,11 +276,13 @@ class Workers:
 
     @cached_property
     def kind(self) -> str | None:
-        """What the step waits for: "handoff", "crowd", "burst", "small files", "cache",
+        """What the step waits for: "memory", "handoff", "crowd", "burst", "small files", "cache",
         "storage" or "work"; None where it hardly waits, or the loader's own
         figures do not tell why."""
         if not self.known or self.waiting < LEAST_SHARE:
             return None
+        if waits_for_memory(self.facts, self.waiting):
+            return "memory"
         if self.crowded:
             return "crowd"
         if self.bursty:

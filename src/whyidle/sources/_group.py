@@ -35,10 +35,23 @@ METERS: Final = (
         ),
         ("group_memory_limit_bytes", "bytes", "gauge", "the tightest limit on it"),
         ("group_memory_file_bytes", "bytes", "gauge", "of it, page cache"),
+        (
+            "group_read_again_bytes",
+            "bytes",
+            "counter",
+            "content of files that was read again, as it had been taken from the page cache",
+        ),
         ("group_out_of_memory_kills", "1", "counter", "processes ended by that limit"),
     ),
 )
 _THROTTLE: Final = ("throttled_s", "throttled_periods", "quota_periods")
+_AGAIN: Final = (
+    b"total_workingset_refault_file ",
+    b"workingset_refault_file ",
+    b"total_workingset_refault ",
+    b"workingset_refault ",
+)
+"""pages; of the group and those below it in version 1, then 2; each before Linux 5.9"""
 _MEMORY: Final = tuple(meter.id for meter in METERS if meter.group == "group memory")
 
 
@@ -47,6 +60,7 @@ class Group:
 
     def __init__(self, levels: Levels, pid: int) -> None:
         self._pid = pid
+        self._page = os.sysconf("SC_PAGE_SIZE")
         self._quota, self._cpu_stat, self._version = levels.quota()
         self._limit, self._memory = levels.memory()
         self.missing: dict[str, Absent] = {}
@@ -89,7 +103,8 @@ class Group:
             self._memory[name].read() if self._memory else None
             for name in ("used", "stat", "events")
         )
-        held = picked(stat, b"total_cache ", b"file ")
+        held = picked(stat, b"total_cache ", b"file ", *_AGAIN)
+        again = next((held[name] for name in _AGAIN if name in held), None)
         happened = picked(events, b"oom_kill ")
         return {
             "group_memory_bytes": whole(used or b""),
@@ -97,6 +112,7 @@ class Group:
             if self._limit
             else None,
             "group_memory_file_bytes": held.get(b"total_cache ", held.get(b"file ")),
+            "group_read_again_bytes": None if again is None else again * self._page,
             "group_out_of_memory_kills": happened.get(b"oom_kill "),
         }
 

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import hidden_loading, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, launches_inside, nexts
 from whyidle.analysis.places import in_library
+from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.samples import busiest
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -50,7 +51,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     Calls of ``_MultiProcessingDataLoaderIter.__next__`` that wait are too few or too slow workers.
     A dataset that is already in memory has such calls too, but they cost nothing, and nothing is
     reported. Preprocessing outside the DataLoader, or too much of it for eight workers, shows as
-    ``heavy-cpu-transform``.
+    ``heavy-cpu-transform``. A loader that mostly waits for memory of the host is
+    ``host-memory-pressure``: workers would need more of it.
 
     What to do
     ----------
@@ -65,7 +67,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     """
     calls = nexts(facts, SINGLE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
-    if blocked < LEAST_SHARE:
+    if blocked < LEAST_SHARE or waits_for_memory(facts, blocked):
         return None
     work = min(1.0, float(calls.seconds.sum()) / facts.scope_s)
     cost = [seconds * len(calls) / facts.scope_s for seconds in handoff_s(facts, len(calls))]

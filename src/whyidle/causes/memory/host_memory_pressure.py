@@ -6,12 +6,9 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.outside import Outside
+from whyidle.analysis.pressure import LEAST, fills_its_group, memory_waits, read_again
 from whyidle.model.cause import Proof, cause
-
-LEAST_SHARE = 0.03
-"""share of the time in which tasks wait for memory that is worth a word"""
-OWN = 0.25
-"""share of the machine's memory from which on its pressure is likely the job's own doing"""
+from whyidle.model.diagnosis import Evidence
 
 
 @cause(
@@ -33,15 +30,21 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The kernel's own account of waiting (PSI) over the steps in scope: time in which some, and in
-    which all, tasks waited for memory; of the job's control group where there is one, else of the
-    machine if the job holds a quarter of its memory. It counts only while the job waits for data,
-    and at most that: between the share in which all waited and that in which some did. Of a command
-    without steps all of it counts.
+    which all, tasks waited for memory; of the job's control group where that tells it (version 2),
+    else of the machine if the job holds a quarter of its memory, or if the job's control group is
+    full: at its limit, while the machine has memory to spare, and either most page faults on the
+    machine that wait for storage are the job's, or half of what it reads had been in memory before.
+    Of a full group the waiting for storage and the kernel's work count at most, too, as far as
+    content is read again.
+    All of it counts only while the job waits for data: between the share in which all tasks waited
+    for memory and that in which some did. Of a command without steps all of it counts.
 
     What looks alike
     ----------------
     Reading a data set larger than memory for the first time also faults pages in, but nobody waits
-    for *memory* then, only for storage.
+    for *memory* then, only for storage; reading it in every epoch, with no limit that the machine
+    could lift, is ``page-cache-thrash``. A loader without workers, or with few, is waited for as
+    well; where most of that wait is one for memory, more workers would only need more of it.
 
     What to do
     ----------
@@ -53,48 +56,48 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     Linux, "PSI - Pressure Stall Information"; PyTorch, issue 13246 (memory of workers).
     """
     outside = facts.outside
-    shares = _waits(outside) if outside else None
-    if outside is None or shares is None or shares[1] < LEAST_SHARE:
+    shares = memory_waits(outside)
+    if outside is None or shares is None or shares[1] < LEAST:
         return None
     waited = facts.share("unknown" if facts.stepless else "input")
     high = min(shares[1], waited)
     low = min(shares[0], high)
-    kills = (outside.grown("group_out_of_memory_kills") or 0.0) + (
-        outside.grown("machine_out_of_memory_kills") or 0.0
-    )
     return Proof(
         headline=f"Processes wait for memory of the host {shares[1]:.0%} of the time",
         low=low,
         high=high,
         predicted=remove(low, high, "PSI: without the time in which tasks waited for memory"),
-        evidence=(
-            measured(
-                "time in which some tasks waited for memory", shares[1], "ratio", source="PSI"
-            ),
-            measured("time in which all did", shares[0], "ratio", source="PSI"),
-            measured("page faults that waited for storage", _faults(outside), None, source="/proc"),
-            measured("processes killed for want of memory", kills, None, source="/proc, cgroup"),
-        ),
+        evidence=_evidence(outside, shares),
         confidence=0.7,
         bucket="unknown" if facts.stepless else None,
     )
 
 
-def _waits(outside: Outside) -> tuple[float, float] | None:
-    """Shares of the window in which all, and some, tasks waited."""
-    for scope in ("group_", ""):
-        some = outside.rate(f"{scope}pressure_memory_some_s")
-        if some is None or not (scope or _holds(outside)):
-            continue
-        full = outside.rate(f"{scope}pressure_memory_full_s") or 0.0
-        return min(full, some, 1.0), min(some, 1.0)
-    return None
+def _evidence(outside: Outside, shares: tuple[float, float]) -> tuple[Evidence, ...]:
+    kills = (outside.grown("group_out_of_memory_kills") or 0.0) + (
+        outside.grown("machine_out_of_memory_kills") or 0.0
+    )
+    faults = outside.grown("job_faults_major") or 0.0
+    return (
+        measured("time in which some tasks waited for memory", shares[1], "ratio", source="PSI"),
+        measured("time in which all did", shares[0], "ratio", source="PSI"),
+        measured("page faults that waited for storage", faults, None, source="/proc"),
+        measured("processes killed for want of memory", kills, None, source="/proc, cgroup"),
+        *(_group(outside) if fills_its_group(outside) else ()),
+    )
 
 
-def _holds(outside: Outside) -> bool:
-    whole, own = outside.mean("machine_memory_bytes"), outside.most("job_memory_resident_bytes")
-    return bool(whole and own and own >= OWN * whole)
-
-
-def _faults(outside: Outside) -> float:
-    return outside.grown("job_faults_major") or 0.0
+def _group(outside: Outside) -> tuple[Evidence, ...]:
+    """How full the job's control group is, and what that does."""
+    asked = {
+        "memory of the job's control group": "group_memory_bytes",
+        "of it, page cache": "group_memory_file_bytes",
+        "its limit": "group_memory_limit_bytes",
+    }
+    told = {quantity: outside.mean(signal) for quantity, signal in asked.items()}
+    again = measured(
+        "share of what is read that was in memory before", read_again(outside), "ratio",
+        source="cgroup, /proc",
+    )  # fmt: skip
+    known = ((quantity, value) for quantity, value in told.items() if value is not None)
+    return again, *(measured(name, value, "bytes", source="cgroup") for name, value in known)
