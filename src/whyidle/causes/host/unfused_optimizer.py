@@ -47,7 +47,9 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     the ratio of memory traffic (Adam: 7 tensor passes instead of 18).
 
     A watched process tells its optimizer's class, number of tensors and switches; on a CPU a loop
-    over many small tensors is the time of the optimizer's calls above what their bytes need.
+    over many small tensors is the time of the optimizer's calls above what their bytes need. While
+    it runs the core's cache loses what the rest of the step uses: half of what refilling it
+    takes at most is expected to be won, too.
 
     What looks alike
     ----------------
