@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
+from whyidle.exporters import markdown
 from whyidle.exporters._html.element import Markup, e, script_text, text
 from whyidle.exporters.html import render
 
@@ -141,3 +142,11 @@ def test_elements_escape_by_type():
     assert e("meta", name="n") == '<meta name="n">'
     assert text("a\x00b") == "a\ufffdb"
     assert script_text('"</script>&\u2029"') == '"\\u003c/script\\u003e\\u0026\\u2029"'
+
+
+def test_which_of_several_jobs_it_is_about_is_said(build):
+    told = build()
+    named = msgspec.structs.replace(told.run, job="train.py --lr 1 (process 12)")
+    told = msgspec.structs.replace(told, run=named)
+    assert "train.py --lr 1 (process 12)" in render(told)
+    assert "train.py --lr 1 (process 12)" in markdown.render(told)

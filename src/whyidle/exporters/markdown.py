@@ -150,6 +150,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[str]:
 def _environment(diagnosis: Diagnosis) -> str:
     run, device = diagnosis.run, diagnosis.device
     parts = [
+        run.job,
         f"{device.count} × {device.name}" if device.name else device.kind,
         f"{run.ranks} rank{'s' if run.ranks != 1 else ''}",
         run.framework,

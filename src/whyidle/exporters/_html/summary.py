@@ -24,7 +24,7 @@ def masthead(diagnosis: Diagnosis) -> Markup:
         f"{device.count} × {device.name}" if device.name else device.kind.upper(),
         f"{run.ranks} ranks" if run.ranks > 1 else None,
         run.framework,
-        " ".join(run.command) if run.command else _names(run.sources),
+        run.job or (" ".join(run.command) if run.command else _names(run.sources)),
     ]
     return e(
         "header",
