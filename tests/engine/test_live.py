@@ -129,3 +129,17 @@ def test_the_trend_has_one_value_a_second(recording, monkeypatch):
     assert len(watch.look({}).trend_s) == 1
     clock[0] = grow(recorder, 100, 30, end)
     assert [round(s, 4) for s in watch.look({}).trend_s] == [0.01, 0.03]
+
+
+def test_without_an_optimizer_backward_passes_are_followed(recording):
+    recorder, folder = recording
+    number, now, watch = recorder.number("whyidle::backward"), time.perf_counter_ns(), Watch(folder)
+    for steps, seen in ((10, 0), (15, 25), (5, 30)):
+        for _ in range(steps):
+            recorder.add((now, now + 9 * MS, 1, number, OP))
+            now += 10 * MS
+        recorder.flush()
+        assert watch.look({}).steps == seen
+    assert watch.look({}).step_s == pytest.approx(0.010)
+    grow(recorder, 12, 10, now)
+    assert watch.look({}).steps == 12

@@ -36,7 +36,9 @@ TREND = 120
 """seconds of trend that are kept"""
 FASTER, SLOWER = 0.8, 1.25
 """step times that differ less from those before are no change"""
-_STEP = "Optimizer.step#"
+_STEP, _BACKWARD = "Optimizer.step#", "whyidle::backward"
+PATIENT = 20
+"""backward passes without an optimizer's step, from which on they are the steps"""
 
 
 class Steps:
@@ -45,6 +47,7 @@ class Steps:
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, len(probe.MAGIC)
         self._number: int | None = None
+        self._backwards: list[int] = []
         self.count = 0
         self.ends: deque[int] = deque(maxlen=4096)
 
@@ -59,21 +62,36 @@ class Steps:
             return
         spans = np.frombuffer(data[: len(data) // size * size], dtype=probe.SPAN)
         self._at += len(spans) * size
-        number = self._step_name()
-        if number is not None and len(spans):
-            found = spans["end"][spans["name"] == number]
-            self.count += len(found)
-            self.ends.extend(found.tolist())
-
-    def _step_name(self) -> int | None:
-        """The number of the first optimizer's name."""
+        if not len(spans):
+            return
         if self._number is None:
-            try:
-                names = self._path.with_suffix(".names").read_text("utf-8", "replace").split("\n")
-            except OSError:
-                return None
-            self._number = next((i for i, n in enumerate(names) if n.startswith(_STEP)), None)
-        return self._number
+            self._number = self._named(_STEP)
+            if self._number is None:
+                self._unmarked(spans)
+                return
+            self.count = 0
+            self.ends.clear()
+        found = spans["end"][spans["name"] == self._number]
+        self.count += len(found)
+        self.ends.extend(found.tolist())
+
+    def _unmarked(self, spans: NDArray[np.void]) -> None:
+        """No optimizer is known, or none that is PyTorch's: after a while backward passes count."""
+        number = self._named(_BACKWARD)
+        if number is not None:
+            self._backwards += spans["end"][spans["name"] == number].tolist()
+        if len(self._backwards) >= PATIENT or self.count:
+            self.count += len(self._backwards)
+            self.ends.extend(self._backwards)
+            self._backwards.clear()
+
+    def _named(self, begin: str) -> int | None:
+        """The number of the first name that begins so."""
+        try:
+            names = self._path.with_suffix(".names").read_text("utf-8", "replace").split("\n")
+        except OSError:
+            return None
+        return next((i for i, name in enumerate(names) if name.startswith(begin)), None)
 
     def lengths(self, since_ns: int) -> NDArray[np.float64]:
         """Step lengths, s, of the steps that ended since."""

@@ -88,7 +88,7 @@ def _steps(page: Page, moment: Moment) -> Text:
         return page.text("no step yet", "dim")
     rate = 1 / moment.step_s if moment.step_s > 0 else 0.0
     told = moment.diagnosis and moment.diagnosis.steps.samples_per_s
-    speed = f"{words.digits(told)} samples/s" if told else f"{words.digits(rate)}/s"
+    speed = f"{words.digits(told)} samples/s" if told else f"{words.digits(rate)} steps/s"
     row = Text.assemble(
         page.text("step ", "dim"),
         page.text(words.seconds(moment.step_s), "bold"),
