@@ -1,15 +1,15 @@
 """What watching costs: training steps with and without, in turns; the hooks alone; start-up.
 
-    python bench/overhead.py [--pairs 7] [--seconds 20] [--traceml FOLDER] [--write]
+    python bench/overhead.py [--seconds 60] [--traceml FOLDER] [--write]
 
 A machine that does nothing else. ``--traceml`` names a folder that holds an installed TraceML
 (``pip install --target FOLDER traceml-ai``). ``--write`` puts the tables into
 ``docs/results/performance.md``, in a section of their own.
 
-Each pair is two whole processes, the plain one and the instrumented one, in alternating order; a
-ratio is taken pair by pair. The mean step counts everything that happened between the first and
-the last, bursts and stopping the profiler included; the median does not see rare events. The
-control is plain against plain: differences within its range are noise.
+Everything is switched on and off in turns inside one process, in pairs of blocks, for whole
+processes differ by more than what is asked for: medians over the pairs, with their standard error.
+The mean step counts everything that happened in a block; the median does not see rare events. The
+control is nothing against nothing: differences within its error are noise.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import tempfile
 from datetime import date
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src"
-JOB, HOOKS = HERE / "overhead_job.py", HERE / "overhead_hooks.py"
+JOB, HOOKS, INSIDE = (HERE / f"overhead_{name}.py" for name in ("job", "hooks", "inside"))
 RESULTS = HERE.parent / "docs" / "results" / "performance.md"
 HEADING = "## What watching a command costs"
 BOOT = SOURCE / "whyidle" / "probe" / "boot"
@@ -59,7 +59,8 @@ class Spread(NamedTuple):
 
 
 def environment(**settings: object) -> dict[str, str]:
-    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    paths = [str(SOURCE), str(HERE), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(paths).rstrip(os.pathsep)
     told = {name: str(value) for name, value in settings.items()}
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **told}
 
@@ -69,24 +70,25 @@ def commands(traceml: str | None) -> dict[str, tuple[list[str], dict[str, str]]]
     watch = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live", "--no-store"]
     found: dict[str, tuple[list[str], dict[str, str]]] = {
         "control": ([sys.executable], {}),
-        "whyidle run --profile off": ([*watch, "--profile", "off", "--", sys.executable], {}),
-        "whyidle run": ([*watch, "--", sys.executable], {}),
+        "whyidle run": ([*watch, "--", sys.executable], {"JOB_INSTRUMENT": "watched"}),
         "torch.profiler, all the time": ([sys.executable], {"JOB_INSTRUMENT": "profiler"}),
     }
     if traceml:
         front = [sys.executable, "-c", TRACEML, "run"]
-        path = {"PYTHONPATH": os.pathsep.join([traceml, str(SOURCE)])}
+        path = {"PYTHONPATH": os.pathsep.join([traceml, str(SOURCE), str(HERE)])}
         found["TraceML"] = (front, {"JOB_INSTRUMENT": "traceml", **path})
     return found
 
 
-def train(front: list[str], told: dict[str, str], batch: int, seconds: float) -> dict[str, float]:
-    """Run the job once, and return what it measured of itself."""
+def train(
+    script: Path, front: list[str], told: dict[str, str], batch: int, seconds: float
+) -> dict[str, Any]:
+    """Run a job once, and return what it measured of itself."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         settings = {"JOB_BATCH": batch, "JOB_SECONDS": seconds, "JOB_OUT": out, **told}
         done = subprocess.run(
-            [*front, str(JOB)],
+            [*front, str(script)],
             env=environment(**settings),
             cwd=folder,
             capture_output=True,
@@ -102,35 +104,32 @@ def batch_for(step_s: float) -> int:
     """A batch size that makes steps about this long here."""
     batch = 64
     for _ in range(4):
-        took = train([sys.executable], {}, batch, 1.0)["median_s"]
+        took = train(JOB, [sys.executable], {}, batch, 1.0)["median_s"]
         batch = max(1, round(batch * step_s / took))
     return batch
 
 
-def steps_table(sizes: list[float], pairs: int, seconds: float, traceml: str | None) -> list[str]:
+def steps_table(sizes: list[float], seconds: float, traceml: str | None) -> list[str]:
     lines = [
-        "| instrument | steps of | slow-down of the mean step | of the median step |",
-        "|---|---|---|---|",
+        "| instrument | steps of | slow-down of the mean step | of the median step | pairs |",
+        "|---|---|---|---|---|",
     ]
     for step_ms in sizes:
         batch = batch_for(step_ms / 1e3)
         for name, (front, told) in commands(traceml).items():
-            ratios: dict[str, list[float]] = {"mean_s": [], "median_s": []}
-            plain = []
-            for turn in range(pairs):
-                both = [("plain", [sys.executable], {}), ("with", front, told)]
-                found = {
-                    kind: train(words, env, batch, seconds)
-                    for kind, words, env in (both if turn % 2 else both[::-1])
-                }
-                plain.append(found["plain"]["median_s"] * 1e3)
-                for key, values in ratios.items():
-                    values.append(100 * (found["with"][key] / found["plain"][key] - 1))
-            length = statistics.median(plain)
-            mean, middle = (Spread.of(values) for values in ratios.values())
-            lines.append(f"| {name} | {length:.1f} ms | {mean:+.2f} % | {middle:+.2f} % |")
+            found = train(INSIDE, front, told, batch, seconds)
+            length, pairs = statistics.median(found["step_ms"]), len(found["mean"])
+            mean, middle = sure(found["mean"]), sure(found["median"])
+            lines.append(f"| {name} | {length:.1f} ms | {mean} | {middle} | {pairs} |")
             print(lines[-1], flush=True)
     return lines
+
+
+def sure(values: list[float]) -> str:
+    """Median and its standard error, percent."""
+    spread = Spread.quartiles(values)
+    error = 1.2533 / 1.349 * (spread.high - spread.low) / len(values) ** 0.5
+    return f"{spread.median:+.2f} % +- {error:.2f}"
 
 
 def probed(folder: str) -> dict[str, str]:
@@ -197,24 +196,23 @@ def write(lines: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each process")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each process")
     parser.add_argument("--steps-ms", type=float, nargs="+", default=[5.0, 50.0])
     parser.add_argument("--runs", type=int, default=21, help="of start-up")
     parser.add_argument("--traceml", metavar="FOLDER", help="where TraceML is installed")
     parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
     args = parser.parse_args()
-    hooks = hooks_table(args.seconds)
+    hooks = hooks_table(args.seconds / 2)
     startup = startup_table(args.runs)
     print(*hooks, "", *startup, "", sep="\n", flush=True)
-    steps = steps_table(args.steps_ms, args.pairs, args.seconds, args.traceml)
+    steps = steps_table(args.steps_ms, args.seconds, args.traceml)
     if args.write:
         write(
             [
-                f"`python bench/overhead.py --pairs {args.pairs} --seconds {args.seconds:g}`, "
+                f"`python bench/overhead.py --seconds {args.seconds:g}`, "
                 f"{date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores. "
-                "Steps with and without in turns, whole processes, ratios pair by pair: median "
-                "(least to most). The control is nothing against nothing.",
+                "On and off in turns inside one process: medians over pairs of blocks, and their "
+                "standard error. The control is nothing against nothing.",
                 "",
                 *steps,
                 "",
