@@ -14,8 +14,8 @@ TRAIN = """
     import signal, sys
     import torch
 
-    if "deaf" in sys.argv:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    heard = signal.default_int_handler  # which a shell takes from what runs in its background
+    signal.signal(signal.SIGINT, signal.SIG_IGN if "deaf" in sys.argv else heard)
     torch.set_num_threads(1)
     models = [torch.nn.Linear(8, 8) for _ in range(2)]
     both = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]

@@ -23,3 +23,20 @@ def test_what_cannot_be_run_is_a_usage_error_and_no_run(watching, words, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert not list(watching.store.glob("runs/*"))
+
+
+def test_a_command_that_fails_before_it_trains_is_listed_and_is_not_the_last(watching):
+    def report():
+        return watching.alone(*watching.whyidle("report"), "--json", "-")
+
+    python = watching.env["PYTHON"]
+    watching.run(python, "-c", "print('hello')")
+    before = report()
+    done = watching.run(python, "-c", "raise SystemExit(3)")
+    assert done.returncode == 3
+    after = report()
+    assert after.stdout == before.stdout
+    assert "failed before anything was seen" in after.stderr
+    assert "failed" not in before.stderr
+    listed = watching.alone(*watching.whyidle("runs")).stdout
+    assert "failed: No training step was seen" in " ".join(listed.split())

@@ -128,6 +128,7 @@ def test_a_storm_of_recompilations(watching, cold):
     assert (place["file"], place["line"]) == (str(script), line_of(script, "# MODEL"))
     assert "size mismatch" in first["evidence"][0]["value"]
     assert diagnosis["attribution"]["unknown"] < 0.2
+    assert "debug-mode-left-on" not in [found["cause"] for found in diagnosis["findings"]]
 
 
 def test_changing_lengths_that_compile_once(watching, cold):

@@ -7,7 +7,7 @@ import standin
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from whyidle.probe import debugging  # noqa: E402
+from whyidle.probe import debugging, settings  # noqa: E402
 
 
 class Loop(standin.Loop):
@@ -37,6 +37,18 @@ def test_the_first_line_that_asks_is_noted(loop):
 def test_switching_it_off_is_not_asking(loop):
     torch.autograd.set_detect_anomaly(False)
     assert not loop.asked
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize(
+    ("module", "counts"), [("torch._functorch._aot_autograd", False), ("lightning.trainer", True)]
+)
+def test_what_the_compiler_switches_on_for_itself_is_none_of_the_job_s(loop, module, counts):
+    inside = {"__name__": module, "torch": torch, "seen": lambda: settings.shared(loop, torch)}
+    code = "with torch.autograd.detect_anomaly(check_nan=False):\n    found = seen()"
+    exec(code, inside)
+    assert inside["found"]["anomaly_mode"] == counts
+    assert bool(loop.asked) == counts
 
 
 def test_a_profiler_around_everything(loop):

@@ -7,11 +7,12 @@ import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whyidle.engine.diagnose import diagnose
 from whyidle.errors import StoreError
-from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.diagnosis import Attribution, Diagnosis
 from whyidle.store import versions
 from whyidle.store.runs import DIAGNOSIS, META, RECORDING, Store, read_diagnosis
 from whyidle.testing.jobs import healthy
@@ -22,6 +23,20 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 @pytest.fixture(scope="module")
 def diagnosis() -> Diagnosis:
     return diagnose([healthy().timeline()])
+
+
+def failed(diagnosis: Diagnosis) -> Diagnosis:
+    """As of a command that ended with an error before anything could be seen of it."""
+    gone = dict.fromkeys(msgspec.structs.asdict(diagnosis.attribution), 0.0) | {"unknown": 1.0}
+    told = msgspec.structs.replace(
+        diagnosis,
+        run=msgspec.structs.replace(diagnosis.run, command=["python"], exit_status=1),
+        steps=msgspec.structs.replace(diagnosis.steps, detected_by=None),
+        attribution=Attribution(**gone),
+        findings=[],
+    )
+    assert told.failed
+    return told
 
 
 @pytest.fixture
@@ -158,3 +173,20 @@ def test_a_watched_run_that_cannot_be_completed_keeps_its_evidence(
     (listed,) = store.entries()
     assert listed.meta
     assert listed.meta.state == "recording"
+
+
+def test_a_command_that_failed_at_once_is_kept_and_passed_over(store: Store, diagnosis: Diagnosis):
+    def watch(second: int, told: Diagnosis) -> str:
+        entry = store.begin(["python", "train.py"], now=NOON + timedelta(seconds=second))
+        return store.complete(entry, told).id
+
+    failing = failed(diagnosis)
+    only = watch(0, failing)
+    assert store.find("last").id == only  # there is no other
+    trained = [watch(1, diagnosis), watch(3, diagnosis)]
+    between, newest = watch(2, failing), watch(4, failing)
+    assert [store.find(name).id for name in ("last", "last~1")] == trained[::-1]
+    with pytest.raises(StoreError, match="no run"):
+        store.find("last~2")
+    assert [entry.id for entry in store.entries() if entry.failed] == [only, between, newest]
+    assert store.find(newest).id == newest

@@ -32,6 +32,8 @@ class Pauses:
     """of each step in scope, whether it holds a pause"""
     rest_s: NDArray[np.float64]
     """what each step takes beside its pauses, s"""
+    rows: NDArray[np.int64]
+    """host events that they are made of, those inside others too"""
 
     @property
     def seconds(self) -> float:
@@ -78,4 +80,5 @@ def pauses(facts: Facts, role: str) -> Pauses | None:
         facts.places.of(longest),
         hit,
         (end - begin - spans.inside(begin, end)) / 1e9,
+        rows,
     )

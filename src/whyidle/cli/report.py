@@ -1,7 +1,8 @@
 """Render a stored diagnosis again.
 
 RUN is an id as `whyidle runs` lists it (or its beginning), `last`, `last~1` (the one before), or a
-file that was written with --json.
+file that was written with --json. `last` passes over commands that failed before anything could be
+seen of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from whyidle.cli._store import store_of
 
 if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis
+    from whyidle.store.runs import Entry
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +55,17 @@ def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
             hint=f"whyidle explain {_next.shell([Path(name)])}",
         )
     if document is None:
-        folder = store_of(args).find(name).path
+        folder = _meant(args, name).path
         document = folder / DIAGNOSIS
         if not document.exists() and (recording := recording_at(folder)) is not None:
             return diagnose_recording(recording), document  # it still runs, or we were killed
     return read_diagnosis(document), document
+
+
+def _meant(args: argparse.Namespace, name: str) -> Entry:
+    """The run of that name; where it is not the newest, because that one failed, this is said."""
+    shelf = store_of(args)
+    found, newest = shelf.find(name), shelf.entries()[-1]
+    if name == "last" and newest.id != found.id:
+        _output.note(args, f"the newest run, {newest.id}, failed before anything was seen of it")
+    return found

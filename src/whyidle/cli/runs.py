@@ -6,7 +6,8 @@
     whyidle runs unpin RUN
     whyidle runs export RUN PATH          its diagnosis as JSON; - is standard output
 
-RUN is an id or its beginning, `last`, or `last~1`, the one before.
+RUN is an id or its beginning, `last`, or `last~1`, the one before; `last` passes over commands
+that failed before anything could be seen of them.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def _line(entry: Entry) -> str:
     if entry.meta is None:
         return f"cannot be read: {entry.broken}"
     pin = "pinned, " if entry.meta.pinned else ""
-    return f"{pin}{entry.meta.state}: {entry.meta.headline} ({_of(entry.meta)})"
+    state = "failed" if entry.failed else entry.meta.state
+    return f"{pin}{state}: {entry.meta.headline} ({_of(entry.meta)})"
 
 
 def _of(meta: Meta) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
 """steps after which the training thread looks at itself"""
+_COMPILER = "torch._"
+"""private parts of PyTorch switch anomaly mode on for a moment: tracing a graph, for its stacks"""
 
 
 def install(loop: Loop) -> None:
@@ -53,7 +55,7 @@ def _noting(
 
 
 def _note(loop: Loop, mode: str, on: bool, frame: FrameType) -> None:
-    if on:
+    if on and not str(frame.f_globals.get("__name__")).startswith(_COMPILER):
         loop.asked = {**loop.asked, mode: describe(frame)}
 
 

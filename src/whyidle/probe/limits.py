@@ -46,7 +46,8 @@ class Limits:
             recorder = self.loop.recorder
             guard.contained(recorder.folder, "ending the job", recorder.flush)
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
-            os.kill(os.getpid(), signal.SIGTERM if ignored else signal.SIGINT)
+            # to this thread: what is sent to the process may reach another, which comes later
+            signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 
     def _rest(self) -> None:
         """Take everything off, write what there is, and record nothing any more. Hooks of the

@@ -47,7 +47,7 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
         "first_step": now(),
         **_ranks(torch),
     }
-    told["switches"] = switches(torch)
+    told["switches"] = switches(loop, torch)
     if optimizer is not None:
         told["optimizer"] = _optimizer(optimizer)
     return told
@@ -90,7 +90,7 @@ def refresh(loop: Loop) -> None:
     if not told or torch is None:
         return
     try:
-        found = {**told["switches"], **_shared(torch)}
+        found = {**told["switches"], **shared(loop, torch)}
         told["switches"] = {**found, "seen": _ever(told, found)}
         told["saves"] = list(loop.saves)
         told["skipped_steps"] = loop.skipped
@@ -100,10 +100,10 @@ def refresh(loop: Loop) -> None:
         loop.fault("settings", error)
 
 
-def switches(torch: Any) -> dict[str, Any]:
+def switches(loop: Loop, torch: Any) -> dict[str, Any]:
     """Switches of the framework and the interpreter, as the calling thread sees them."""
     return {
-        **_shared(torch),
+        **shared(loop, torch),
         "num_threads": torch.get_num_threads(),
         "num_interop_threads": torch.get_num_interop_threads(),
         "autocast": bool(torch.is_autocast_enabled()),
@@ -111,11 +111,12 @@ def switches(torch: Any) -> dict[str, Any]:
     }
 
 
-def _shared(torch: Any) -> dict[str, Any]:
-    """Those that every thread sees alike."""
+def shared(loop: Loop, torch: Any) -> dict[str, Any]:
+    """Those that every thread sees alike. Anomaly mode that the job never asked for is on only
+    while PyTorch compiles."""
     backends = torch.backends
     return {
-        "anomaly_mode": bool(torch.is_anomaly_enabled()),
+        "anomaly_mode": bool(torch.is_anomaly_enabled()) and "anomaly_mode" in loop.asked,
         "deterministic": bool(torch.are_deterministic_algorithms_enabled()),
         "cudnn_benchmark": bool(backends.cudnn.benchmark),
         "cudnn_deterministic": bool(backends.cudnn.deterministic),

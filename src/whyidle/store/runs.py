@@ -43,6 +43,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str] | None = None
     job: str | None = None
     """``run.job``: which of the command's jobs this is, where it ran several"""
+    failed: bool = False
+    """whether the command failed before anything could be seen of it: ``last`` passes it over"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class Entry:
     meta: Meta | None
     bytes: int
     broken: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether its command failed before anything could be seen of it."""
+        return self.meta is not None and self.meta.failed
 
 
 class Store:
@@ -113,6 +120,7 @@ class Store:
             "state": verdict.state,
             "headline": verdict.headline,
             "job": diagnosis.run.job,
+            "failed": diagnosis.failed,
         }
         before = entry.meta
         if before is None:
@@ -179,7 +187,8 @@ class Store:
 
     def find(self, name: str) -> Entry:
         """The run that is meant: an id, the beginning of one, the document's own id, ``last`` or
-        ``last~1``, the one before.
+        ``last~1``, the one before; these pass over runs that failed before anything could be seen
+        of them, unless there is no other.
 
         Raises:
             StoreError: there is none, or several.
@@ -187,8 +196,9 @@ class Store:
         entries = self.entries()
         if match := _LAST.fullmatch(name):
             back = int(match[1] or 0)
-            if back < len(entries):
-                return entries[-1 - back]
+            telling = [entry for entry in entries if not entry.failed] or entries
+            if back < len(telling):
+                return telling[-1 - back]
             raise StoreError(
                 f"There is no run {name!r}.",
                 why=f"The store {self.root} holds {len(entries) or 'none'}.",

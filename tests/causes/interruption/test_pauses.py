@@ -153,6 +153,41 @@ def test_where_all_steps_are_hit_the_quieter_ones_tell_what_may_be_left():
     assert predicted.high > 1.3 * predicted.speedup
 
 
+EVALUATE, BATCH = "/home/u/train.py(50): evaluate", "/home/u/train.py(60): validation_step"
+
+
+def evaluated(frames, count):
+    """Steps of which each second one is followed by so many evaluations, or batches of one."""
+    made = Builder()
+    for step in range(6):
+        with made.step():
+            made.op("aten::mm", kernels=[(GEMM, ms(5))])
+            made.sync()
+            for _ in range(count * (step % 2)):
+                outer, *inner = frames
+                with made.span(outer, "python_function"):
+                    made.quiet(ms(2))
+                    for frame in inner:
+                        made.python(frame, ms(2))
+                made.quiet(ms(1))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("frames", "count", "told"),
+    [
+        ([EVALUATE], 1, 2),  # a third follows the last step
+        ([EVALUATE, BATCH, BATCH], 1, 2),
+        ([EVALUATE], 2, 4),  # on two sets of data, one after the other
+        ([BATCH], 8, 2),
+    ],
+)
+def test_evaluations_are_counted_not_their_batches(frames, count, told):
+    proof = judge("heavy-evaluation", evaluated(frames, count))
+    assert proof is not None
+    assert [e.value for e in proof.evidence if e.quantity == "evaluations"] == [told]
+
+
 LOOP = "/job/train.py(20): main"
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
@@ -12,6 +16,8 @@ from whyidle.model.diagnosis import Evidence
 
 LEAST_SHARE = 0.01
 """share of the step below which evaluation is not worth a word"""
+_BATCH = re.compile(r"validation_step|val_step")
+"""functions that evaluate one batch, and are called many times in an evaluation"""
 
 
 @cause(
@@ -63,11 +69,24 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
             measured("not trained because of evaluation, share of time", found.share, "ratio"),
             measured("time spent evaluating", found.seconds, "s", samples=len(found.spans)),
             *_busy(facts, found),
-            measured("steps with evaluation", found.steps_hit, None, samples=facts.step_count),
+            measured("evaluations", evaluations(facts, found), None, samples=facts.step_count),
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
     )
+
+
+def evaluations(facts: Facts, found: Pauses) -> int:
+    """How many there were. Where only functions of single batches are recorded, those of one step
+    are one: an evaluation ends where training goes on."""
+    host, names = facts.timeline.host, facts.timeline.names
+    single = np.array([bool(_BATCH.search(names[name])) for name in host.name[found.rows]], bool)
+    whole, batches = (
+        union(host.start[rows], host.end[rows])
+        for rows in (found.rows[~single], found.rows[single])
+    )
+    begin, end = (edges[facts.chosen] for edges in facts.steps.on_host)
+    return len(whole) + int(np.count_nonzero((batches - whole).inside(begin, end)))
 
 
 def _headline(facts: Facts, found: Pauses) -> str:

@@ -54,12 +54,19 @@ def timeline(diagnosis: Diagnosis) -> Markup | None:
             "p",
             e("span", _controls(), class_="controls"),
             note,
-            "For every event, write the annotated trace: ",
-            e("code", "--perfetto annotated.json.gz"),
+            _every_event(diagnosis),
             class_="note",
         ),
         id="picture",
     )
+
+
+def _every_event(diagnosis: Diagnosis) -> list[str | Markup]:
+    """Where each event can be seen: nowhere of a watched command, which leaves no trace file."""
+    if diagnosis.run.command is not None:
+        return []
+    command = e("code", "whyidle explain TRACE --perfetto annotated.json.gz")
+    return ["For every event, write the annotated trace: ", command]
 
 
 def _controls() -> list[Markup]:
