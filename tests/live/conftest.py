@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import whyidle
@@ -61,7 +62,13 @@ class Watching:
 
 def end(child):
     with child:
-        out, err = child.communicate(timeout=120)
+        try:
+            out, err = child.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            family = [child, *psutil.Process(child.pid).children(recursive=True)]
+            for one in reversed(family):
+                one.kill()
+            raise
     return subprocess.CompletedProcess(child.args, child.returncode, out, err)
 
 

@@ -24,7 +24,12 @@ from torch.nn.parallel import DistributedDataParallel
 def train(steps, rank, at=-1, then=None, pause=0.02):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    # a store of its own for each start: PyTorch's keeps addresses of the ranks before, and gloo may
+    # wait for those
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    place = f"file://{os.path.dirname(os.path.abspath(__file__))}/{os.getppid()}-{start}"
+    world = int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=world)
     model = DistributedDataParallel(torch.nn.Linear(64, 64))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(steps):

@@ -33,6 +33,10 @@ F64 = NDArray[np.float64]
 
 COLD_SHARE = 0.5
 """when warm-up takes more than this share of the recording, the cold start is the story"""
+PATIENCE_NS = 20_000_000_000
+"""a start-up shorter than this is no story where the steps after it have one of their own"""
+SLOW_SHARE = 0.20
+"""steps that do not compute for this share of their time are a story"""
 DEVICE_SHARE = 0.02
 """a device with a smaller share of the process's kernels is not one that it computes on"""
 
@@ -102,10 +106,26 @@ class Scoped:
 
     @cached_property
     def cold_start(self) -> bool:
-        """Whether warm-up takes most of the recording."""
+        """Whether warm-up takes most of the recording, and the steps do not matter more."""
         length = self.steps.end - self.steps.start
         warm = length[: int(np.argmax(self.steps.steady))].sum()
+        startup = self.partition.parts["startup"].total
+        if startup > warm / 2 and startup < PATIENCE_NS and self._slow_steps:
+            return False
         return bool(warm > COLD_SHARE * length.sum())
+
+    @cached_property
+    def _slow_steps(self) -> bool:
+        """Whether the device waits for long in the steady steps. Where the CPU is the device,
+        its own dispatching of operators is no waiting."""
+        steady = union(self.steps.start[self.steps.steady], self.steps.end[self.steps.steady])
+        work = {"launch"} if self.on_cpu else set()
+        waits = [
+            (part & steady).total
+            for reason, part in self.partition.parts.items()
+            if bucket_of(reason) not in ("compute", "unknown") and reason not in work
+        ]
+        return sum(waits) > SLOW_SHARE * steady.total
 
     @property
     def stepless(self) -> bool:

@@ -2,7 +2,8 @@
 
 Time before the loop, and time in which the process only waits after it, become spans of their own
 (``STARTUP``, ``AFTER``) where they are long enough for anybody to wait for. The import of the
-framework itself lies before all of it: until then nothing of ours runs.
+framework itself lies before all of it: until then nothing of ours runs. Imports after it are no
+reason to tell of a start-up: hardly anything can be done about them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Waiting = Callable[[Rows, NDArray[np.int64]], NDArray[np.bool_]]
 
 STARTUP, AFTER = "whyidle::startup", "whyidle::after"
 LEAST_NS = 3_000_000_000
-"""less than this is what every process takes to begin and to end"""
+"""less than this, but for imports, is what every process takes to begin and to end"""
 IDLE = 0.8
 """share of the looks after the loop that must find the process waiting; else it works"""
 FIRST_NS, FIRST_TIMES = 1_000_000_000, 5
@@ -31,6 +32,7 @@ _LOOP = re.compile(
     r"^(enumerate\(DataLoader\)|whyidle::(backward|compile)|Optimizer\.step#|whyidle\.step)"
 )
 _BATCH = re.compile(r"^enumerate\(DataLoader\)")
+_IMPORT = "<frozen importlib._bootstrap>"
 _NO_WORK = re.compile(r"^(Python GC|gc\.collect)")
 
 
@@ -58,7 +60,13 @@ class Around:
 
 
 def around(
-    spans: Rows, samples: Rows, names: list[str], facts: Mapping[str, Any], waiting: Waiting
+    spans: Rows,
+    samples: Rows,
+    names: list[str],
+    facts: Mapping[str, Any],
+    waiting: Waiting,
+    *,
+    stacks: list[str],
 ) -> Around | None:
     """None where no call of a loop was recorded.
 
@@ -68,12 +76,14 @@ def around(
         names: texts of the spans' names.
         facts: what the process said of itself.
         waiting: tells samples, at times, of a thread that waited.
+        stacks: texts of the samples' stacks.
     """
     loop = spans[_named(spans, names, _LOOP)]
     if not len(loop):
         return None
     begin = int(loop["start"].min())
-    startup = _startup(loop, names, facts, begin)
+    importing = _importing(samples, stacks, facts)
+    startup = _startup(loop, names, facts, begin, importing)
     after = _after(spans[~_named(spans, names, _NO_WORK)], samples, facts, waiting)
     ends = [int(part.max()) for part in (spans["end"], samples["time"]) if len(part)]
     last = int(facts.get("ended") or max(ends))
@@ -85,14 +95,34 @@ def around(
         told={
             "import_s": _seconds(start, imported),
             "startup_s": _seconds(*startup) if startup else None,
+            "importing_s": importing(startup[1]) / 1e9 if startup else None,
             "after_s": _seconds(*after) if after else None,
             "life_s": _seconds(start, last),
         },
     )
 
 
+def _importing(samples: Rows, stacks: list[str], facts: Mapping[str, Any]) -> Callable[[int], int]:
+    """Tells how many ns up to some moment the training thread was inside import statements."""
+    looks = samples[samples["thread"] == np.uint64(facts.get("thread") or 0)]
+    looks = looks[np.argsort(looks["time"], kind="stable")]
+    known = np.array([_IMPORT in stack for stack in stacks], dtype=bool)
+    begins = looks["time"].astype(np.int64)
+    inside = known[looks["stack"]]
+
+    def until(moment: int) -> int:
+        ends = np.append(begins[1:], moment)
+        return int(np.clip(np.minimum(ends, moment) - begins, 0, None)[inside].sum())
+
+    return until
+
+
 def _startup(
-    loop: Rows, names: list[str], facts: Mapping[str, Any], begin: int
+    loop: Rows,
+    names: list[str],
+    facts: Mapping[str, Any],
+    begin: int,
+    importing: Callable[[int], int],
 ) -> tuple[int, int] | None:
     imported, first = facts.get("imported"), facts.get("first_step")
     if not isinstance(imported, int) or not isinstance(first, int) or begin > first:
@@ -103,7 +133,7 @@ def _startup(
     late = len(took) > 3 and took[0] > max(FIRST_NS, FIRST_TIMES * np.median(took[1:]))
     if late and waits["start"][0] == begin:
         end = int(waits["end"][0])
-    return (imported, end) if end - imported >= LEAST_NS else None
+    return (imported, end) if end - imported - importing(end) >= LEAST_NS else None
 
 
 def _after(

@@ -118,7 +118,7 @@ def load(path: Path) -> Timeline:
         raise BrokenTraceError(
             f"No span could be read from {path}.", hint="Let the command train for a few steps."
         )
-    found = around(spans, samples, names, facts, _waiting)
+    found = around(spans, samples, names, facts, _waiting, stacks=stacks)
     if found is not None:
         spans, samples = (
             spans[spans["start"] >= found.begin],

@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections import deque
+from itertools import starmap
 from typing import Any
 
 from . import guard
@@ -146,7 +147,7 @@ class Recorder:
         work = self.number(OPTIMIZER)
         self._texts("names", self.names)
         magic = b"" if self._begun else MAGIC
-        self._append("spans", magic + b"".join(_packed(span, work) for span in spans))
+        self._append("spans", magic + b"".join(starmap(SPAN.pack, _rows(spans, work))))
         self._begun = True
 
     def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
@@ -197,10 +198,15 @@ class Recorder:
         return os.path.join(self.folder, f"{self._key}.{suffix}")
 
 
-def _packed(span: tuple[int, int, int, int, int], work: int) -> bytes:
-    """The records of a span; ``work`` is the number of the name of an optimizer's operators."""
-    begin, end, thread, name, kind = span
-    if kind != STEP:
-        return SPAN.pack(*span)
-    operators = SPAN.pack(begin, end, thread, work, OP)
-    return operators + SPAN.pack(begin, end, thread, name, ANNOTATION)
+def _rows(spans: list[Any], work: int) -> list[Any]:
+    """Rows as ``SPAN`` packs them; ``work`` is the number of the name of an optimizer's operators.
+    All of it takes the job's interpreter from it, so nothing is called for each row."""
+    rows = []
+    for span in spans:
+        if span[4] == STEP:
+            begin, end, thread, name, _ = span
+            rows.append((begin, end, thread, work, OP))
+            rows.append((begin, end, thread, name, ANNOTATION))
+        else:
+            rows.append(span)
+    return rows

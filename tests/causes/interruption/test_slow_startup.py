@@ -33,7 +33,7 @@ def test_a_scan_before_the_first_step(tmp_path):
     assert "lies before the first step" in told.verdict.headline
     assert told.steps.p50_s == pytest.approx(0.021)
     evidence = {one.quantity: one.value for one in first.evidence}
-    assert evidence["importing, share of it"] == pytest.approx(0.25, abs=0.02)
+    assert evidence["importing"] == pytest.approx(2.0, abs=0.1)
     assert evidence["from the process's start to the framework"] == 2.0
 
 
@@ -48,6 +48,25 @@ def test_in_a_long_run_it_is_a_remark_and_shares_stay_those_of_steps(tmp_path):
     found = finding(told, "slow-startup")
     assert (found.severity, found.lost.high) == ("info", 0.0)
     assert told.attribution.compute > 0.9
+
+
+def test_a_start_up_of_imports_is_not_told(tmp_path):
+    told = job(tmp_path, [(IMPORT, 9 * S), (SCAN, S)], steps=100)
+    assert finding(told, "slow-startup") is None
+    assert told.attribution.compute > 0.9
+
+
+@pytest.mark.parametrize(("length", "first"), [(8 * S, "dataloader"), (25 * S, "slow-startup")])
+def test_a_short_one_does_not_hide_what_is_slow_in_the_steps(tmp_path, length, first):
+    made = Imagined(tmp_path)
+    made.look(SCAN, length)
+    for _ in range(60):
+        made.step(length=60 * MS, loader=40 * MS)
+    made.trained()
+    told = made.diagnose()
+    assert told.findings[0].cause.startswith(first)
+    startup = finding(told, "slow-startup")
+    assert (startup.severity == "info") == (first != "slow-startup")
 
 
 @pytest.mark.parametrize(("length", "steps"), [(2 * S, 20), (4 * S, 10_000)])

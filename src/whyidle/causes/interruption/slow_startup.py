@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, remove
-from whyidle.analysis.samples import lines, said, stacks
+from whyidle.analysis.samples import lines, said
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
 LEAST_SHARE = 0.03
 """share of the process's life so far below which it is not worth a word"""
-_IMPORT = re.compile(r"<frozen importlib\._bootstrap>")
 
 
 @cause(
@@ -38,10 +34,12 @@ def slow_startup(facts: Facts) -> Proof | None:
     ------------------
     The process itself says when the framework was imported and when its first step ended; stack
     samples in between name the lines. A first batch of more than a second and five times the
-    median of the others belongs to it. Where it is more than half of what was recorded, shares are
+    median of the others belongs to it. It is told from three seconds beside imports on: about
+    those hardly anything can be done. Where it is more than half of what was recorded, shares are
     of the whole recording and it is counted (P9: the window without it; careful is nothing,
-    expected half of what the line takes that takes most). Where it is less, it is a remark. The
-    import of the framework itself is told, and not counted: hardly anything can be done about it.
+    expected half of what the line takes that takes most). Where it is less it is a remark, and so
+    is a start-up under 20 seconds of a run whose steps are slow themselves: a short run is mostly
+    a trial of a longer one, and a longer one repeats its steps.
 
     What looks alike
     ----------------
@@ -79,19 +77,12 @@ def slow_startup(facts: Facts) -> Proof | None:
         evidence=(
             measured("before the first step, the framework imported", seconds, "s", source="clock"),
             measured("its share of the process's life", seconds / life, "ratio", source="clock"),
-            measured("importing, share of it", _importing(facts), "ratio", source="samples"),
+            measured("importing", told.get("importing_s") or 0.0, "s", source="samples"),
             *_before(told.get("import_s")),
         ),
         confidence=0.9 if found else 0.7,
         where=tuple(place for place, _ in found[:3]),
     )
-
-
-def _importing(facts: Facts) -> float:
-    """Share of the start-up's samples that are inside an import statement."""
-    spent: Counter[str] = stacks(facts, facts.partition.parts["startup"])
-    inside = sum(time for stack, time in spent.items() if _IMPORT.search(stack))
-    return inside / max(sum(spent.values()), 1)
 
 
 def _before(seconds: float | None) -> tuple[Evidence, ...]:
