@@ -18,9 +18,11 @@ Kind = Literal["single", "masked", "decoy", "healthy", "varying", "unknown"]
 Mode = Literal["cpu", "emulated", "recorded", "gpu"]
 Level = Literal["mild", "medium", "severe", "only"]
 Measure = Literal["steps", "whole"]
+Consent = Literal["none", "rounding", "numerics", "convergence"]
 Value = str | int | float | bool
 Options = dict[str, Value]
-Drawn = Value | tuple[float, float]
+Drawn = Value | tuple[float | str, ...]
+"""a value, a range of numbers, or words of which one is taken"""
 
 CARDS = Path(__file__).with_name("cards")
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -69,52 +71,51 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """a process that takes longer has failed"""
 
 
-class Sheet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A card's file.
+class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a sheet and each of its cases have in common.
 
     Attributes:
+        consent: what the cure may change in the numbers, as in a prescription.
         measure: what the cure shortens: a steady ``steps``, or the ``whole`` job, start included
             (``--steps`` is then fixed, ``--seconds`` not given).
-        consent: what the cure may change in the numbers, as in a prescription.
-        options: of every arm; ``$NAME`` is an environment variable, ``@cores`` and ``@ranks``
-            are how it is started.
-        onset: the option that holds the step at which a ``varying`` job falls ill.
+        onset: the option that holds the second at which a ``varying`` job falls ill.
         recording: of mode ``recorded``, relative to the folder that ``WHYIDLE_TRACES`` names.
         twin: a recording of the same job, cured, where somebody made one.
-        watch_twin: the cured twin of the last level is a healthy case of its own.
     """
 
     workload: str
     kind: Kind
     modes: tuple[Mode, ...] = ("cpu",)
-    consent: Literal["none", "rounding", "numerics", "convergence"] = "none"
+    consent: Consent = "none"
     measure: Measure = "steps"
-    options: dict[str, Drawn] = {}
     inject: tuple[Fault, ...] = ()
     onset: str = ""
     recording: str = ""
     twin: str = ""
-    watch_twin: bool = False
     budget: Budget = Budget()
+
+
+class Sheet(Job, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A card's file.
+
+    Attributes:
+        options: of every arm; ``$NAME`` is an environment variable, ``@cores`` and ``@ranks``
+            are how it is started.
+        watch_twin: the cured twin of the last level is a healthy case of its own.
+        levels: options of each level, more than those of every arm.
+    """
+
+    options: dict[str, Drawn] = {}
+    watch_twin: bool = False
     levels: dict[Level, dict[str, Drawn]] = {}
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(Job, frozen=True, kw_only=True):
     """One case, every number of it decided."""
 
     id: str
     level: Level
-    workload: str
-    kind: Kind
-    modes: tuple[Mode, ...]
-    consent: str
-    measure: Measure
     options: Options
-    inject: tuple[Fault, ...]
-    onset: str
-    recording: str
-    twin: str
-    budget: Budget
 
     def arm(self, cured: frozenset[int] = frozenset()) -> Options:
         """Options of the job in which the faults of these numbers are cured."""
@@ -175,9 +176,20 @@ def read(path: Path) -> Sheet:
         raise ValueError(f"{path.name}: nothing is planted")
     if sheet.kind == "healthy" and sheet.inject:
         raise ValueError(f"{path.name}: a healthy job has nothing planted")
+    if any(map(_no_choice, [sheet.options, *sheet.levels.values()])):
+        raise ValueError(f"{path.name}: a range is two numbers, a choice is words alone")
     if (sheet.kind == "varying") != bool(sheet.onset):
         raise ValueError(f"{path.name}: varying jobs have an onset, and no others")
     return sheet
+
+
+def _no_choice(options: dict[str, Drawn]) -> bool:
+    several = [value for value in options.values() if isinstance(value, tuple)]
+    words = [sum(isinstance(one, str) for one in value) for value in several]
+    return any(
+        not value or count not in (0, len(value)) or (not count and len(value) != 2)
+        for value, count in zip(several, words, strict=True)
+    )
 
 
 def _case(
@@ -190,28 +202,19 @@ def _case(
     }
     seed = int(name[1:]) if reseed is None else chance.randrange(1, 1 << 16)
     options.setdefault("seed", seed)
-    return Case(
-        id=name,
-        level=level,
-        workload=sheet.workload,
-        kind=sheet.kind,
-        modes=sheet.modes,
-        consent=sheet.consent,
-        measure=sheet.measure,
-        options=options,
-        inject=sheet.inject,
-        onset=sheet.onset,
-        recording=sheet.recording,
-        twin=sheet.twin,
-        budget=sheet.budget,
-    )
+    shared = {field: getattr(sheet, field) for field in Job.__struct_fields__}
+    return Case(id=name, level=level, options=options, **shared)
 
 
 def _drawn(value: Drawn, chance: random.Random | None) -> Value:
-    """A range's geometric middle, or a number from it; whole where both ends are."""
+    """A range's geometric middle, or a number from it; whole where both ends are. Of words the
+    one in the middle, or any."""
     if not isinstance(value, tuple):
         return value
-    low, high = value
+    numbers = [one for one in value if not isinstance(one, str)]
+    if not numbers:
+        return str(chance.choice(value) if chance else value[len(value) // 2])
+    low, high = numbers
     at = chance.random() if chance else 0.5
     number = math.exp(math.log(low) + at * (math.log(high) - math.log(low)))
     return round(number) if low == int(low) and high == int(high) else round(number, 4)

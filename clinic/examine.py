@@ -10,7 +10,7 @@ import msgspec
 
 from clinic import delay, launch, truth
 from clinic.card import Case, Mode, Options
-from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key
+from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key, product, timed
 from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis, Finding
@@ -20,29 +20,50 @@ NEAR, TRIES = (0.94, 1.10), 2
 
 
 def examine(
-    case: Case, mode: Mode, results: Results, *, oracle: bool, lock: Path | None = None
+    case: Case,
+    mode: Mode,
+    results: Results,
+    *,
+    oracle: bool,
+    fresh: bool = False,
+    lock: Path | None = None,
 ) -> Outcome:
-    """Run what has not been run, and keep it. A case that fails has an outcome that says so."""
+    """Run what has not been run (or, ``fresh``, all of it), and keep it. A case that fails has an
+    outcome that says so."""
     begin = launch.wall()
-    document = b""
-    outcome = Outcome(
-        id=case.id, mode=mode, made=_now(), options=case.arm(), job=oracle_key(case, mode)
+    known = None if fresh else results.load(case, mode, False)
+    outcome = known or Outcome(
+        id=case.id,
+        mode=mode,
+        made=_now(),
+        options=case.arm(),
+        job=oracle_key(case, mode),
+        product=product(),
     )
     try:
         with launch.turn(lock):
-            with _seen(case, mode) as (seen, recording):
-                document = seen.document
-                outcome = _told(outcome, case, seen, recording)
-            if oracle:
-                gains = recorded(case) if case.recording else measured(case, mode, results)
+            if known is None:
+                outcome = _watched(outcome, case, results)
+            if oracle and timed(case):
+                gains = measured(case, mode, results, fresh=fresh)
                 outcome = msgspec.structs.replace(outcome, gains=gains)
     except launch.JobError as error:
         outcome = msgspec.structs.replace(outcome, error=str(error))
     except (WhyidleError, msgspec.MsgspecError, OSError) as error:
         outcome = msgspec.structs.replace(outcome, error=f"{type(error).__name__}: {error}")
-    outcome = msgspec.structs.replace(outcome, seconds=launch.wall() - begin)
-    results.save(case, outcome, oracle, document)
-    return outcome
+    if outcome.error and not outcome.state:  # else what was watched is kept, only a timing failed
+        results.save(case, outcome, b"")
+    return msgspec.structs.replace(outcome, seconds=launch.wall() - begin)
+
+
+def _watched(outcome: Outcome, case: Case, results: Results) -> Outcome:
+    """What the product says of it, kept at once: timing its cures takes longer, and may fail."""
+    begin = launch.wall()
+    with _seen(case, outcome.mode) as (seen, recording):
+        told = _told(outcome, case, seen, recording)
+        told = msgspec.structs.replace(told, seconds=launch.wall() - begin)
+        results.save(case, told, seen.document)
+    return told
 
 
 def _seen(case: Case, mode: Mode) -> AbstractContextManager[tuple[launch.Watched, Path]]:
@@ -52,25 +73,29 @@ def _seen(case: Case, mode: Mode) -> AbstractContextManager[tuple[launch.Watched
 
 
 def recorded(case: Case) -> dict[str, Gain]:
-    """What the cured twin's recording shows; nothing where there is none."""
-    if not case.twin:
-        return {}
+    """What the cured twin's recording shows."""
     steps = []
     for name in (case.recording, case.twin):
         text = launch.explain(launch.recording(name), case.budget.limit_s)
         steps.append(msgspec.json.decode(text, type=Diagnosis).steps.p50_s)
     sick, cured = steps
-    return {"cured": Gain([(1 / sick, 1 / cured)])} if sick and cured else {}
+    if not sick or not cured:
+        raise launch.JobError("a recording shows no steps")
+    return {"cured": Gain([(1 / sick, 1 / cured)])}
 
 
-def measured(case: Case, mode: Mode, results: Results) -> dict[str, Gain]:
-    """What each cure brings: pairs of runs, taken in turn and in turned order."""
+def measured(case: Case, mode: Mode, results: Results, *, fresh: bool = False) -> dict[str, Gain]:
+    """What each cure brings. Kept: it is measured once for a script, its options and a machine."""
+    gains = {} if fresh else results.gains(case, mode)
+    if not gains:
+        gains = recorded(case) if case.recording else paired(case, mode)
+        results.save_gains(case, mode, gains)
+    return gains
+
+
+def paired(case: Case, mode: Mode) -> dict[str, Gain]:
+    """Pairs of runs, taken in turn and in turned order; more of them where there is little."""
     arms = {name: _timed(case, cured) for name, cured in case.arms().items()}
-    if len(arms) < 2:
-        return {}
-    known = results.gains(case, mode)
-    if known:
-        return known
     rates: dict[str, list[float]] = {name: [] for name in arms}
     gains: dict[str, Gain] = {}
     for number in range(case.budget.pairs * TRIES):
@@ -83,7 +108,6 @@ def measured(case: Case, mode: Mode, results: Results) -> dict[str, Gain]:
         }
         if number + 1 >= case.budget.pairs and not near(gains["cured"]):
             break
-    results.save_gains(case, mode, gains)
     return gains
 
 

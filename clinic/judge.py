@@ -29,6 +29,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         kind: as scored, after measuring: what gains too little became a decoy.
         family: of the truth; its row of the macro-average.
         reached: log of what its first advice gains over log of what the best cure gains.
+        labels: planted causes that are named, named ones that are not planted, and planted ones
+            that are not named.
     """
 
     id: str
@@ -43,6 +45,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     alarm: bool | None = None
     abstained: bool | None = None
     reached: float | None = None
+    labels: tuple[int, int, int] | None = None
 
 
 def right(mark: Mark) -> bool | None:
@@ -114,6 +117,7 @@ def _sick(case: Case, outcome: Outcome, opinion: Opinion, kind: str, first: str)
         family1=lead is not None and lead.family in {fault.family for fault in faults},
         bucket1=(lead.bucket if lead else opinion.phase) in buckets,
         reached=_reached(case, outcome, opinion),
+        labels=_labels(case, guesses),
     )
 
 
@@ -133,6 +137,14 @@ def _reached(case: Case, outcome: Outcome, opinion: Opinion) -> float | None:
         return 1.0
     ratios = [outcome.gains[f"cured {number}"].ratio for number in cured]
     return math.log(max(1.0, *ratios)) / math.log(whole.ratio) if ratios else 0.0
+
+
+def _labels(case: Case, guesses: Sequence[Guess]) -> tuple[int, int, int]:
+    """Two names of one fault count once; every planted fault is to be found, not the worst."""
+    found = len(_cured(case, guesses))
+    planted = frozenset().union(*(fault.names for fault in case.inject))
+    extra = {guess.cause for guess in guesses} - planted
+    return found, len(extra), len(case.inject) - found
 
 
 def _cured(case: Case, guesses: Sequence[Guess]) -> list[int]:

@@ -174,9 +174,14 @@ def explained(case: Case) -> Iterator[tuple[Watched, Path]]:
     yield Watched(text, None, 0), Path("nowhere")
 
 
+def recordings() -> Path:
+    """The folder of recordings that other people made, if it is there."""
+    return Path(os.environ.get("WHYIDLE_TRACES", "traces"))
+
+
 def recording(name: str) -> Path:
     """Where it is. Raises JobError where it is not on this machine."""
-    path = Path(os.environ.get("WHYIDLE_TRACES", "traces")) / name
+    path = recordings() / name
     if not path.exists():
         raise JobError(f"{name} is not in the folder that WHYIDLE_TRACES names")
     return path

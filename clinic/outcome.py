@@ -82,6 +82,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     job: str = ""
     """what a timing of it depends on, hashed"""
+    product: str = ""
+    """the version of the product that was watching, its source hashed"""
     error: str = ""
     state: str = ""
     bound: str | None = None
@@ -104,38 +106,50 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results:
-    """A folder of outcomes; one that is there under the same key is not made again."""
+    """A folder of outcomes. One that is there under the same key is not made again, and none is
+    thrown away but by a newer one under its own key: those by other versions of the product, of
+    other seeds and of other machines stay beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def path(self, case: Case, mode: Mode, oracle: bool) -> Path:
+    def path(self, case: Case, mode: Mode) -> Path:
         """Where the outcome is kept."""
-        return self.folder / mode / f"{case.id}-{watch_key(case, mode, oracle)}.json"
+        return self.folder / mode / f"{case.id}-{watch_key(case, mode)}.json"
 
     def load(self, case: Case, mode: Mode, oracle: bool) -> Outcome | None:
-        """What is known; None where there is nothing, or a failure."""
-        found = _decode(self.path(case, mode, oracle), Outcome)
-        return found if found and not found.error else None
+        """What is known; None where something is missing, the timing of the cures included if it
+        is asked for (it is left out if it is not), or where it failed."""
+        found = self._whole(self.path(case, mode))
+        return self._timed(case, mode, found) if found and oracle else found
 
     def latest(self, case: Case, mode: Mode) -> Outcome | None:
-        """What is known of the same job by any version of the product, timed or not."""
-        for path in (self.folder / mode).glob(f"{case.id}-????????????.json"):
-            found = _decode(path, Outcome)
-            if found and not found.error and found.job == oracle_key(case, mode):
-                gains = found.gains or self.gains(case, mode)
-                return msgspec.structs.replace(found, gains=gains)
-        return None
+        """The newest that is known of the same job by any version of the product, timed or not."""
+        paths = (self.folder / mode).glob(f"{case.id}-????????????.json")
+        job = oracle_key(case, mode)
+        found = [one for path in paths if (one := self._whole(path)) and one.job == job]
+        newest = max(found, key=lambda one: one.made, default=None)
+        return newest and (self._timed(case, mode, newest) or newest)
 
-    def save(self, case: Case, outcome: Outcome, oracle: bool, document: bytes) -> None:
+    def save(self, case: Case, outcome: Outcome, document: bytes) -> None:
         """Keep an outcome, and the whole diagnosis beside it for people to look at."""
-        path = self.path(case, outcome.mode, oracle)
+        path = self.path(case, outcome.mode)
         path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(f"{case.id}-*.json"):
-            old.unlink()
-        write_atomic(path, msgspec.json.format(msgspec.json.encode(outcome), indent=1))
+        bare = msgspec.structs.replace(outcome, gains={})
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(bare), indent=1))
         if document:
             write_atomic(path.with_name(f"{path.stem}.diagnosis.json"), document)
+
+    def _whole(self, path: Path) -> Outcome | None:
+        found = _decode(path, Outcome)
+        return found if found and not found.error else None
+
+    def _timed(self, case: Case, mode: Mode, found: Outcome) -> Outcome | None:
+        """With what its cures bring; None where that is to be measured yet."""
+        if not timed(case):
+            return found
+        gains = self.gains(case, mode)
+        return msgspec.structs.replace(found, gains=gains) if gains else None
 
     def gains(self, case: Case, mode: Mode) -> dict[str, Gain]:
         """What was measured on this machine with this script and these options."""
@@ -149,6 +163,11 @@ class Results:
 
     def _gains(self, case: Case, mode: Mode) -> Path:
         return self.folder / mode / "gains" / f"{case.id}-{oracle_key(case, mode)}.json"
+
+
+def timed(case: Case) -> bool:
+    """Whether its cures can be timed: something is planted, and of a recording there is a twin."""
+    return bool(case.twin if case.recording else case.inject)
 
 
 T = TypeVar("T")
@@ -167,9 +186,9 @@ def oracle_key(case: Case, mode: Mode) -> str:
     return _hash(FORM, machine(), _script(case), arms, mode, case.budget, case.measure)
 
 
-def watch_key(case: Case, mode: Mode, oracle: bool) -> str:
+def watch_key(case: Case, mode: Mode) -> str:
     """Changes with whatever an outcome depends on, the product's own source included."""
-    return _hash(oracle_key(case, mode), product(), oracle, case.recording)
+    return _hash(oracle_key(case, mode), product(), case.recording)
 
 
 def _script(case: Case) -> str:

@@ -20,7 +20,9 @@ Pair = tuple[Case, Outcome]
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """How one doctor did. Shares are 0 to 1; None where there was no such case.
 
-    ``top1`` to ``bucket`` are means over families of means over their cases.
+    ``top1`` to ``bucket`` are means over families of means over their cases. ``f1`` weighs all
+    that is named against all that is planted, over sick jobs; ``f1_several`` over those with more
+    than one fault.
     """
 
     doctor: str
@@ -28,6 +30,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     top3: float | None
     family: float | None
     bucket: float | None
+    f1: float | None
+    f1_several: float | None
     alarms_healthy: float | None
     alarms_decoy: float | None
     abstained: float | None
@@ -109,6 +113,8 @@ def table(doctor: str, done: Sequence[Pair]) -> Table:
         top3=macro(found, lambda mark: mark.top3),
         family=macro(found, lambda mark: mark.family1),
         bucket=macro(found, lambda mark: mark.bucket1),
+        f1=f1(mark.labels for mark in found),
+        f1_several=f1(mark.labels for mark in found if mark.kind == "masked"),
         alarms_healthy=share(m.alarm for m in found if m.kind == "healthy"),
         alarms_decoy=share(m.alarm for m in found if m.kind == "decoy"),
         abstained=share(m.abstained for m in found if m.kind == "unknown"),
@@ -123,6 +129,15 @@ def macro(found: Iterable[Mark], right: Callable[[Mark], bool | None]) -> float 
         if mark.kind in SICK and (answer := right(mark)) is not None:
             groups[mark.family].append(answer)
     return _or_none(mean, [mean(answers) for answers in groups.values()])
+
+
+def f1(labels: Iterable[tuple[int, int, int] | None]) -> float | None:
+    """Harmonic mean of precision and recall over all causes of all cases together."""
+    counted = [one for one in labels if one is not None]
+    if not counted:
+        return None
+    hits, extra, missed = (sum(column) for column in zip(*counted, strict=True))
+    return 2 * hits / (2 * hits + extra + missed)
 
 
 def by_family(found: Iterable[Mark]) -> dict[str, tuple[int, int, int]]:

@@ -4,6 +4,7 @@ import ast
 import re
 
 import pytest
+from sheets import sheet
 
 from clinic.card import CARDS, WORKLOADS, cases
 from clinic.launch import command, environment
@@ -13,22 +14,12 @@ from whyidle.model.buckets import BUCKETS
 
 CASES = cases()
 SCRIPTS = sorted(WORKLOADS.glob("*.py"))
-SHEET = """
-workload = "rows"
-kind = "single"
-options = { hidden = 64 }
-[[inject]]
-cause = "sync-checkpoint"
-family = "interruption"
-buckets = ["interruption"]
-locus = "torch.save"
-sick = { save_every = 1 }
-cured = { save_every = 0 }
-fix = "never save"
-[levels]
-mild = { columns = [10, 1000] }
-severe = { columns = 7 }
-"""
+SHEET = sheet(
+    workload="rows",
+    before="options = { hidden = 64 }",
+    habit='sick = { save_every = 1 }\ncured = { save_every = 0 }\nfix = "never save"',
+    after="[levels]\nmild = { columns = [10, 1000] }\nsevere = { columns = 7 }",
+)
 TELLING = {
     "whyidle", "clinic", "sick", "healthy", "oracle", "decoy", "cured", "planted", "bottleneck",
     "starved", "slow", "inject", "severity", "defect", "unhealthy", "anomaly-mode", "antipattern",
@@ -78,12 +69,24 @@ def test_other_seeds_draw_other_numbers_within_the_range(folder):
         (('kind = "single"', 'kind = "varying"'), "onset"),
         (('fix = "never save"', 'fix = "never"\nfixed = 1'), "fixed"),
         (('kind = "single"', 'kind = "odd"'), "odd"),
+        (("columns = 7", "columns = [7, 8, 9]"), "two numbers"),
+        (("columns = 7", 'columns = [7, "8"]'), "two numbers"),
+        (("columns = 7", "columns = []"), "two numbers"),
     ],
 )
 def test_a_card_that_makes_no_sense_is_refused(tmp_path, change, words):
     (tmp_path / "123.toml").write_text(SHEET.replace(*change))
     with pytest.raises(ValueError, match=words):
         cases(folder=tmp_path)
+
+
+def test_of_words_one_is_taken(folder):
+    (folder / "123.toml").write_text(
+        SHEET.replace("columns = 7", 'columns = ["few", "some", "many"]')
+    )
+    assert cases(folder=folder)[1].options["columns"] == "some"
+    drawn = {cases(seed, folder)[1].options["columns"] for seed in range(9)}
+    assert drawn == {"few", "some", "many"}
 
 
 def test_ids_are_neutral_and_unique():
@@ -153,3 +156,12 @@ def test_a_timing_is_made_anew_when_anything_it_depends_on_changes(folder):
 def test_every_sheet_has_a_job():
     assert {path.stem for path in SCRIPTS} >= {c.workload for c in CASES if not c.recording}
     assert len(list(CARDS.glob("*.toml"))) == len({case.id[:4] for case in CASES})
+
+
+def test_other_seeds_draw_other_severities_of_every_sick_job():
+    sick = [case for case in CASES if case.inject and case.kind != "decoy" and not case.recording]
+    drawn = [{case.id: case for case in cases(seed)} for seed in range(6)]
+    for case in sick:
+        assert len({one[case.id].options["seed"] for one in drawn}) == 6
+        severities = [{**one[case.id].options, "seed": 0} for one in drawn]
+        assert any(each != severities[0] for each in severities), case.id

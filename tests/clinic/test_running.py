@@ -4,29 +4,20 @@ import sys
 
 import msgspec
 import pytest
+from sheets import sheet
 
 import clinic.launch
-from clinic import app, examine
+from clinic import app, examine, floor
 from clinic.card import cases
 from clinic.launch import JobError, Times, alone, command, environment, scratch
 from clinic.outcome import Gain, Named, Outcome, Results, oracle_key
+from clinic.progress import Progress, budget
 
-SHEET = """
-workload = "job"
-kind = "single"
-[budget]
-watch_s = 1
-arm_s = 1
-limit_s = 5
-[[inject]]
-cause = "sync-checkpoint"
-family = "interruption"
-buckets = ["interruption"]
-locus = "save"
-sick = { rest = 2 }
-cured = { rest = 1 }
-fix = "rest less"
-"""
+SHEET = sheet(
+    workload="job",
+    before="[budget]\nwatch_s = 1\narm_s = 1\nlimit_s = 5",
+    habit='sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"',
+)
 JOB = """
 import argparse, json, os, sys, time
 p = argparse.ArgumentParser()
@@ -105,41 +96,156 @@ def test_a_failed_case_is_an_outcome_and_is_run_again(case, tmp_path, monkeypatc
     assert results.load(case, "cpu", False) is None
 
 
+def outcome(case, **more):
+    told = {"job": oracle_key(case, "cpu"), "state": "saturated", "product": "this", **more}
+    return Outcome(id=case.id, mode="cpu", made="2026-01-02", options=case.arm(), **told)
+
+
+def clinic_on(case, monkeypatch, tmp_path):
+    """The command line, with one case and a folder of its own."""
+    monkeypatch.setattr(app, "cases", lambda *_: [case])
+
+    def words(*more):
+        return app.main([*more, "--results", str(tmp_path / "kept")])
+
+    return words
+
+
 def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     results = Results(tmp_path / "kept")
-    kept = Outcome(id=case.id, mode="cpu", made="2026", options={}, state="saturated")
-    results.save(case, kept, True, b"")
-    assert results.load(case, "cpu", True) == kept
-    assert results.load(case, "cpu", False) is None  # without timings it is another outcome
-    monkeypatch.setattr(app, "cases", lambda *_: [case])
+    results.save(case, outcome(case), b"")
+    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
+    clinic = clinic_on(case, monkeypatch, tmp_path)
     monkeypatch.setattr(app, "examine", lambda *_, **__: pytest.fail("it was run"))
-    assert app.main(["run", "--results", str(tmp_path / "kept")]) == 0
+    assert clinic("run") == 0
     assert "1 cases, 1 known" in capsys.readouterr().out
+    assert clinic("report", "--write", str(tmp_path / "page.md")) == 0
+    assert "| c0070 | job |" in (tmp_path / "page.md").read_text()
     assert (
-        app.main(["report", "--results", str(tmp_path / "kept"), "--write", str(tmp_path / "p.md")])
-        == 0
+        "![What was planted, and what was named first](page.svg)"
+        in (tmp_path / "page.md").read_text()
     )
-    assert "| c0070 | job |" in (tmp_path / "p.md").read_text()
-    assert (tmp_path / "clinic.svg").read_text().startswith("<svg")
+    assert (tmp_path / "page.svg").read_text().startswith("<svg")
 
 
-def test_an_outcome_of_another_version_is_told_only_when_asked(case, tmp_path, monkeypatch):
+def test_a_watched_job_is_known_without_its_timings_and_not_with_them(case, tmp_path):
     results = Results(tmp_path / "kept")
-    job = oracle_key(case, "cpu")
-    kept = Outcome(id=case.id, mode="cpu", made="2026", options=case.arm(), job=job)
-    results.save(case, kept, False, b"")
+    results.save(case, outcome(case), b"")
+    assert results.load(case, "cpu", False).gains == {}
+    assert results.load(case, "cpu", True) is None
+    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
+    assert results.load(case, "cpu", True).gains["cured"].ratio == 2.0
+    assert results.load(case, "cpu", False).gains == {}  # a table without timings stays one
+    healthy = msgspec.structs.replace(case, id="c0080", kind="healthy", inject=())
+    results.save(healthy, outcome(healthy), b"")
+    assert results.load(healthy, "cpu", True) is not None  # nothing of it is to be timed
+
+
+def test_only_what_is_missing_is_run(case, tmp_path, monkeypatch):
+    results = Results(tmp_path / "kept")
+    results.save(case, outcome(case, state="starved"), b"")
+    monkeypatch.setattr(examine, "_seen", lambda *_: pytest.fail("it was watched"))
+    came = examine.examine(case, "cpu", results, oracle=True)
+    assert (came.state, came.error) == ("starved", "")
+    assert came.gains["cured"].ratio == pytest.approx(2.0)
+    again = examine.examine(case, "cpu", Results(tmp_path / "kept"), oracle=True)
+    assert again.gains == came.gains
+
+
+def test_a_timing_that_fails_leaves_what_was_watched(case, tmp_path, monkeypatch):
+    results = Results(tmp_path / "kept")
+    results.save(case, outcome(case, state="starved"), b"")
+    monkeypatch.setenv("FALLS", "1")
+    assert "fell over" in examine.examine(case, "cpu", results, oracle=True).error
+    assert results.load(case, "cpu", False).state == "starved"
+
+
+def test_no_outcome_is_thrown_away_by_another(case, tmp_path, monkeypatch):
+    results = Results(tmp_path / "kept")
+    results.save(case, outcome(case), b"")
+    (other,) = cases(5, folder=tmp_path / "cards")
+    results.save(other, outcome(other), b"")
+    with monkeypatch.context() as changed:
+        changed.setattr("clinic.outcome.product", lambda: "another")
+        assert results.load(case, "cpu", False) is None
+        results.save(case, outcome(case, error="fell over"), b"")
+    assert results.load(case, "cpu", False) is not None
+    assert results.load(other, "cpu", False) is not None
+
+
+def test_an_outcome_of_another_version_is_told_only_when_asked(case, tmp_path, monkeypatch, capsys):
+    results = Results(tmp_path / "kept")
+    results.save(case, outcome(case), b"")
     results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
     monkeypatch.setattr("clinic.outcome.product", lambda: "another")
     assert results.load(case, "cpu", False) is None
     assert results.latest(case, "cpu").gains["cured"].ratio == 2.0
+    results.save(case, outcome(case, state="starved"), b"")
+    newer = outcome(case, state="inefficient")
+    results.save(case, msgspec.structs.replace(newer, made="2026-01-03"), b"")
+    assert results.latest(case, "cpu").state == "inefficient"
+    monkeypatch.setattr("clinic.outcome.product", lambda: "a third")
+    clinic = clinic_on(case, monkeypatch, tmp_path)
+    assert clinic("report") == 0
+    assert "**1 more cases of this mode were not run.**" in capsys.readouterr().out
+    assert clinic("report", "--any-version") == 0
+    assert "| c0070 | job |" in capsys.readouterr().out
     (tmp_path / "job.py").write_text(JOB + "# changed")
     assert results.latest(case, "cpu") is None
 
 
-def test_other_seeds_are_other_outcomes(case, tmp_path):
-    results = Results(tmp_path)
-    (other,) = cases(5, folder=tmp_path / "cards")
-    assert results.path(case, "cpu", True) != results.path(other, "cpu", True)
+def test_a_run_says_how_far_it_is_and_fails_with_its_cases(case, tmp_path, monkeypatch, capsys):
+    second = msgspec.structs.replace(case, id="c0080")
+    clinic = clinic_on(case, monkeypatch, tmp_path)
+    monkeypatch.setattr(app, "cases", lambda *_: [case, second])
+    monkeypatch.setattr(app, "examine", lambda one, *_, **__: outcome(one))
+    assert clinic("run", "--no-oracle") == 0
+    said = capsys.readouterr().out
+    assert "2 cases, 0 known, about 12 s to go" in said
+    assert "[1/2] - c0070 sync-checkpoint -> saturated" in said
+    assert "[2/2] - c0080" in said
+    monkeypatch.setattr(app, "examine", lambda one, *_, **__: outcome(one, error="fell over"))
+    assert clinic("run", "--no-oracle") == app.FAILED
+    assert "c0070 failed: fell over" in capsys.readouterr().out
+
+
+def test_the_time_left_follows_the_time_taken(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(clinic.launch, "wall", lambda: now[0])
+    told = Progress({"a": 10.0, "b": 20.0, "c": 70.0})
+    assert told.left == 100.0
+    now[0] = 60.0  # twice as long as thought
+    assert told.line("b", "b is done").endswith("b is done  240 s left".replace("240 s", "4 min"))
+    assert told.left == pytest.approx(240.0)
+    told.line("c", "")
+    assert told.line("a", "a is done") == "[3/3] a is done"
+
+
+def test_what_is_known_costs_nothing_more(case, tmp_path):
+    results = Results(tmp_path / "kept")
+    whole = budget(case, "cpu", results, True)
+    results.save(case, outcome(case), b"")
+    timings = budget(case, "cpu", results, True)
+    assert 0.0 < timings < whole
+    assert budget(case, "cpu", None, True) == whole
+    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
+    assert budget(case, "cpu", results, True) == 0.0
+
+
+def test_ctrl_c_ends_it_and_starts_nothing_more(case, tmp_path, monkeypatch, capsys):
+    begun = []
+
+    def stopped(one, *_, **__):
+        begun.append(one.id)
+        raise KeyboardInterrupt
+
+    several = [msgspec.structs.replace(case, id=f"c{number:04}") for number in range(20)]
+    clinic = clinic_on(case, monkeypatch, tmp_path)
+    monkeypatch.setattr(app, "cases", lambda *_: several)
+    monkeypatch.setattr(app, "examine", stopped)
+    assert clinic("run", "--no-oracle") == app.STOPPED
+    assert "the same words go on" in capsys.readouterr().err
+    assert len(begun) < 20
 
 
 def test_what_is_typed(case):
@@ -171,9 +277,71 @@ def test_one_timed_job_at_a_time(tmp_path):
         pass
 
 
-def test_unknown_cases_are_refused():
-    with pytest.raises(SystemExit, match="c9999"):
-        app.main(["list", "--cases", "c9999"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["list", "--cases", "nothing"], "no case begins with 'nothing'"),
+        (["list", "--cases", "c1010"], "c1010 is not of mode cpu; try --mode emulated"),
+        (["list", "--mode", "gpu"], "there is no case of mode gpu yet"),
+        (["list", "--fixed-subset", "--mode", "recorded"], "is not of mode recorded"),
+        (["run", "--results", __file__], "is not a folder"),
+        (["run", "--lock", "/nowhere/at/all"], "--lock /nowhere/at/all is not a file in a folder"),
+        (["run", "--write", "/nowhere/page.md"], "--write /nowhere/page.md is not a file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(words, said, capsys, monkeypatch):
+    monkeypatch.setattr(app, "examine", lambda *_, **__: pytest.fail("it was run"))
+    assert app.main(words) == app.USAGE
+    told = capsys.readouterr().err
+    assert told.startswith("clinic: ")
+    assert said in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--mode", "quantum"], "invalid choice: 'quantum'"),
+        (["run", "--jobs", "0"], "'0' is not a number of jobs"),
+        (["run", "--jobs", "many"], "'many' is not a number of jobs"),
+        (["run", "--reseed", "x"], "invalid int value"),
+        ([], "required"),
+    ],
+)
+def test_wrong_words_are_told_with_the_usage(words, said, capsys):
+    with pytest.raises(SystemExit) as end:
+        app.main(words)
+    assert end.value.code == app.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_card_that_makes_no_sense_is_told_by_name(monkeypatch, capsys):
+    def broken(*_):
+        raise ValueError("042.toml: nothing is planted")
+
+    monkeypatch.setattr(app, "cases", broken)
+    assert app.main(["list"]) == app.USAGE
+    assert "042.toml: nothing is planted" in capsys.readouterr().err
+
+
+def test_all_is_every_mode_without_a_gpu(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("WHYIDLE_TRACES", str(tmp_path))
+    assert app.main(["list", "--mode", "all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(cases())
+    monkeypatch.setenv("WHYIDLE_TRACES", str(tmp_path / "nowhere"))
+    assert app.main(["list", "--mode", "all"]) == 0
+    told = capsys.readouterr()
+    assert "recordings are left out" in told.err
+    assert len(told.out.splitlines()) == len([c for c in cases() if not c.recording])
+
+
+def test_one_case_alone_or_a_whole_sheet(capsys):
+    assert app.main(["list", "--cases", "c0012"]) == 0
+    assert [line[:5] for line in capsys.readouterr().out.splitlines()] == ["c0012"]
+    assert app.main(["list", "--cases", "c001"]) == 0
+    assert [line[:5] for line in capsys.readouterr().out.splitlines()] == [
+        "c0011", "c0012", "c0013",
+    ]  # fmt: skip
 
 
 def test_the_list_names_every_case(capsys):
@@ -185,12 +353,12 @@ def test_the_list_names_every_case(capsys):
 
 def test_the_floor_speaks_of_cases_that_exist():
     known = {case.id for case in cases()}
-    assert set(app.floor().cases) <= known
+    assert set(floor.read().cases) <= known
 
 
 def test_the_fixed_subset_fails_below_its_floor(case, monkeypatch, capsys):
-    bound = app.Floor(cases=[case.id], top1=0.9, bucket=0.9, alarms=0, seconds=60.0)
-    monkeypatch.setattr(app, "floor", lambda: bound)
+    bound = floor.Floor(cases=[case.id], top1=0.9, bucket=0.9, alarms=0, seconds=60.0)
+    monkeypatch.setattr(floor, "read", lambda: bound)
     named = Named(
         cause="sync-checkpoint", family="interruption", bucket="interruption",
         severity="warning", lost=0.5, predicted={"async-checkpoint": (2.0, 1.5, 2.5)},
@@ -199,9 +367,9 @@ def test_the_fixed_subset_fails_below_its_floor(case, monkeypatch, capsys):
     wrong = msgspec.structs.replace(right, named=[])
     failed = msgspec.structs.replace(right, error="fell over")
     healthy = msgspec.structs.replace(case, kind="healthy", inject=())
-    assert app.hold([(case, right)], 50.0) == 0
-    assert app.hold([(case, right)], 70.0) == 1
-    assert app.hold([(case, wrong)], 50.0) == 1
+    assert floor.hold([(case, right)], 50.0) == 0
+    assert floor.hold([(case, right)], 70.0) == 1
+    assert floor.hold([(case, wrong)], 50.0) == 1
     assert "top-1 0 % is below 90 %" in capsys.readouterr().out
-    assert app.hold([(case, right), (healthy, right)], 50.0) == 1
-    assert app.hold([(case, failed)], 50.0) == 1
+    assert floor.hold([(case, right), (healthy, right)], 50.0) == 1
+    assert floor.hold([(case, failed)], 50.0) == 1

@@ -1,12 +1,13 @@
 """Arithmetic of the score, on made-up outcomes whose numbers are known."""
 
+import msgspec
 import pytest
 
 from clinic.card import Budget, Case, Fault
 from clinic.judge import binding, forecasts, judge, kind_of
 from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
 from clinic.picture import matrix
-from clinic.report import page
+from clinic.report import judged, page
 from clinic.rivals import (
     data_wait,
     every_safe_fix,
@@ -130,6 +131,27 @@ def test_of_two_the_one_whose_cure_brings_more_is_first():
     assert len(binding(job, even)) == 2
 
 
+def test_all_that_is_named_is_weighed_against_all_that_is_planted():
+    gc_pauses, saves, loader = map(
+        finding, ("python-gc-pauses", "sync-checkpoint", "dataloader-no-workers")
+    )
+    two = case("sync-checkpoint", "python-gc-pauses", kind="masked")
+    both = (two, outcome(gc_pauses, saves, gain=0))
+    half = (two, outcome(saves, loader, gain=0))
+    assert mark(*both).labels == (2, 0, 0)
+    assert mark(*half).labels == (1, 1, 1)
+    one = (case("dataloader-no-workers"), outcome(loader, gc_pauses))
+    table = score([both, half, one]).tables[0]
+    assert table.f1_several == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
+    assert table.f1 == pytest.approx(2 * 4 / (2 * 4 + 2 + 1))
+    assert score([(case(kind="healthy"), outcome(gain=0))]).tables[0].f1 is None
+    twice = msgspec.structs.replace(
+        case("dataloader-no-workers"),
+        inject=(fault("dataloader-no-workers", also=("dataloader-too-few-workers",)),),
+    )
+    assert mark(twice, outcome(loader, finding("dataloader-too-few-workers"))).labels == (1, 0, 0)
+
+
 def test_unknown_causes_want_silence_in_the_right_place():
     job = case("", kind="unknown")
     assert mark(job, outcome(gain=0, bound="host")).abstained
@@ -247,3 +269,30 @@ def test_the_page_and_the_picture_hold_the_numbers():
     drawn = matrix(marks("whyidle", [pair for pair in pairs if not pair[1].error]))
     assert drawn.count('fill="#1b7f5c"') == 2
     assert drawn.count('fill="#c0392b"') == 1
+
+
+def test_recordings_and_versions_that_stand_beside_are_said_to():
+    right, wrong = outcome(finding("sync-checkpoint")), outcome(finding("python-gc-pauses"))
+    recorded = msgspec.structs.replace(wrong, mode="recorded", product="older")
+    pairs = [(case("sync-checkpoint"), right), (case("sync-checkpoint", number=2), recorded)]
+    text = page(pairs, "some command")
+    assert "| what | here | cpu | recorded | target | |" in text
+    assert "| first finding is the planted cause | 100 % | 100 % | 0 % | ≥ 90 % | met |" in text
+    assert "Outcomes of 2 versions of whyidle stand side by side" in text
+    assert len(judged(pairs)) == 1
+    assert "versions" not in page(pairs[:1], "some command").split("## How")[0]
+    assert len(judged(pairs[1:])) == 1  # alone they are what there is
+
+
+def test_each_case_tells_how_far_off_its_attribution_was():
+    truth = {"compute": 0.5, "communication": 0.0, "transfer": 0.0}
+    text = page(
+        [
+            (case("sync-checkpoint"), outcome(truth=truth, seen=evidence(loader=0.46))),
+            (case("sync-checkpoint", number=2), outcome()),
+        ],
+        "some command",
+    )
+    assert "| attribution off by |" in text
+    assert "| 4.0 % |" in text.split("## Case by case")[1]
+    assert "own account, worst | 4.0 % | ≤ 5 % | met |" in text
