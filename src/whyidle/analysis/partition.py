@@ -283,7 +283,7 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
         ("python", union(events.start[search], events.end[search])),
         ("compute", work),
         ("collective", union(events.start[flying], events.end[flying])),
-        ("blocked", host.during("blocked")),
+        *[(role, host.during(role)) for role in ("blocked", "locked")],
         ("python", frames | between),
     ]
 

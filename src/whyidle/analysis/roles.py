@@ -59,6 +59,7 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     "startup": ((HostKind.ANNOTATION,), r"^whyidle::startup$"),
     "after": ((HostKind.ANNOTATION,), r"^whyidle::after$"),
     "blocked": ((HostKind.PYTHON,), r"^whyidle::blocked$"),
+    "locked": ((HostKind.PYTHON,), r"^whyidle::locked$"),
     "gc": (_ANY, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     "compile": (
         _ANY,

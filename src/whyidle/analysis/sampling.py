@@ -16,7 +16,7 @@ F64 = NDArray[np.float64]
 
 Z: Final = 1.645
 """of a two-sided 90 % interval: one in ten shares may lie outside"""
-_FRAME = re.compile(r"\(\d+\): |^whyidle::(blocked|python)$")
+_FRAME = re.compile(r"\(\d+\): |^whyidle::(blocked|locked|python)$")
 """names of events that stack samples made; recorded calls have others"""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.analysis.samples import lines, said
 from whyidle.engine import _marks
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
@@ -14,6 +16,8 @@ STARVED = 0.15
 critical (data wait, communication: 20 %)"""
 CLEAN = 0.20
 """with more time than this not spent computing, "nothing found" is no clean bill of health"""
+MOSTLY = 0.5
+"""a line at which the samples find less than this share of a bucket is not where it is"""
 UNEXPLAINED = 0.5
 """with more than this share unexplained there is no verdict"""
 
@@ -34,6 +38,11 @@ def waiting(job: Job, bucket: str) -> str:
         return f"{outside:.0%} of the time lies before the first step or after the last"
     if bucket == "interruption":
         return f"The training loop is interrupted {share}"
+    if bucket == "host" and job.lead.share("locked") > job.lead.attribution[bucket] / 2:
+        return (
+            f"The training thread sleeps {job.lead.share('locked'):.0%} of the time while the "
+            "interpreter's lock is taken, by another thread or by native code that waits"
+        )
     if bucket == "host" and job.lead.on_cpu:
         return f"The CPU runs Python and the framework instead of the model {share}"
     return f"The {job.lead.noun} waits for {WAITS_FOR[bucket]} {share}"
@@ -107,7 +116,17 @@ def _unproven(job: Job) -> str | None:
     device = job.lead.noun
     if job.attribution["unknown"] >= waits[largest]:
         return f"The {device} is idle {idle:.0%} of the time, and the recording does not show why"
-    return f"{waiting(job, largest)}, but no cause could be proven"
+    return f"{waiting(job, largest)}{_at(job.lead, largest)}, but no cause could be proven"
+
+
+def _at(lead: Facts, bucket: str) -> str:
+    """The user's line that most stack samples in a bucket show; nothing without samples."""
+    found = lines(lead, lead.part(bucket))
+    if not found or found[0][1] < MOSTLY:
+        return ""
+    place, share = found[0]
+    file = (place.file or "").rpartition("/")[2]
+    return f", {share:.0%} of it {said(place)} ({file}:{place.line})"
 
 
 def _lower(text: str) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
+from whyidle.importers._asleep import asleep
 from whyidle.importers._called import Frames
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
@@ -60,6 +61,7 @@ IDLE = 0.6
 """a thread that was runnable for less than this share of the time between looks was waiting"""
 MOMENT_NS = 1_000_000  # in less time than this between looks nothing is said about waiting
 BLOCKED = "whyidle::blocked"
+LOCKED = "whyidle::locked"
 UNSEEN = "whyidle::python"
 """Python of which no look tells the line"""
 _NEVER = (1 << 63) - 1
@@ -224,14 +226,15 @@ def _host(
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
-    kinds, blocked = _doing(samples, read, leaf, met)
+    kinds, blocked, stuck = _doing(samples, read, leaf, met)
     rows, start, end = spoken_for(spans, samples, names)
     looks = looks_of(spans, samples, names, (rows, end - start), base)
-    samples, kinds, blocked = samples[rows], kinds[rows], blocked[rows]
+    samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
     frames = Frames([*names, *leaf])
     frames.of(samples, start, end, stacks)
     sampled = samples["stack"].astype(np.int64) + len(names)
     sampled[blocked] = frames.number(BLOCKED)
+    sampled[stuck] = frames.number(LOCKED)
     outer = np.array(frames.events, dtype=np.int64).reshape(-1, 4)
     columns = {
         "start": np.concatenate([spans["start"], outer[:, 0], start]) - base,
@@ -257,15 +260,17 @@ def _host(
 
 def _doing(
     samples: NDArray[Any], start: NDArray[np.int64], leaf: list[str], met: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Kind of every sample, and whether its thread was waiting. A native operator leaves the
-    interpreter's lock free and keeps its thread busy; on a CPU that is the work itself."""
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Kind of every sample, whether its thread was waiting in a call, and whether it slept while
+    the interpreter's lock was taken. A native operator leaves that lock free and keeps its thread
+    busy; on a CPU that is the work itself."""
     foreign = np.array([bool(_NATIVE.search(text)) for text in leaf] + [False], dtype=bool)
     made = np.array([bool(_GENERATED.search(text)) for text in leaf] + [False], dtype=bool)
     held = (samples["held"] >= HELD_US) & ~made[samples["stack"].astype(np.int64)]
-    blocked = _waiting(samples, start, met) & ~held
+    idle = _waiting(samples, start, met)
+    stuck, blocked = asleep(samples, start, [*leaf, ""], held, idle)
     work = ~held & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
-    return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked
+    return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked, stuck
 
 
 def _waiting(

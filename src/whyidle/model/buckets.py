@@ -36,6 +36,7 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "sync_refill": ("sync", "refilling the queue after a synchronisation"),
     "launch": ("host", "dispatching and launching kernels"),
     "python": ("host", "Python between kernels"),
+    "locked": ("host", "the interpreter's lock is taken, and the training thread sleeps"),
     "device_gap": ("host", "start-up of queued kernels"),
     "unseen": ("unknown", "nothing recorded on the host"),
     "contradiction": ("unknown", "host waits for device work that the recording does not hold"),

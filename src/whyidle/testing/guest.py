@@ -52,6 +52,10 @@ class Guest:
         """The thread sleeps."""
         self._look(stack, duration, held=0, busy=False)
 
+    def sleep_locked(self, stack: str, duration: int) -> None:
+        """The thread sleeps, and the interpreter's lock is taken."""
+        self._look(stack, duration, held=HELD_US, busy=False)
+
     def _look(self, stack: str, duration: int, *, held: int, busy: bool) -> None:
         end = self.now + duration
         for time in range(self.now, end, LOOK_NS):

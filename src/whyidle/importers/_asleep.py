@@ -1,0 +1,89 @@
+"""Looks at a thread that slept although the interpreter's lock was taken.
+
+A thread that runs Python is awake. Between two looks the kernel tells how long the thread was. Of
+the looks that found it hardly ever awake, some had to wait for the lock: then either it ran Python
+at that moment and slept at others, or somebody else had the lock, or the thread held it in native
+code and slept there. The sum decides: a thread must be found in a call that waits, the lock free,
+as often as it sleeps. Sleep that is found nowhere else is where the lock was taken, which is
+neither Python of the lines that these looks show, nor a call that waits.
+
+And the backward pass runs outside the lock: where most looks at it find the lock taken, another
+thread has it whenever it is free, and of no look can it be told who ran.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+F64 = NDArray[np.float64]
+
+HALF: Final = 0.5
+"""looks are what at least this part of them must be"""
+FEWEST: Final = 5
+"""looks for which it must be so"""
+_ENGINE = re.compile(
+    r"/torch/autograd/(graph\.py\(\d+\): _engine_run_backward|__init__\.py\(\d+\): backward)$"
+)
+_OPERATOR = re.compile(r"/torch/")
+
+
+def asleep(
+    samples: NDArray[Any], read: NDArray[np.int64], leaf: list[str], held: Mask, idle: Mask
+) -> tuple[Mask, Mask]:
+    """Which looks show the thread kept from running by the lock, and which in a call that waits.
+
+    Args:
+        samples: as the probe wrote them, by time.
+        read: when each look was had, ns.
+        leaf: what each stack ends in.
+        held: looks that had to wait for the lock.
+        idle: looks at a thread that was hardly ever awake since the last one.
+    """
+    locked, blocked = np.zeros(len(samples), dtype=bool), idle & ~held
+    for thread in np.unique(samples["thread"]):
+        mine = np.flatnonzero((samples["thread"] == thread) & (samples["cpu"] >= 0))
+        stack = samples["stack"][mine]
+        if _contended(leaf, stack, held[mine]):
+            locked[mine] = held[mine]
+            blocked[mine] &= ~_are(leaf, _OPERATOR)[stack]
+            continue
+        share = _slept(samples["cpu"][mine].astype(np.int64), read[mine])
+        both, slept = held[mine] & idle[mine], float(share[idle[mine]].sum())
+        elsewhere = float(blocked[mine].sum())
+        if both.sum() >= FEWEST and slept - elsewhere >= HALF * both.sum():
+            found = both | _alike(stack, held[mine], both)
+            locked[mine] = found
+            blocked[mine] &= slept - found.sum() >= HALF * elsewhere
+    return locked, blocked
+
+
+def _contended(leaf: list[str], stack: NDArray[Any], held: Mask) -> bool:
+    """Whether another thread takes the lock whenever it is free."""
+    engine = _are(leaf, _ENGINE)[stack]
+    return bool(engine.sum() >= FEWEST and held[engine].mean() >= HALF)
+
+
+def _are(leaf: list[str], pattern: re.Pattern[str]) -> Mask:
+    return np.array([bool(pattern.search(text)) for text in leaf], dtype=bool)
+
+
+def _slept(awake: NDArray[np.int64], read: NDArray[np.int64]) -> F64:
+    """The part of the time since the look before that the thread slept (0-1)."""
+    took, ran = np.diff(read), np.diff(awake)
+    share = 1.0 - ran / np.maximum(took, 1)
+    return np.append(0.0, np.clip(share, 0.0, 1.0))
+
+
+def _alike(stack: NDArray[Any], held: Mask, both: Mask) -> Mask:
+    """Looks at a taken lock, at a place where most such looks find the thread asleep: that it ran
+    before, since the look before, does not make this one different."""
+    every = int(stack.max()) + 1
+    of_all = np.maximum(np.bincount(stack[held], minlength=every), 1)
+    share = np.bincount(stack[both], minlength=every) / of_all
+    mostly: Mask = held & (share[stack] > HALF)
+    return mostly

@@ -1,0 +1,64 @@
+"""A thread that sleeps while the interpreter's lock is taken runs no Python, and waits in no call:
+nothing is blamed for it, and the verdict says where it is."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+
+LOOP = "/job/train.py(20): <module>"
+ACT = f"/job/train.py(43): act;{LOOP}"
+
+
+def train(*phases, steps=30):
+    """``phases`` are methods of ``Guest`` with a duration in ms."""
+    job = Guest()
+    for _ in range(steps):
+        for name, length in phases:
+            getattr(job, name)(ACT, ms(length))
+        job.backward(LOOP, ms(30))
+        job.step(LOOP, ms(10))
+    return job.timeline()
+
+
+def judge(cause, timeline):
+    return contracts.run_cause(catalog.causes()[cause], [timeline])
+
+
+CAUSES = ("python-overhead-in-step", "python-between-operators", "blocking-logging-upload")
+
+
+def test_nothing_is_blamed_for_it_and_the_verdict_says_where_it_is():
+    job = train(("sleep_locked", 60))
+    assert Facts(job).reasons["locked"] == pytest.approx(0.6, abs=0.02)
+    assert [judge(cause, job) for cause in CAUSES] == [None] * 3
+    found = diagnose([job])
+    assert found.verdict.state == "inconclusive"
+    assert "act (train.py:43)" in found.verdict.headline
+    assert "lock" in found.verdict.headline
+
+
+def test_what_is_asleep_then_is_not_taken_for_a_blocking_call():
+    """Looks between two of its sleeps find the thread running, and no lock taken."""
+    job = train(("sleep_locked", 60), ("work", 5))
+    assert judge("blocking-logging-upload", job) is None
+    assert Facts(job).share("blocked") < 0.01
+
+
+def test_python_that_runs_is_blamed():
+    job = train(("python", 60))
+    assert Facts(job).reasons["locked"] == 0.0
+    assert judge("python-overhead-in-step", job)
+
+
+def test_python_beside_a_call_that_waits_stays_python():
+    """The thread runs a third of the time between two looks, and holds the lock as long."""
+    job = train(("python", 30), ("wait", 60))
+    facts = Facts(job)
+    assert facts.reasons["locked"] == 0.0
+    assert judge("python-overhead-in-step", job)
+    assert judge("blocking-logging-upload", job)

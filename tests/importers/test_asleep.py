@@ -1,0 +1,83 @@
+"""Whether the thread slept while the interpreter's lock was taken is told by all looks together."""
+
+import numpy as np
+
+from whyidle.importers import _asleep, probe
+
+MS = 1_000_000
+ENGINE = "/lib/torch/autograd/graph.py(979): _engine_run_backward"
+FORWARD = "/lib/torch/nn/modules/linear.py(134): forward"
+OWN = "/job/train.py(9): step"
+
+
+def looks(ran_ms, count=24):
+    """A look every 20 ms, at a thread that was awake for so long in between."""
+    samples = np.zeros(count, probe.SAMPLE)
+    samples["time"], samples["stack"] = np.arange(count) * 20 * MS, 1
+    samples["cpu"] = np.cumsum(np.full(count, ran_ms * MS, dtype=np.int64))
+    return samples
+
+
+def asleep(samples, held, idle=None):
+    idle = np.ones(len(samples), dtype=bool) if idle is None else idle
+    read = samples["time"].astype(np.int64)
+    return _asleep.asleep(samples, read, [ENGINE, FORWARD, OWN, ""], held, idle)
+
+
+def every(number, count=24):
+    return np.arange(count) % number == 0
+
+
+def test_the_lock_is_taken_whenever_it_sleeps():
+    locked, blocked = asleep(looks(5), ~every(4))
+    assert (locked == ~every(4)).all()
+    assert not blocked.any()
+
+
+def test_python_that_runs_between_calls_that_wait():
+    """It sleeps for three quarters, and three looks in four find the lock free."""
+    locked, blocked = asleep(looks(5), every(4))
+    assert not locked.any()
+    assert (blocked == ~every(4)).all()
+
+
+def test_both():
+    """Asleep all the time; half of the looks find the lock taken."""
+    locked, blocked = asleep(looks(0), every(2))
+    assert (locked == every(2)).all()
+    assert (blocked == ~every(2)).all()
+
+
+def test_few_looks_prove_nothing():
+    assert not asleep(looks(0), every(6))[0].any()
+
+
+def test_a_thread_whose_running_is_unknown_is_left_alone():
+    samples = looks(0)
+    samples["cpu"] = -1
+    assert not asleep(samples, every(2))[0].any()
+
+
+def test_a_look_where_most_others_find_it_asleep_is_one_of_them():
+    samples, idle = looks(1), np.arange(24) != 10
+    samples["cpu"][10:] += 15 * MS  # it ran before the eleventh
+    held = np.ones(24, dtype=bool)
+    assert asleep(samples, held, idle)[0][10]
+    samples["stack"][10] = 2  # at another place
+    assert not asleep(samples, held, idle)[0][10]
+
+
+def test_a_lock_that_is_taken_in_the_backward_pass_is_taken_by_another_thread():
+    samples, awake = looks(20), np.zeros(24, dtype=bool)
+    samples["stack"] = np.arange(24) % 3  # backward, forward, the user's own line
+    held = np.ones(24, dtype=bool)
+    assert asleep(samples, held, awake)[0].all()
+    seldom = (samples["stack"] > 0) | every(9)
+    assert not asleep(samples, seldom, awake)[0].any()
+
+
+def test_then_operators_that_sleep_wait_for_the_lock():
+    samples, asleep_all = looks(0), np.ones(24, dtype=bool)
+    samples["stack"] = np.arange(24) % 3
+    blocked = asleep(samples, samples["stack"] == 0, asleep_all)[1]
+    assert (blocked == (samples["stack"] == 2)).all()
