@@ -4,7 +4,9 @@ Every rank has a clock of its own. All ranks leave an all-reduce (or any collect
 needs something of each) within microseconds of each other, so the differences between the ends of
 one collective on two ranks are the offset of their clocks, and the spread of these differences
 tells how far it can be trusted. A systematic difference of a few microseconds in leaving cannot be
-told from an offset.
+told from an offset. Processes of one machine that our own probe watched read one clock: there the
+ends are not needed, and would mislead, as a thread that must wait for a core leaves late. Who came
+last is told by how long each was in the collective, which all of them leave together.
 
 A rank that comes late to a collective spends little time in its kernel, the others wait in theirs.
 So the shortest kernel of one collective is the transfer, what the others have beyond it is waiting,
@@ -30,8 +32,14 @@ Mask = NDArray[np.bool_]
 
 RESOLUTION_NS = 1_000.0
 """profilers before 2024 wrote whole microseconds"""
+USUAL = 1.5
+"""a collective that took longer than this many times what it takes in other steps was held up"""
+LEAST_STEPS = 8
+"""with fewer steps nothing is usual"""
 LEAST_ENDS = 3
 """with fewer common ends a clock's error cannot be judged"""
+NEAR_NS = 100_000_000
+"""clocks that count from the start of their machines are never so close on two of one name"""
 TRUST = 0.95
 """the error of a clock is this quantile of how far ranks seem to leave apart (of few, the most)"""
 
@@ -41,14 +49,16 @@ class Meetings:
     """Collectives matched across ranks, in arrays of shape (meetings, ranks).
 
     ``start`` is in the clock of the first rank (ns after its base) and ``duration`` in ns, both
-    valid where ``present``. ``step`` is the step's index on each rank (-1: outside). ``kind`` and
-    ``bytes`` (-1: unknown) are of shape (meetings,), ``offset`` (ns to add to a rank's own times),
-    ``ahead`` (how far its clock is ahead of the first one's, ns; nan: it meets nobody) and
-    ``error`` (how far a rank's clock may be from the others' middle, ns; nan: cannot be
-    judged) of shape (ranks,).
+    valid where ``present``; so is ``arrival``, by which ranks are ordered: the start, or on one
+    clock the end of all less the duration. ``step`` is the step's index on each rank (-1:
+    outside). ``kind`` and ``bytes`` (-1: unknown) are of shape (meetings,), ``offset`` (ns to add
+    to a rank's own times), ``ahead`` (how far its clock is ahead of the first one's, ns; nan: it
+    meets nobody) and ``error`` (how far a rank's clock may be from the others' middle, ns; nan:
+    cannot be judged) of shape (ranks,). ``clock`` says what told that.
     """
 
     start: F64
+    arrival: F64
     duration: I64
     present: Mask
     step: I64
@@ -58,6 +68,7 @@ class Meetings:
     ahead: F64
     error: F64
     notes: tuple[str, ...]
+    clock: str = "ends of collectives"
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -75,6 +86,22 @@ class Meetings:
         return np.where(shortest == huge, 0, shortest).astype(np.int64)
 
     @cached_property
+    def held_up(self) -> float:
+        """Share of all ``transfer`` beyond what the same collective usually takes: its data would
+        not have taken so long, something else came between. 0 where steps are few or not alike."""
+        step = self.step.max(axis=1, initial=-1)
+        _, index, counts = np.unique(step, return_inverse=True, return_counts=True)
+        if len(counts) < LEAST_STEPS or np.ptp(counts) or not self.transfer.sum():
+            return 0.0
+        order = np.lexsort((self.arrival.min(axis=1, initial=np.inf), index.ravel()))
+        took = self.transfer[order].reshape(len(counts), -1)
+        unlike = [(column[order].reshape(took.shape) != column[order][: counts[0]]).any()
+                  for column in (self.kind, self.bytes)]  # fmt: skip
+        if any(unlike):
+            return 0.0
+        return float(np.maximum(took - USUAL * np.median(took, axis=0), 0.0).sum() / took.sum())
+
+    @cached_property
     def waiting(self) -> I64:
         """What each rank waited in each for the others, ns. Less than the clocks can tell counts
         as nothing, and so do meetings of which nobody can tell who came last."""
@@ -89,7 +116,7 @@ class Meetings:
         """Which ranks arrive last in each, as far as the clocks can tell: none where every rank
         might be the last, several where some cannot be told apart."""
         known = self.present & np.isfinite(self.error)
-        arrival = np.where(known, self.start, -np.inf)
+        arrival = np.where(known, self.arrival, -np.inf)
         last = arrival.argmax(axis=1) if len(self) else np.empty(0, np.int64)
         rows = np.arange(len(self))
         blur = self.error[last, None] + self.error[None, :]
@@ -121,8 +148,16 @@ def meet(ranks: Sequence[Facts]) -> Meetings:
     ends = np.where(found.present, found.start + found.duration, np.nan)
     ends[~np.isin(found.kind, JOINT)] = np.nan
     offset, error = _align(ends)
+    start = found.start + np.nan_to_num(offset)[None, :]
+    arrival, one = start, _one_clock(ranks, offset)
+    if one:
+        offset, error = np.zeros(len(ranks)), np.full(len(ranks), RESOLUTION_NS)
+        start = found.start.astype(np.float64)
+        left = np.where(np.isnan(ends), np.inf, ends).min(axis=1, keepdims=True)
+        arrival = np.where(np.isinf(left), start, left - found.duration)
     return Meetings(
-        start=found.start + np.nan_to_num(offset)[None, :],
+        start=start,
+        arrival=arrival,
         duration=found.duration,
         present=found.present,
         step=found.step,
@@ -132,7 +167,17 @@ def meet(ranks: Sequence[Facts]) -> Meetings:
         ahead=-offset,
         error=np.maximum(error, found.blur_ns),
         notes=found.notes,
+        clock="one machine's clock" if one else "ends of collectives",
     )
+
+
+def _one_clock(ranks: Sequence[Facts], offset: F64) -> bool:
+    """Whether all times are readings of one machine's clock: it is said to be one machine, and all
+    leave collectives at about the same time of that clock."""
+    hosts = {facts.timeline.hostname for facts in ranks}
+    watched = all(facts.timeline.source.format == "probe" for facts in ranks)
+    near = bool((np.abs(offset) < NEAR_NS).all())
+    return near and watched and len(hosts) == 1 and None not in hosts
 
 
 # -- clocks -------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def evidence(job: Job, late: Laggard) -> tuple[Evidence, ...]:
             job.meetings.clock_error_s or 0.0,
             "s",
             samples=matched,
-            source="ends of collectives",
+            source=job.meetings.clock,
         ),
     )
 

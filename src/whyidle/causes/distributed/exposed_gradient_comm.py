@@ -42,9 +42,11 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     Exposed communication is time with a collective in flight and no useful kernel, and short gaps
     that end with a collective. With several ranks, the shortest of each matched collective is its
     transfer; what others have beyond it is waiting for a late rank, which is another cause and not
-    counted here. With one rank, transfer and waiting cannot be told apart: the careful end takes
-    only what is as long in every step. Exposed time counts as lost only where the next kernel had
-    been launched already: where the host is late as well, nothing is won. The gain is P7: what has
+    counted here; nor is what a transfer takes beyond one and a half times its median over the
+    steps: its data is no more than in other steps, so something else came between. With one rank,
+    transfer and waiting cannot be told apart: the careful end takes only what is as long in every
+    step. Exposed time counts as lost only where the next kernel had been launched already: where
+    the host is late as well, nothing is won. The gain is P7: what has
     room beside the backward pass (two thirds of the compute) can be hidden; half of it on
     collectives slowed down by a third is the careful end, all transfer the hopeful one. The last
     bucket of gradients is complete only when the backward pass is, so it stays. Of exchanges that
@@ -116,6 +118,10 @@ def _evidence(seen: Exposure) -> tuple[Evidence, ...]:
     if seen.waiting > 0.0:
         told.append(
             measured("of it, waiting for late ranks", seen.waiting, "ratio", source="matched ranks")
+        )
+    if seen.stalled > 0.0:
+        told.append(
+            measured("of it, beyond what they usually take", seen.stalled, "ratio", source=source)
         )
     if seen.mean_bytes is not None:
         told.append(measured("mean size of a collective", seen.mean_bytes, "bytes", source=source))

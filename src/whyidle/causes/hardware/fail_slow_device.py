@@ -92,7 +92,7 @@ def fail_slow_device(job: Job) -> Proof | None:
                 "clock error between ranks",
                 job.meetings.clock_error_s or 0.0,
                 "s",
-                source="ends of collectives",
+                source=job.meetings.clock,
             ),
         ),
         confidence=0.85,
