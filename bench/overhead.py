@@ -156,7 +156,8 @@ def hooks_table(seconds: float) -> list[str]:
     return [
         f"All hooks on against off in one process ({what}, {blocks} groups of paired blocks, steps "
         f"of {length:.0f} us), median and quartiles: **{hooks:.1f} us per step**, standard error "
-        f"{error:.1f}; control {control:.1f} us."
+        f"{error:.1f}; control {control:.1f} us. Inside themselves, in a row with nothing between "
+        f"them, those of a step take {added['own']:.2f} us."
     ]
 
 

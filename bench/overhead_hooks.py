@@ -16,6 +16,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,6 +27,8 @@ from overhead_job import network, step_of
 
 BLOCK, SETTLING, GROUP = 12, 3, 20
 """steps of a block, steps not counted after the switch, pairs of blocks of one result"""
+ROW, ROWS = 500, 60
+"""rounds of the hooks alone in a row, and rows"""
 Places = dict[tuple[int, str], tuple[Any, str, Any]]
 
 
@@ -106,6 +110,39 @@ def added(switch: Switch, step: Callable[[], None], on: bool) -> tuple[float, fl
     return undisturbed(found[True]) - undisturbed(found[False]), undisturbed(found[False])
 
 
+def own(loop: Any, switch: Switch) -> list[float]:
+    """What the hooks of a step take inside themselves, us, of rows of steps: all that they use is
+    in the processor's caches then, which a job's own work has emptied."""
+
+    class Batches:
+        def __next__(self) -> None:
+            return None
+
+    batches, calls = Batches(), SimpleNamespace(backward=lambda: None)
+    off = [partial(Batches.__next__, batches), calls.backward]
+    hot = sys.modules["_whyidle_probe.hot"]
+    hot._next_batch(loop, Batches)
+    hot._backward(loop, calls)
+    (optimizer,) = [one for one in gc.get_objects() if isinstance(one, torch.optim.AdamW)]
+    around = [hook for hooks in switch.hooks[True] for hook in hooks.values()]
+    on = [
+        partial(Batches.__next__, batches),
+        calls.backward,
+        *(partial(hook, optimizer, (), {}) for hook in around),
+    ]
+    switch.turn(True)
+    return [1e6 * (row(on) - row(off)) for _ in range(ROWS)]
+
+
+def row(calls: list[Callable[[], Any]]) -> float:
+    """Seconds that all of them take together, one round after the other."""
+    begin = time.perf_counter()
+    for _ in range(ROW):
+        for call in calls:
+            call()
+    return (time.perf_counter() - begin) / ROW
+
+
 def main() -> None:
     torch.set_num_threads(1)
     step = step_of(network(16), 4)
@@ -122,6 +159,7 @@ def main() -> None:
             more, length = added(switch, step, on)
             told[kind].append(more * 1e6)
             lengths.append(length * 1e6)
+    told["own"] = own(loop, switch)
     length = statistics.median(lengths)
     print(json.dumps({"added_us": told, "step_us": length, "replaced": len(switch.changed)}))
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from overhead_hooks import Switch
-from overhead_job import network, step_of
+from overhead_job import ready
 
 BLOCK_S, SETTLING = 0.6, 2
 """of a block; steps of it that are not counted"""
@@ -109,10 +109,7 @@ def block(step: Callable[[], None], around: Callable[[], Any]) -> tuple[float, f
 
 
 def main() -> None:
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    model = network()
-    step = step_of(model, int(os.environ["JOB_BATCH"]))
+    model, step = ready()
     for _ in range(60):
         step()
     time.sleep(1.5)

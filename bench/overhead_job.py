@@ -1,14 +1,12 @@
 """The training job that ``bench/overhead.py`` measures; settings come by environment.
 
 A multi-layer perceptron on the CPU, one thread, fed by a ``DataLoader`` without workers from
-memory. ``JOB_BATCH`` rows per step, ``JOB_SECONDS`` of steps after a second of warm-up, written to
-``JOB_OUT`` as JSON. ``JOB_INSTRUMENT``: nothing, ``profiler`` (torch.profiler around every step)
-or ``traceml`` (as TraceML asks to be called in a plain loop).
+memory. ``JOB_BATCH`` rows per step. Started itself it takes steps for ``JOB_SECONDS``, after a
+second of warm-up, and writes how long they took to ``JOB_OUT`` as JSON.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import statistics
@@ -54,46 +52,29 @@ def network(width: int = WIDTH) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(WIDTH, width), *hidden, torch.nn.Linear(width, 1))
 
 
-def around(instrument: str, model: torch.nn.Module) -> tuple[Any, Callable[[], Any]]:
-    """What stands around the loop, and around each step."""
-    if instrument == "profiler":
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        return torch.profiler.profile(activities=activities), contextlib.nullcontext
-    if instrument == "traceml":
-        import traceml_ai  # noqa: PLC0415
-
-        traceml_ai.init()
-        return contextlib.nullcontext(), lambda: traceml_ai.trace_step(model)
-    return contextlib.nullcontext(), contextlib.nullcontext
-
-
-def main() -> None:
+def ready() -> tuple[torch.nn.Module, Callable[[], None]]:
+    """The model, and a training step of it, on one thread."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = network()
-    step = step_of(model, int(os.environ["JOB_BATCH"]))
-    whole, each = around(os.environ.get("JOB_INSTRUMENT", ""), model)
+    return model, step_of(model, int(os.environ["JOB_BATCH"]))
+
+
+def main() -> None:
+    _, step = ready()
     lengths = []
     warm = time.perf_counter() + WARM_S
     while time.perf_counter() < warm:
         step()
-    begin = time.perf_counter()
-    until = begin + float(os.environ["JOB_SECONDS"])
-    with whole:
-        last = time.perf_counter()
-        while last < until:
-            with each():
-                step()
-            now = time.perf_counter()
-            lengths.append(now - last)
-            last = now
-    whole_s = time.perf_counter() - begin
-    told = {
-        "steps": len(lengths),
-        "median_s": statistics.median(lengths),
-        "mean_s": whole_s / len(lengths),
-    }
-    Path(os.environ["JOB_OUT"]).write_text(json.dumps(told), encoding="utf-8")
+    last = time.perf_counter()
+    until = last + float(os.environ["JOB_SECONDS"])
+    while last < until:
+        step()
+        now = time.perf_counter()
+        lengths.append(now - last)
+        last = now
+    told = json.dumps({"median_s": statistics.median(lengths)})
+    Path(os.environ["JOB_OUT"]).write_text(told, encoding="utf-8")
 
 
 if __name__ == "__main__":

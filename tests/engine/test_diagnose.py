@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
@@ -19,6 +20,25 @@ def test_a_starved_job_is_starved_by_input():
     assert diagnosis.findings[0].cause == "dataloader-no-workers"
     assert diagnosis.findings[0].severity == "critical"
     assert diagnosis.findings[0].prescriptions
+
+
+@pytest.mark.parametrize("name", ["dataloader-no-workers", "late-rank"])
+def test_a_cause_that_fails_costs_itself_only(name, monkeypatch):
+    def broken(_):
+        raise ValueError("a planted fault")
+
+    job = SICK["starved_by_loader"]().timeline()
+    other = diagnose([replace(job, rank=0, world_size=2), replace(job, rank=1, world_size=2)])
+    monkeypatch.setattr("whyidle.engine.diagnose.CONTAINED", (Exception,))
+    cause = replace(catalog.causes()[name], test=broken, needs=())
+    monkeypatch.setitem(catalog.causes(), name, cause)
+    told = diagnose([replace(job, rank=0, world_size=2), replace(job, rank=1, world_size=2)])
+    (note,) = [note for note in told.coverage.notes if "planted" in note]
+    assert note.startswith(f"{name} failed and was not judged")
+    assert told.attribution == other.attribution
+    left = [finding.cause for finding in other.findings if finding.cause != name]
+    assert {finding.cause for finding in told.findings} >= set(left)
+    assert name not in [finding.cause for finding in told.findings]
 
 
 def test_a_healthy_job_is_left_alone():

@@ -13,6 +13,19 @@ import whyidle
 
 SOURCE = str(Path(whyidle.__file__).parent.parent)
 SCRIPTS = Path(__file__).parent / "scripts"
+SMALL = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+"""
 
 
 class Watching:
@@ -25,6 +38,12 @@ class Watching:
         entries = [SOURCE, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         path = os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in entries))
         self.env = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": path}
+
+    def small(self, text):
+        """A script that has a small model and ``train(steps)``, and goes on with ``text``."""
+        path = self.folder / "train.py"
+        path.write_text(SMALL + text)
+        return path
 
     def words(self, *command, options=()):
         """The command under watch, as one types it."""

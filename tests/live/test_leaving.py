@@ -8,16 +8,10 @@ pytest.importorskip("torch")
 
 HEAD = """
 import os, pickle, sys
-import torch
-torch.manual_seed(0)
-torch.set_num_threads(1)
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+silently = train
 
 def train(steps):
-    for _ in range(steps):
-        model(torch.ones(2, 4)).mean().backward()
-        optimizer.step()
+    silently(steps)
     print(model.bias.item(), flush=True)
 
 train(3)
@@ -46,16 +40,10 @@ def counted(watching):
     return sorted(steps["count"] + steps["warmup"] for steps in each)
 
 
-def script(watching, text):
-    path = watching.folder / "train.py"
-    path.write_text(HEAD + text)
-    return path
-
-
 @pytest.mark.parametrize("name", LEAVING)
 def test_the_last_step_is_kept(watching, name):
     text, status, steps = LEAVING[name]
-    path = script(watching, text)
+    path = watching.small(HEAD + text)
     alone = watching.alone(sys.executable, path)
     watched = watching.run(sys.executable, path)
     assert (watched.returncode, watched.stdout) == (alone.returncode, alone.stdout)
@@ -74,7 +62,7 @@ os._exit(6)
 
 
 def test_a_fault_of_ours_does_not_keep_it(watching):
-    done = watching.run(sys.executable, script(watching, BROKEN))
+    done = watching.run(sys.executable, watching.small(HEAD + BROKEN))
     assert done.returncode == 6
     assert "Traceback" not in done.stderr
 
@@ -87,11 +75,11 @@ os._exit(6)
 
 
 def test_a_folder_that_hangs_does_not_keep_it(watching):
-    assert watching.run(sys.executable, script(watching, HANGING)).returncode == 6
+    assert watching.run(sys.executable, watching.small(HEAD + HANGING)).returncode == 6
 
 
 def test_steps_of_a_process_that_never_wrote_what_it_is_count(watching):
-    watching.run(sys.executable, script(watching, "train(20)\nos._exit(0)"))
+    watching.run(sys.executable, watching.small(HEAD + "train(20)\nos._exit(0)"))
     recording = watching.recording()
     (facts,) = recording.glob("*.facts.json")
     facts.unlink()

@@ -20,17 +20,6 @@ pytestmark = [
 
 STORM = """
 import json, multiprocessing, os, subprocess, sys, threading
-import torch
-torch.manual_seed(0)
-torch.set_num_threads(1)
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-def train(steps):
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
 
 def twice(x):
     return 2 * x
@@ -69,16 +58,10 @@ if __name__ == "__main__":
 """
 
 
-def script(watching, text):
-    path = watching.folder / "train.py"
-    path.write_text(text)
-    return path
-
-
 def test_a_storm_of_processes_and_threads_leaves_nothing(watching):
     scratch = watching.folder / "scratch"
     scratch.mkdir()
-    path = script(watching, STORM.replace("ROUNDS", "50"))
+    path = watching.small(STORM.replace("ROUNDS", os.environ.get("WHYIDLE_ROUNDS", "50")))
     env = {"TMPDIR": str(scratch)}
     alone = watching.alone(sys.executable, path, env=env)
     before = sorted(scratch.iterdir())
@@ -113,7 +96,7 @@ def test_our_own_process_grows_with_no_storm(watching):
         "    train(30)\n    after",
         "    print('done', flush=True)\n    sys.stdin.readline()\n    after",
     )
-    path = script(watching, text)
+    path = watching.small(text)
     with watching.start(watching.words(path), stdin=-1) as child:
         counts = []
         for word in ("go\n", "done\n"):
@@ -129,16 +112,10 @@ def test_our_own_process_grows_with_no_storm(watching):
 
 
 TRAINS = """
-import sys, time
-import torch
-torch.set_num_threads(1)
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-print("begun", flush=True)
+import os, time
+print(os.getpid(), "begun", flush=True)
 for step in range(100000):
-    optimizer.zero_grad()
-    model(torch.ones(4, 8)).square().mean().backward()
-    optimizer.step()
+    train(1)
     time.sleep(0.002)
 """
 
@@ -151,12 +128,12 @@ for step in range(100000):
     ],
 )
 def test_killed_at_any_moment_the_evidence_until_then_is_diagnosed(wait_s, watching):
-    path = script(watching, "import os\nprint(os.getpid(), flush=True)\n" + TRAINS)
+    path = watching.small(TRAINS)
     with watching.start(watching.words(path)) as child:
-        pid = int(child.stdout.readline())
-        assert child.stdout.readline() == "begun\n"
+        pid, begun = child.stdout.readline().split()
+        assert begun == "begun"
         time.sleep(wait_s)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(int(pid), signal.SIGKILL)
         _, told = child.communicate(timeout=60)
     assert child.returncode == 128 + signal.SIGKILL, told
     steps = watching.diagnosis()["steps"]

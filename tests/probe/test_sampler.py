@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from whyidle.probe.loop import Loop
 from whyidle.probe.recorder import Recorder
 from whyidle.probe.sampler import Sampler
 
+SCHEDSTAT = Path("/proc/thread-self/schedstat")
 LATE_S = 0.1
 """a thread that has been woken runs within this time, on a busy machine too"""
 
@@ -76,6 +78,50 @@ def test_a_thread_that_hangs_in_a_write_delays_the_end_for_a_moment_only(recorde
     loop.finish()
     assert 0.05 <= time.monotonic() - begin < 0.05 + LATE_S
     recorder._lock.release()
+
+
+@pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not tell what a thread does")
+def test_a_thread_that_works_is_waited_for(recorder, monkeypatch):
+    """It may only be slow, on a machine that is busy; killed in C code it would end the process."""
+    monkeypatch.setattr(module, "PARTING_S", 0.05)
+    monkeypatch.setattr(module, "CHORES_S", 0.0)
+    ends, working = [], threading.Event()
+
+    def chore():
+        working.set()
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            sum(range(1000))
+        ends.append(time.monotonic())
+
+    recorder.facts = {"pid": os.getpid()}
+    sampler = Sampler(recorder, threading.get_ident(), [chore])
+    sampler.start()
+    assert working.wait(10)
+    assert sampler.stop()
+    assert ends
+    assert not looking()
+
+
+@pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not tell what a thread does")
+def test_a_thread_that_works_for_ever_is_not(recorder, monkeypatch):
+    monkeypatch.setattr(module, "PARTING_S", 0.05)
+    monkeypatch.setattr(module, "LAST_S", 0.1)
+    monkeypatch.setattr(module, "CHORES_S", 0.0)
+    working, enough = threading.Event(), threading.Event()
+
+    def chore():
+        working.set()
+        while not enough.is_set():
+            sum(range(1000))
+
+    recorder.facts = {"pid": os.getpid()}
+    sampler = Sampler(recorder, threading.get_ident(), [chore])
+    sampler.start()
+    assert working.wait(10)
+    assert not sampler.stop()
+    enough.set()
+    assert sampler.stop()
 
 
 def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path):

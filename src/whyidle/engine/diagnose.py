@@ -33,6 +33,8 @@ from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
 
 Progress = Callable[[str], None]
+CONTAINED: tuple[type[Exception], ...] = (Exception,)
+"""mistakes of one cause that must not cost what the others know; causes may come from elsewhere"""
 
 
 def diagnose(
@@ -44,7 +46,7 @@ def diagnose(
     job = Job(tuple(Facts(timeline) for timeline in enrolled))
     bursts = _bursts.job_of(job)
     seen = _bursts.device_of(job, bursts)
-    judged, abstentions = _judge(job, bursts, progress or (lambda _: None))
+    judged, abstentions, failed = _judge(job, bursts, progress or (lambda _: None))
     findings = findings_of(seen, judged)
     return Diagnosis(
         run=run or _run(job),
@@ -56,15 +58,16 @@ def diagnose(
         findings=findings,
         abstentions=abstentions,
         trials=[],
-        coverage=_coverage(job, bursts, assumed),
+        coverage=_coverage(job, bursts, [*failed, *assumed]),
         detail=detail(job, seen),
     )
 
 
 def _judge(
     live: Job, bursts: Job | None, progress: Progress
-) -> tuple[list[Judged], list[Abstention]]:
-    judged, abstentions = [], []
+) -> tuple[list[Judged], list[Abstention], list[str]]:
+    """What is proven, what cannot be judged, and which causes failed."""
+    judged, abstentions, failed = [], [], []
     for cause in catalog.causes().values():
         progress(cause.title)
         job = _bursts.judge_of(cause, live, bursts)
@@ -72,18 +75,30 @@ def _judge(
         if missing or job.lead.step_count < cause.min_steps:
             abstentions.append(_abstain(cause, missing or ["steady_steps"]))
             continue
-        if cause.scope == "job":
-            proof = cause.test(job)
-            judged += [Judged(cause, proof, None, 1.0)] if proof else []
+        try:
+            proven = _proven(cause, job, burst=job is bursts)
+        except MemoryError:
+            raise
+        except CONTAINED as error:
+            text = f"{type(error).__name__}: {error}"
+            failed.append(f"{cause.id} failed and was not judged, by a mistake in it: {text}")
             continue
-        proofs = [(facts, cause.test(facts)) for facts in job.ranks]
-        found = [(facts, proof) for facts, proof in proofs if proof is not None]
-        if found:
-            facts, proof = max(found, key=lambda pair: pair[1].high)
-            proof = _bursts.windowed(proof, facts) if job is bursts else proof
-            proof = _marks.shown(cause, proof, facts)
-            judged.append(Judged(cause, proof, facts.rank, len(found) / len(proofs)))
-    return judged, abstentions
+        judged += [proven] if proven else []
+    return judged, abstentions, failed
+
+
+def _proven(cause: Cause, job: Job, *, burst: bool) -> Judged | None:
+    """The strongest proof of a cause, and on what share of the ranks there is one."""
+    if cause.scope == "job":
+        proof = cause.test(job)
+        return Judged(cause, proof, None, 1.0) if proof else None
+    proofs = [(facts, cause.test(facts)) for facts in job.ranks]
+    found = [(facts, proof) for facts, proof in proofs if proof is not None]
+    if not found:
+        return None
+    facts, proof = max(found, key=lambda pair: pair[1].high)
+    proof = _bursts.windowed(proof, facts) if burst else proof
+    return Judged(cause, _marks.shown(cause, proof, facts), facts.rank, len(found) / len(proofs))
 
 
 def _abstain(cause: Cause, missing: list[str]) -> Abstention:

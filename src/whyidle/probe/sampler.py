@@ -39,8 +39,9 @@ RARELY_S = 2.0
 RAREST_S = 0.2
 """between looks, however dear they are"""
 CHORES_S = 1.0
-PARTING_S = 1.0
-"""how long a process that ends waits at most for the thread: it may hang in a write to a disk"""
+PARTING_S, LAST_S = 1.0, 10.0
+"""how long a process that ends waits at most for the thread: the shorter where it does not move,
+for it may hang in a write to a disk; the longer where it works, or wants a core and gets none"""
 BUDGET, EARLY_BUDGET, EARLY_LOOKS = 0.002, 0.006, 500
 """share of the time that looks may take: more at first, so that short runs are judged, too"""
 FELT = 2.2
@@ -113,10 +114,14 @@ class Sampler:
         C++ code that must not be left."""
         with contextlib.suppress(RuntimeError):  # it was asked before
             self._asleep.release()
-        ended = self._running.acquire(timeout=PARTING_S)
-        if ended:
-            self._running.release()
-        return ended
+        last, (before, _) = time.monotonic() + LAST_S, self._own.read()
+        while not self._running.acquire(timeout=PARTING_S):
+            ran, _ = self._own.read()
+            if ran <= before or time.monotonic() > last:
+                return False
+            before = ran
+        self._running.release()
+        return True
 
     def run(self) -> None:
         """Look, and write now and then, until the process ends."""

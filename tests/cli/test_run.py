@@ -1,0 +1,62 @@
+"""`whyidle run`: whatever happens to us after the command has ended, its status stands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from whyidle.__main__ import main
+from whyidle.store.runs import Store
+
+COMMAND = [sys.executable, "-c", "raise SystemExit(3)"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("a planted fault"), "no diagnosis: ValueError: a planted fault"),
+        (MemoryError("a planted fault"), "no diagnosis: MemoryError"),
+        (KeyboardInterrupt(), "interrupted before the diagnosis was ready"),
+    ],
+)
+def test_a_failing_diagnosis_keeps_status_and_evidence(
+    error: BaseException,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    def broken(_: Path) -> None:
+        raise error
+
+    with monkeypatch.context() as planted:
+        planted.setattr("whyidle.engine.watch.diagnose_jobs", broken)
+        assert main(["run", *COMMAND]) == 3
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+    (entry,) = Store(Path(".whyidle")).entries()
+    assert f"the evidence is kept: whyidle report {entry.id}" in err
+    assert main(["report", entry.id]) == 0
+
+
+def test_without_telemetry_there_is_an_answer_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def closed(_: object) -> None:
+        raise OSError("nothing can be read here")
+
+    monkeypatch.setattr("whyidle.engine.monitor.live_sources", closed)
+    assert main(["run", *COMMAND]) == 3
+    err = capsys.readouterr().err
+    assert "No training step was seen" in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_store_that_cannot_be_written_costs_the_store_only(capsys: pytest.CaptureFixture[str]):
+    Path("file").write_text("where the store should be")
+    assert main(["run", "--store", "file", "--json", "why.json", *COMMAND]) == 3
+    err = capsys.readouterr().err
+    assert "not stored: Cannot write the store file" in err
+    assert Path("why.json").exists()
