@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -125,6 +126,17 @@ def test_a_full_disk_ends_the_file_and_nothing_else():
     assert "space" in file.broken
     file.write(b"y")
     file.close()
+
+
+def test_where_no_thread_is_to_be_had_nothing_is_read(tmp_path, monkeypatch):
+    def none_left(_):
+        raise RuntimeError("can't start new thread")
+
+    made = Monitor(Target(pid=os.getpid()), tmp_path / "t.jsonl", sources={})
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    with made:
+        pass
+    assert made.broken == "can't start new thread"
 
 
 def test_never_started_stops(tmp_path):

@@ -84,6 +84,11 @@ def test_without_telemetry_the_command_s_length_is_known(tmp_path):
     assert told.findings == []
 
 
+def test_a_folder_that_cannot_be_written_costs_what_is_known_of_the_end(tmp_path):
+    note_end(tmp_path / "gone", "imagined", ["true"], None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_empty_folder_is_no_recording(tmp_path):
     with pytest.raises(InputError, match="no training step was seen"):
         diagnose_jobs(tmp_path)

@@ -1,9 +1,11 @@
 """Frames of ours are left out of what a failing job prints, and only those."""
 
+import sys
 import traceback
 from pathlib import Path
 
 import pytest
+import standin
 
 from whyidle.probe import tracebacks
 
@@ -29,6 +31,13 @@ def behind():
         raise KeyError("another") from error
 
 
+def beside():
+    try:
+        wrapped(fail)()
+    except ValueError:
+        raise KeyError("another")  # noqa: B904
+
+
 def names(error):
     return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
@@ -43,12 +52,42 @@ def test_wrappers_go_wherever_they_stand():
     assert names(caught.value) == [name for name in before if name != "wrapper"]
 
 
-def test_exceptions_behind_are_cleaned_too():
+@pytest.mark.parametrize("function", [behind, beside])
+def test_exceptions_behind_are_cleaned_too(function):
     with pytest.raises(KeyError) as caught:
-        behind()
+        function()
     tracebacks.clean(caught.value)
-    cause = caught.value.__cause__
-    assert names(cause) == ["behind", "fail"]
+    error = caught.value
+    assert names(error.__cause__ or error.__context__) == [function.__name__, "fail"]
+
+
+def test_a_wrapper_may_stand_first():
+    with pytest.raises(ValueError, match="no") as caught:
+        wrapped(wrapped(fail))()
+    error = caught.value.with_traceback(caught.value.__traceback__.tb_next)
+    assert names(error) == ["wrapper", "wrapper", "fail"]
+    tracebacks.clean(error)
+    assert names(error) == ["fail"]
+
+
+def test_a_hook_of_the_job_s_own_is_left_alone(monkeypatch):
+    def own(*_):
+        pass
+
+    monkeypatch.setattr(sys, "excepthook", own)
+    loop = standin.Loop()
+    tracebacks.install(loop)
+    assert sys.excepthook is own
+    assert not loop.undo
+
+
+def test_python_s_own_hook_comes_back(monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    loop = standin.Loop()
+    tracebacks.install(loop)
+    assert sys.excepthook is not sys.__excepthook__
+    loop.undo["traceback"]()
+    assert sys.excepthook is sys.__excepthook__
 
 
 def test_a_ring_of_exceptions_ends():
