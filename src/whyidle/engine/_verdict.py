@@ -7,7 +7,7 @@ from typing import cast
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.samples import lines, said
-from whyidle.engine import _marks
+from whyidle.engine import _few, _marks
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
 
@@ -54,9 +54,10 @@ def emulated(job: Job) -> bool:
     return info.kind == "emulated" or (info.name or "").lower().startswith("emulated")
 
 
-def verdict(job: Job, findings: list[Finding]) -> Verdict:
-    """Decide from the findings and the attribution."""
-    found = _verdict(job, findings)
+def verdict(job: Job, findings: list[Finding], few: int | None = None) -> Verdict:
+    """Decide from the findings and the attribution. ``few``: how many steady steps were seen, where
+    that is too few to judge by anything but direct evidence."""
+    found = _verdict(job, findings, few)
     if not emulated(job):
         return found
     return Verdict(
@@ -64,12 +65,17 @@ def verdict(job: Job, findings: list[Finding]) -> Verdict:
     )
 
 
-def _verdict(job: Job, findings: list[Finding]) -> Verdict:
+def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
     if job.lead.stepless:
         return Verdict(state="inconclusive", headline=_stepless(job, findings), bound=None)
     if reason := _no_answer(job):
         return Verdict(state="inconclusive", headline=reason, bound=None)
     serious = [finding for finding in findings if finding.severity != "info"]
+    if few is not None:
+        direct = [finding for finding in serious if _few.direct(finding)]
+        if not direct:
+            return Verdict(state="inconclusive", headline=_few.said(few, serious), bound=None)
+        serious = direct
     idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
     if idle:
         top = idle[0]

@@ -13,7 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
-from whyidle.engine import _bursts, _marks, _scaling
+from whyidle.engine import _bursts, _few, _marks, _scaling
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -47,14 +47,15 @@ def diagnose(
     bursts = _bursts.job_of(job)
     seen = _bursts.device_of(job, bursts)
     judged, abstentions, failed = _judge(job, bursts, progress or (lambda _: None))
-    findings = findings_of(seen, judged)
+    few = _few.few(job)
+    findings = _few.held_back(findings_of(seen, judged), few)
     return Diagnosis(
         run=run or _run(job),
         device=_device(seen),
         steps=_steps(job),
         attribution=Attribution(**_exact(seen.attribution)),
         utilization=utilization(job, seen),
-        verdict=verdict(seen, findings),
+        verdict=verdict(seen, findings, few),
         findings=findings,
         abstentions=abstentions,
         trials=[],

@@ -64,6 +64,8 @@ class Cause:
     doc: str
     watched: tuple[str, ...] = ()
     """signals that do instead of ``needs``, of a process that was watched"""
+    direct: bool = False
+    """whether few steps show it as well as many: a mode that is on, a life before the first step"""
 
     def lacks(self, signals: frozenset[str]) -> list[str]:
         """What is missing before it can be judged."""
@@ -80,6 +82,7 @@ def cause(
     min_steps: int = 1,
     scope: Scope = "rank",
     watched: tuple[str, ...] = (),
+    direct: bool = False,
 ) -> Callable[[Test], Cause]:
     """Declare a root cause. Its id and family are its file's and folder's name.
 
@@ -104,6 +107,7 @@ def cause(
             test=test,
             doc=test.__doc__ or "",
             watched=watched,
+            direct=direct,
         )
 
     return declare

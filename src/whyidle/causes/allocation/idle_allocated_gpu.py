@@ -18,6 +18,7 @@ SCALING = 0.9
     bucket="unknown",
     needs=("device_use",),
     scope="job",
+    direct=True,
 )
 def idle_allocated_gpu(job: Job) -> Proof | None:
     """What it means

@@ -24,6 +24,7 @@ SURE = 0.8
     "The process holds its device and does not train",
     bucket="interruption",
     needs=("own_process",),
+    direct=True,
 )
 def interactive_or_unreleased(facts: Facts) -> Proof | None:
     """What it means

@@ -28,6 +28,7 @@ LEAST_SHARE = 0.10
     bucket="unknown",
     needs=("gpu_model", "host_ops"),
     watched=("own_settings", "gpus_beside", "steps"),
+    direct=True,
 )
 def training_on_cpu(facts: Facts) -> Proof | None:
     """What it means

@@ -25,6 +25,7 @@ CHECKED = 0.5
     bucket="host",
     needs=("device_events", "host_ops", "runtime_calls", "launch_links"),
     watched=("device_time", "own_settings", "steady_steps"),
+    direct=True,
 )
 def debug_mode_left_on(facts: Facts) -> Proof | None:
     """What it means

@@ -24,6 +24,7 @@ COMPILER = (
     "Start-up: compiling, loading kernels, autotuning",
     bucket="interruption",
     needs=("device_time",),
+    direct=True,
 )
 def compile_autotune_warmup(facts: Facts) -> Proof | None:
     """What it means

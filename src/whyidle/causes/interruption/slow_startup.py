@@ -17,6 +17,7 @@ LEAST_SHARE = 0.03
     "The job takes long before it trains",
     bucket="interruption",
     needs=("own_settings", "steps"),
+    direct=True,
 )
 def slow_startup(facts: Facts) -> Proof | None:
     """What it means

@@ -1,0 +1,66 @@
+"""Hardly any steady step was seen: nothing is critical, and no verdict but by direct evidence."""
+
+import pytest
+
+from whyidle.engine import _few
+from whyidle.engine.diagnose import diagnose
+from whyidle.testing.builder import Builder, ms
+from whyidle.testing.guest import Guest
+
+LOOP = "/job/train.py(20): train"
+SCORE = f"/job/train.py(30): score;{LOOP}"
+
+
+def train(steps, python=60, **facts):
+    job = Guest(**facts)
+    for _ in range(steps):
+        job.python(SCORE, ms(python))
+        job.backward(LOOP, ms(30))
+        job.step(LOOP, ms(10))
+    return job.timeline()
+
+
+def first(diagnosis):
+    return diagnosis.findings[0]
+
+
+def test_the_verdict_says_how_few_and_what_the_first_sign_is():
+    found = diagnose([train(_few.LEAST - 1)])
+    assert found.steps.count == _few.LEAST - 1
+    assert found.verdict.state == "inconclusive"
+    assert f"Only {_few.LEAST - 1} steady steps" in found.verdict.headline
+    assert "score" in found.verdict.headline
+    assert (first(found).cause, first(found).severity) == ("python-overhead-in-step", "warning")
+    assert first(found).confidence <= _few.DOUBTFUL
+
+
+def test_as_many_as_are_needed_are_judged():
+    found = diagnose([train(_few.LEAST)])
+    assert found.verdict.state == "starved"
+    assert (first(found).cause, first(found).severity) == ("python-overhead-in-step", "critical")
+    assert first(found).confidence > _few.DOUBTFUL
+
+
+def test_few_healthy_steps_get_no_clean_bill():
+    headline = diagnose([train(3, python=0)]).verdict.headline
+    assert "Only 3 steady steps" in headline
+    assert "sign" not in headline
+
+
+def test_a_mode_that_is_on_is_as_sure_after_three_steps():
+    seen = {"switches": {"seen": {"anomaly_mode": 10, "looks": 10}}}
+    found = diagnose([train(3, python=0, **seen)])
+    (mode,) = [one for one in found.findings if one.cause == "debug-mode-left-on"]
+    assert mode.confidence > _few.DOUBTFUL
+    assert found.verdict.state != "inconclusive"
+    assert found.verdict.headline.endswith(mode.headline)
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_steps_that_somebody_chose_to_record_are_enough(steps):
+    trace = Builder()
+    for _ in range(steps):
+        with trace.step():
+            trace.op("aten::mm", kernels=[("sgemm", ms(5))])
+            trace.sync()
+    assert "steady steps were seen" not in diagnose([trace.timeline()]).verdict.headline
