@@ -12,7 +12,7 @@ from typing import get_args
 
 import msgspec
 
-from clinic import floor, launch
+from clinic import floor, guard, launch
 from clinic.card import Case, Mode, cases
 from clinic.examine import examine
 from clinic.outcome import Outcome, Results
@@ -53,7 +53,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m clinic", description=__doc__)
     verbs = parser.add_subparsers(required=True)
-    for name, verb in (("list", listed), ("try", tried), ("run", run), ("report", report)):
+    every = (("list", listed), ("try", tried), ("guard", guarded), ("run", run), ("report", report))
+    for name, verb in every:
         one = verbs.add_parser(name, help=verb.__doc__)
         one.set_defaults(verb=verb)
         one.add_argument("--mode", choices=(*MODES, "all"), default="cpu")
@@ -142,6 +143,19 @@ def tried(args: argparse.Namespace) -> int:
             except launch.JobError as error:
                 status, said = FAILED, f"failed: {error}"
             print(f"{case.id} {case.workload:8} {name:8} {said}", flush=True)
+    return status
+
+
+def guarded(args: argparse.Namespace) -> int:
+    """The same steps sick and cured: does a cure change the numbers no more than it may"""
+    status = 0
+    for case, mode in _alone(args):
+        try:
+            good, said = guard.held(case, mode)
+        except launch.JobError as error:
+            good, said = False, f"failed: {error}"
+        status = status if good else FAILED
+        print(f"{'+' if good else '-'} {case.id} {case.workload:8} {said}", flush=True)
     return status
 
 

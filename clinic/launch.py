@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from clinic.card import WORKLOADS, Case, Measure, Mode, Options
+from clinic.card import WORKLOADS, Budget, Case, Measure, Mode, Options
 
 NAME = "train.py"
 """every script's name, where it runs"""
@@ -60,13 +60,14 @@ class Times(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def scratch(case: Case, mode: Mode = "cpu") -> Iterator[Path]:
-    """A folder of its own that holds the script, under the same name as everybody's. For the
-    emulated device the first line makes it exist; all lines keep their numbers."""
+def scratch(case: Case, mode: Mode = "cpu", first: str = "") -> Iterator[Path]:
+    """A folder of its own that holds the script, under the same name as everybody's. What is to be
+    done ``first``, as for the emulated device to exist, is in its first line; all keep their
+    numbers."""
     folder = Path(tempfile.mkdtemp(prefix="job-"))
     try:
         text = (WORKLOADS / f"{case.workload}.py").read_text(encoding="utf-8")
-        first = "import whyidle.testing.emulated; " if mode == "emulated" else ""
+        first += "import whyidle.testing.emulated; " if mode == "emulated" else ""
         (folder / NAME).write_text(first + text, encoding="utf-8")
         yield folder
     finally:
@@ -133,7 +134,7 @@ def alone(case: Case, options: Options, mode: Mode) -> Times:
     """One arm, without us."""
     with scratch(case, mode) as folder:
         words = command(options, mode, case.budget.arm_s, case.measure)
-        _run(words, folder, options, case.budget.limit_s)
+        start(words, folder, options, case.budget)
         return _times(folder)
 
 
@@ -156,7 +157,7 @@ def watched(case: Case, options: Options, mode: Mode) -> Iterator[tuple[Watched,
         words = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
         words += ["--store", str(Path(kept) / "store"), "--json", str(told)]
         words += command(options, mode, case.budget.watch_s, case.measure)
-        status = _run(words, folder, options, case.budget.limit_s, may_fail=case.kind == "unknown")
+        status = start(words, folder, options, case.budget, may_fail=case.kind == "unknown")
         if not told.is_file():
             raise JobError("there is no diagnosis")
         times = None
@@ -225,10 +226,10 @@ def _times(folder: Path) -> Times:
         raise JobError(f"the job's times cannot be read: {error}") from error
 
 
-def _run(
-    words: list[str], folder: Path, options: Options, limit_s: float, *, may_fail: bool = False
+def start(
+    words: list[str], folder: Path, options: Options, budget: Budget, *, may_fail: bool = False
 ) -> int:
-    """Run to the end; nothing of it survives a time-out."""
+    """Run to the end; nothing of it survives a time-out. Raises JobError where it fails."""
     own = environment(options)
     with (folder / "said.txt").open("wb") as said:
         child = subprocess.Popen(
@@ -241,9 +242,9 @@ def _run(
             start_new_session=True,
         )
         try:
-            status = child.wait(limit_s)
+            status = child.wait(budget.limit_s)
         except subprocess.TimeoutExpired:
-            raise JobError(f"took longer than {limit_s:.0f} s") from None
+            raise JobError(f"took longer than {budget.limit_s:.0f} s") from None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
