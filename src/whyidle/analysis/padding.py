@@ -108,6 +108,8 @@ def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], F
     step = np.searchsorted(starts, rows["time"], side="right") - 1
     inside = (step >= 0) & (rows["time"] < ends[step])
     taken = np.sort(facts.timeline.host.start[facts.named(r"^enumerate\(DataLoader\)#")])
+    if not len(taken):  # no loader: every backward pass is of a batch
+        taken = np.sort(facts.timeline.host.start[facts.named(r"^whyidle::backward$")])
     batches = np.searchsorted(taken, ends) - np.searchsorted(taken, starts)
     work = facts.part("compute").inside(facts.steps.start, facts.steps.end).astype(np.float64)
     usual = work[step] < 3.0 * np.median(work[step])

@@ -44,7 +44,8 @@ PADDING = np.dtype(
 )
 """Positions of one batch (rows times length) that hold something, all of them, and all if the
 batch were padded to its longest row only. ``value``: what padding is made of. ``told_by``: 1 a
-mask, 2 lengths, 3 vectors of zeros, 4 the number that rows end in."""
+mask, 2 lengths, 3 vectors of zeros, 4 the number that rows end in, 5 ids that their embedding
+calls padding."""
 SAMPLE = np.dtype([("time", "<i8"), ("stack", "<i4")])
 """What a worker was doing at a moment, inside a batch; ``stack`` indexes ``Loading.stacks``."""
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import _checksum, padding
+from . import _checksum, ids, padding
 from ._settings import describe, surroundings, worker
 from .recorder import ANNOTATION, now
 
@@ -172,6 +172,7 @@ def install(loop: Any) -> None:
     from torch.utils.data._utils import fetch
 
     loader = Loader(loop)
+    loop.ids = ids.Ids(loop, loader.padding)
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
         _wrap_fetch(loop, loader, kind)
     _wrap_made(loop, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)

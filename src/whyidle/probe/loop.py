@@ -23,6 +23,7 @@ from . import (
     device,
     guard,
     hot,
+    ids,
     leaving,
     limits,
     loader,
@@ -53,6 +54,7 @@ class Loop:
         "collecting",
         "device",
         "evaluating",
+        "ids",
         "imported",
         "looks",
         "numbers",
@@ -91,6 +93,7 @@ class Loop:
         self.boundary: bursts.Bursts | None = None
         """the same, while they want to hear of every optimizer that has stepped"""
         self.device: device.Device | None = None
+        self.ids: ids.Ids | None = None
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -112,6 +115,8 @@ class Loop:
         if self.sampler is None:
             chores: list[Callable[[], Any]] = [lambda: settings.refresh(self)]
             self.sampler = Sampler(self.recorder, thread(), chores, lambda: settings.seen(self))
+            if self.ids is not None:
+                chores.append(self.ids.consider)
             if self.bursts is not None:
                 chores.append(self.bursts.consider)
                 self.sampler.looking = self.bursts.watch

@@ -55,6 +55,8 @@ class Padding:
         self.next = 0
         self.tries = TRIES
         self.credit = CREDIT_NS
+        self.found = False
+        """whether the batches told it"""
         loop.undo["padding"] = self.stop
 
     def stop(self) -> None:
@@ -70,7 +72,7 @@ class Padding:
         begin, cost = now(), cpu()
         found = of_batch(data)
         if found is not None:
-            self.tries = TRIES
+            self.tries, self.found = TRIES, True
             self.loop.recorder.row("padding", PAD, (begin, *found))
         else:
             self.tries -= 1
@@ -85,8 +87,8 @@ def of_batch(data: Any) -> Found | None:
     was told; None where nothing tells."""
     if "numpy" not in sys.modules:
         return None  # importing it would be felt
-    arrays = [(name, array) for name, one in _tensors(data) if (array := _array(one)) is not None]
-    for tell in (_by_mask, _by_lengths, _by_frames, _by_tokens):
+    arrays = [(name, array) for name, one in _tensors(data) if (array := as_array(one)) is not None]
+    for tell in (_by_mask, _by_lengths, _by_frames, by_tokens):
         found = tell(arrays)
         if found is not None:
             return found
@@ -106,7 +108,7 @@ def _tensors(data: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, A
         yield name, data
 
 
-def _array(one: Any) -> Any:
+def as_array(one: Any) -> Any:
     """A tensor of the CPU as an array on the same memory, or a short list of integers as it is."""
     torch = sys.modules["torch"]
     if isinstance(one, (list, tuple)):
@@ -122,7 +124,7 @@ def _shape(array: Any) -> tuple[int, ...]:
     return tuple(getattr(array, "shape", (len(array),)))
 
 
-def _thinned(array: Any) -> Any:
+def thinned(array: Any) -> Any:
     """Every few rows, so that not more than ``MOST_CELLS`` are read."""
     return array[:: 1 + array.size // MOST_CELLS] if array.size > MOST_CELLS else array
 
@@ -133,7 +135,7 @@ def _by_mask(arrays: Named) -> Found | None:
         shape = _shape(array)
         if len(shape) != 2 or shape[1] < SHORTEST or not _may_mask(name, array):
             continue
-        some = _thinned(array)
+        some = thinned(array)
         if some.dtype.kind == "f" or some.min() < 0 or some.max() > 1:
             continue
         real = some != 0
@@ -141,7 +143,7 @@ def _by_mask(arrays: Named) -> Found | None:
             real = ~real
         if (real[:, 1:] != real[:, :-1]).sum(axis=1).max() > 1 or not real.any():
             continue  # masks something else
-        return _counted(real.sum(axis=1), real.shape, 0, MASK)
+        return counted(real.sum(axis=1), real.shape, 0, MASK)
     return None
 
 
@@ -185,7 +187,7 @@ def _by_frames(arrays: Named) -> Found | None:
         shape = _shape(array)
         if len(shape) != 3 or array.dtype.kind != "f":
             continue
-        filled = (_thinned(array) != 0).any(axis=2)
+        filled = (thinned(array) != 0).any(axis=2)
         for rows in (filled, filled.T):
             found = _ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
             if found and found[0] < found[1]:
@@ -193,13 +195,13 @@ def _by_frames(arrays: Named) -> Found | None:
     return None
 
 
-def _by_tokens(arrays: Named) -> Found | None:
+def by_tokens(arrays: Named) -> Found | None:
     """Sequences of numbers most of which end in the same one."""
     for _, array in arrays:
         shape = _shape(array)
         if len(shape) != 2 or array.dtype.kind not in "iu":
             continue
-        each = [found for rows in (array, array.T) if (found := _by_last(_thinned(rows)))]
+        each = [found for rows in (array, array.T) if (found := _by_last(thinned(rows)))]
         if each:
             return min(each)  # the side on which most is padding
     return None
@@ -223,10 +225,11 @@ def _ends(real: Any, value: int, kind: int) -> Found:
     total = int(lengths.sum())
     if not real.any(axis=1).all() or total - int(real.sum()) > RARE * total:
         lengths = lengths * 0 + whole  # empty rows are no sequences, frequent zeros no padding
-    return _counted(lengths, real.shape, value, kind)
+    return counted(lengths, real.shape, value, kind)
 
 
-def _counted(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
+def counted(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
+    """What rows of so many real positions come to."""
     rows, length = int(shape[0]), int(shape[1])
     total, longest = int(lengths.sum()), int(lengths.max())
     return total, rows * length, rows * longest, value, rows, kind

@@ -22,16 +22,23 @@ def lengths(rng, spread, longest=400):
     return [rng.randint(int(longest * (1 - spread)), longest) for _ in range(ROWS)]
 
 
-def train(spread, cost, *, fixed=0, steps=60, value=0):
+def train(spread, cost, *, fixed=0, steps=60, value=0, loader=True, passes=1):
     """A step costs 5 ms, and ``cost(real, all)`` ms; batches are padded to their longest, or to
-    ``fixed``. Returns the recording, and how long its steps are, ms."""
+    ``fixed``. Without a ``loader`` they are told before each of the backward ``passes``. Returns
+    the recording, and how long its steps are, ms."""
     rng, job, rows, total = random.Random(3), Guest(), [], 0.0
     for _ in range(steps):
         sizes = lengths(rng, spread, rng.randint(100, 400))
         length = fixed or max(sizes)
-        job.batch(ms(1))
-        rows.append((job.now, sum(sizes), ROWS * length, ROWS * max(sizes), value, ROWS, 1))
+        if loader:
+            job.batch(ms(1))
+        row = sum(sizes), ROWS * length, ROWS * max(sizes), value, ROWS, 1 if loader else 5
         took = 5 + cost(sum(sizes), ROWS * length)
+        for _ in range(0 if loader else passes):
+            rows.append((job.now, *row))
+            job.backward(LOOP, ms(1))
+        if loader:
+            rows.append((job.now, *row))
         total += took + 2
         job.work(LOOP, ms(took * rng.uniform(0.97, 1.03)))
         job.step(LOOP, ms(1))
@@ -78,6 +85,21 @@ def test_a_step_that_does_not_depend_on_padding_claims_little(cost):
     job, _ = train(0.9, cost)
     proof = judge(job)
     assert proof is None or proof.high < 0.05
+
+
+def test_without_a_loader_the_model_s_own_ids_tell_it():
+    sick, slow = train(0.9, all_positions, loader=False)
+    _, fast = train(0.9, real_positions, loader=False)
+    proof = judge(sick)
+    assert proof
+    assert proof.low > 0.2
+    assert covers(proof, slow / fast)
+    assert "padding_idx" in proof.evidence[0].source
+
+
+def test_without_a_loader_a_step_of_several_batches_is_fitted_to_none():
+    job, _ = train(0.9, all_positions, loader=False, passes=2)
+    assert judge(job).low == 0.0
 
 
 def test_similar_lengths_are_left_alone():

@@ -23,8 +23,9 @@ careful, none (the model skips them); expected, half; hopeful, all of it"""
 UNFITTED = (0.0, 0.0, 1.0)
 """the same where a longer run would tell"""
 FEWEST = 3
-TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in"}
-SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7}
+TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
+           5: "an embedding's padding_idx"}  # fmt: skip
+SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
 
 
 @cause(
@@ -45,17 +46,18 @@ def padding_waste(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     In some batches real and padded positions are counted, from a mask, lengths, vectors of zeros or
-    the number that rows end in. Where lengths change from batch to batch, the step's work is fitted
-    against both, ``T = a + b real + c padding``: ``c`` is what padding costs, with its standard
-    error; nothing is expected where it may be noise. Where all batches have one length it cannot be
-    seen: at most the share of padding of all work is lost, and at the careful end nothing.
+    the number that rows end in; where no DataLoader hands batches over, from what an embedding of
+    the model looked up and calls padding (on a CPU only). Where lengths change from batch to batch,
+    the step's work is fitted against both, ``T = a + b real + c padding``: ``c`` is what padding
+    costs, with its standard error; nothing is expected where it may be noise. Where all batches
+    have one length it cannot be seen: at most the share of padding of all work is lost, and at the
+    careful end nothing.
 
     What looks alike
     ----------------
     A model that skips padding (packed sequences, attention over variable lengths) takes the longer,
     the more of a batch is real: it is not blamed. Nor is a step that does not depend on the
-    padding. Steps of several batches, and batches that do not come from a DataLoader, are not told
-    apart.
+    padding. Steps of several batches are not told apart.
 
     What to do
     ----------

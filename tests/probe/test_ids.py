@@ -1,0 +1,150 @@
+"""Padding is counted from what a loss remembers of its ids; no code of the job is run for it."""
+
+import pytest
+import standin
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
+
+from whyidle.probe import ids, padding  # noqa: E402
+
+SIZES, WIDTH = (10, 4, 7, 5), 12
+REAL, ALL, LONGEST = sum(SIZES), 4 * WIDTH, 4 * 10
+
+
+def batch(left=False):
+    """Rows of numbers from 5 on, filled up with zeros."""
+    rows = torch.zeros(len(SIZES), WIDTH, dtype=torch.long)
+    for row, size in zip(rows, SIZES, strict=True):
+        row[:size] = torch.arange(5, 5 + size)
+    return rows.flip(1) if left else rows
+
+
+class Net(torch.nn.Module):
+    def __init__(self, pad=0):
+        super().__init__()
+        self.places = torch.nn.Embedding(WIDTH, 3)
+        self.words = torch.nn.Embedding(20, 3, padding_idx=pad)
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        y = self.places(torch.arange(x.shape[1]))[None] + self.words(x)
+        return (y + self.layer(y)).sum()
+
+
+def told(loss):
+    found = ids.of_loss(loss)
+    return None if found is None else (found[0], found[1], found[5])
+
+
+def test_what_the_embedding_calls_padding():
+    assert told(Net()(batch())) == (REAL, ALL, ids.IDS)
+    assert ids.of_loss(Net()(batch()))[2] == LONGEST
+
+
+@pytest.mark.parametrize("data", [batch(left=True), batch().T])
+def test_on_the_other_side_and_with_time_first(data):
+    net = Net()
+    assert told(net.words(data).sum()) == (REAL, ALL, ids.IDS)
+
+
+def test_what_rows_end_in_where_the_embedding_does_not_say():
+    assert told(Net(pad=None)(batch())) == (REAL, ALL, padding.TOKENS)
+
+
+def test_ids_that_are_padding_here_and_there_are_no_sequences():
+    mixed = batch()
+    mixed[:, 2] = 0
+    assert told(Net()(mixed)) is None
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        torch.ones(1),
+        torch.nn.Linear(3, 1)(torch.ones(3)),
+        torch.nn.Embedding(9, 3)(torch.tensor(4)).sum(),
+        None,
+    ],
+)
+def test_a_loss_without_sequences(loss):
+    assert told(loss) is None
+
+
+def test_what_the_job_saves_in_its_own_way_is_not_read():
+    read = []
+    with saved_tensors_hooks(lambda kept: kept, lambda kept: read.append(kept) or kept):
+        loss = Net()(batch())
+    assert told(loss) is None
+    assert not read
+    loss.backward()
+    assert read
+
+
+class Loop(standin.Loop):
+    steps = 1
+
+    def row(self, table, layout, row):
+        self.spans.append((table, layout.size, row))
+
+
+@pytest.fixture
+def looking():
+    loop = Loop()
+    found = ids.Ids(loop, padding.Padding(loop))
+    before = torch.autograd.backward
+    yield found
+    torch.autograd.backward = before
+
+
+def test_it_looks_at_a_few_backward_passes_and_goes(looking):
+    before, net = torch.autograd.backward, Net()
+    looking.consider()
+    looking.consider()
+    for _ in range(ids.LOOKS):
+        assert torch.autograd.backward is not before
+        net(batch()).backward()
+    assert torch.autograd.backward is before
+    assert net.words.weight.grad is not None
+    assert [row[0] for row in looking.loop.spans] == ["padding"] * ids.LOOKS
+    looking.consider()  # its rest is not over
+    assert torch.autograd.backward is before
+
+
+def test_it_gives_up_where_nothing_is_told(looking):
+    line = torch.nn.Linear(3, 1)
+    for _ in range(padding.TRIES):
+        looking.next = 0
+        looking.consider()
+        line(torch.ones(3)).sum().backward()
+    before = torch.autograd.backward
+    looking.next = 0
+    looking.consider()
+    assert torch.autograd.backward is before
+    assert not looking.loop.spans
+
+
+def test_it_does_not_look_where_batches_tell(looking):
+    before = torch.autograd.backward
+    looking.told.found = True
+    looking.consider()
+    assert torch.autograd.backward is before
+
+
+def test_it_leaves_at_once_when_it_is_told_to(looking):
+    before = torch.autograd.backward
+    looking.consider()
+    assert torch.autograd.backward is not before
+    looking.stop()
+    assert torch.autograd.backward is before
+
+
+def test_a_fault_of_its_own_never_reaches_the_job(looking, monkeypatch):
+    monkeypatch.setattr(ids, "of_loss", lambda loss: 1 / 0)
+    before, net = torch.autograd.backward, Net()
+    looking.consider()
+    net(batch()).backward()
+    assert net.words.weight.grad is not None
+    assert not looking.tries
+    assert torch.autograd.backward is before
