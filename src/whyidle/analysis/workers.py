@@ -28,6 +28,9 @@ MOSTLY = 0.5
 EXPLAINED = 0.1
 """share of the waiting that the workers' own figures must account for: on a crowded machine
 everything takes several times as long, in proportion to what it needs"""
+READY = 0.15
+"""share of the step in which ready batches are taken, from which on their hand-off is to blame:
+from here on peers call waiting for data critical; less is what it takes with short steps"""
 FEW_BATCHES = 4
 LEAST_SAMPLES = 8
 """the chance that a coin-flip augmentation leaves so many samples alike twice is 0.4 %"""
@@ -244,16 +247,33 @@ class Workers:
         return self.storage >= MOSTLY * max(self.wall - self.mean("delay"), 1e-9)
 
     @property
-    def waits_for_handoff(self) -> bool:
+    def costly_handoff(self) -> bool:
         """Whether handing batches over is what most of the waiting is for, as far as the workers'
-        own figures account for it: packing slows the workers, unpacking the training process."""
+        own figures account for it: packing slows the workers, unpacking the training process, in
+        which all of them queue. It must cost as much as making them."""
         unpacking = self.unpickle * self.per_step
         making = self.stall(self.count, self.calm)
         handing = unpacking + making * min(1.0, self.pickle / max(self.calm, 1e-9))
         enough = unpacking + making >= 0.3 * self.waiting * self.facts.step_s
-        work = self.mean("cpu") + self.storage + self.pickle
-        enough &= max(self.pickle, self.unpickle * self.count) >= MOSTLY * work
+        cost = self.pickle + self.unpickle * self.count
+        enough &= cost >= MOSTLY * (self.mean("cpu") + self.storage + cost)
         return enough and handing >= MOSTLY * (unpacking + making) > 0.0
+
+    @cached_property
+    def ready(self) -> float:
+        """Share of the step spent in taking batches that were ready when they were asked for: the
+        loop takes them in order, so that the next one is if more are ready than the other workers
+        may have made."""
+        others = self.depth - self.depth // max(self.count, 1)
+        sure = self.takes[self.takes["ready"] > others]
+        taken = union(sure["start"], sure["end"]) - self.restarts
+        return self.facts.share_of(self.facts.part("loader") & taken)
+
+    @property
+    def waits_for_handoff(self) -> bool:
+        """Whether batches are waited for while they are handed over, not while they are made."""
+        mostly = self.ready >= max(READY, MOSTLY * self.waiting)
+        return mostly or self.costly_handoff
 
     @property
     def crowded(self) -> bool:
