@@ -87,6 +87,10 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
         return Verdict(state="inconclusive", headline=headline, bound=None)
     if not serious and (reason := _unproven(job)):
         return Verdict(state="inconclusive", headline=reason, bound=None)
+    if serious and (open_ := _unexplained(job, serious)):
+        headline = f"{waiting(job, open_)}{_at(job.lead, open_)}, and no cause could be proven. "
+        headline += f"Besides: {_lower(serious[0].headline)}"
+        return Verdict(state="starved", headline=headline, bound=open_)
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if serious:
         return Verdict(state="inefficient", headline=serious[0].headline, bound=bound)
@@ -123,6 +127,15 @@ def _unproven(job: Job) -> str | None:
     if job.attribution["unknown"] >= waits[largest]:
         return f"The {device} is idle {idle:.0%} of the time, and the recording does not show why"
     return f"{waiting(job, largest)}{_at(job.lead, largest)}, but no cause could be proven"
+
+
+def _unexplained(job: Job, serious: list[Finding]) -> Bucket | None:
+    """The bucket of waiting that costs more, beyond what findings explain of it, than any finding;
+    None where that is little."""
+    waits = {b: s for b, s in job.attribution.items() if b not in ("compute", "unknown")}
+    bucket = cast("Bucket", max(waits, key=lambda name: waits[name]))
+    left = waits[bucket] - sum(one.lost.high for one in serious if one.bucket == bucket)
+    return bucket if left > max(CLEAN, serious[0].lost.high) else None
 
 
 def _at(lead: Facts, bucket: str) -> str:

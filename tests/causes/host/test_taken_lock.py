@@ -6,6 +6,7 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
+from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -15,11 +16,15 @@ ACT = f"/job/train.py(43): act;{LOOP}"
 
 
 def train(*phases, steps=30):
-    """``phases`` are methods of ``Guest`` with a duration in ms."""
+    """``phases`` are methods of ``Guest``, or "collect", with a duration in ms."""
     job = Guest()
     for _ in range(steps):
         for name, length in phases:
-            getattr(job, name)(ACT, ms(length))
+            if name == "collect":
+                with job.call("Python GC", HostKind.OVERHEAD):
+                    job.python(ACT, ms(length))
+            else:
+                getattr(job, name)(ACT, ms(length))
         job.backward(LOOP, ms(30))
         job.step(LOOP, ms(10))
     return job.timeline()
@@ -62,3 +67,18 @@ def test_python_beside_a_call_that_waits_stays_python():
     assert facts.reasons["locked"] == 0.0
     assert judge("python-overhead-in-step", job)
     assert judge("blocking-logging-upload", job)
+
+
+def test_a_small_finding_beside_it_is_not_the_verdict():
+    found = diagnose([train(("sleep_locked", 60), ("collect", 10))])
+    (beside,) = [one for one in found.findings if one.severity != "info"]
+    assert beside.cause == "python-gc-pauses"
+    assert (found.verdict.state, found.verdict.bound) == ("starved", "host")
+    assert "lock" in found.verdict.headline
+    assert "no cause could be proven. Besides: " in found.verdict.headline
+
+
+def test_a_finding_that_explains_most_is_the_verdict():
+    found = diagnose([train(("python", 60), ("collect", 10))])
+    assert found.verdict.bound == "host"
+    assert found.verdict.headline.endswith(found.findings[0].headline)
