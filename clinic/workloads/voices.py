@@ -40,6 +40,7 @@ class Clips(Dataset):
         self.crop, self.repeat = crop, repeat
         self.kept = {} if kept else None
         self.modest = False
+        self.heard = None
         self.window = torch.hann_window(512)
 
     def __len__(self):
@@ -55,7 +56,8 @@ class Clips(Dataset):
                 parts.append(np.frombuffer(file.readframes(file.getnframes()), np.int16))
             if self.modest:
                 self.let_go(path)
-        return torch.from_numpy(np.concatenate(parts).astype(np.float32) / 32768)
+        sound = np.concatenate(parts)[: self.heard]
+        return torch.from_numpy(sound.astype(np.float32) / 32768)
 
     def let_go(self, path):
         """Leaves the machine's memory to others."""
@@ -103,6 +105,7 @@ def main():
     add("--finer", type=int, default=1, help="resolutions that are tried")
     add("--kept", action="store_true", help="features stay in memory")
     add("--modest", action="store_true")
+    add("--heard", type=float, default=0.0, help="from the beginning of a clip, s; 0: all")
     add("--bands", type=int, default=64)
     add("--crop", type=int, default=40)
     add("--hidden", type=int, default=128)
@@ -136,6 +139,7 @@ def main():
         args.kept,
     )
     data.modest = args.modest
+    data.heard = round(RATE * args.heard) or None
     os.sync()
     more = {}
     if args.workers:
