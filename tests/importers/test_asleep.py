@@ -67,17 +67,31 @@ def test_a_look_where_most_others_find_it_asleep_is_one_of_them():
     assert not asleep(samples, held, idle)[0][10]
 
 
-def test_a_lock_that_is_taken_in_the_backward_pass_is_taken_by_another_thread():
-    samples, awake = looks(20), np.zeros(24, dtype=bool)
-    samples["stack"] = np.arange(24) % 3  # backward, forward, the user's own line
-    held = np.ones(24, dtype=bool)
-    assert asleep(samples, held, awake)[0].all()
-    seldom = (samples["stack"] > 0) | every(9)
-    assert not asleep(samples, seldom, awake)[0].any()
+def contended(held, awake_ms=5, *, idle=True):
+    """Looks at the backward pass, the forward pass and the user's own line in turns."""
+    samples = looks(awake_ms)
+    samples["stack"] = np.arange(24) % 3
+    return samples, *asleep(samples, held, np.full(24, idle))
+
+
+def test_a_lock_that_is_taken_in_most_of_the_backward_pass_tells_of_no_look_who_ran():
+    assert contended(np.ones(24, dtype=bool))[1].all()
+
+
+def test_a_lock_that_is_taken_now_and_then_keeps_operators_waiting():
+    """A quarter of the looks at the backward pass; what runs at the user's own line is its own."""
+    held = every(12) | (np.arange(24) % 3 > 0)
+    idle = np.arange(24) % 3 < 2
+    samples, locked, _ = contended(held, idle=idle)
+    assert (locked == (held & (samples["stack"] < 2))).all()
+
+
+def test_a_lock_that_the_backward_pass_itself_holds():
+    """As code does that a compiler made: the thread runs."""
+    assert not contended(np.ones(24, dtype=bool), awake_ms=20, idle=False)[1].any()
 
 
 def test_then_operators_that_sleep_wait_for_the_lock():
-    samples, asleep_all = looks(0), np.ones(24, dtype=bool)
-    samples["stack"] = np.arange(24) % 3
-    blocked = asleep(samples, samples["stack"] == 0, asleep_all)[1]
+    held = np.arange(24) % 3 == 0
+    samples, _, blocked = contended(held, awake_ms=0)
     assert (blocked == (samples["stack"] == 2)).all()
