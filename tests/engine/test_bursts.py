@@ -10,6 +10,7 @@ from whyidle.engine import _bursts
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.guest import Guest
 
 TOLD = {
     "state": "recorded", "step": 101, "steps": 3, "before_s": 0.01, "during_s": 0.012,
@@ -120,3 +121,44 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     notes = diagnose([replace(run[0], settings={"bursts": bursts})]).coverage.notes
     assert sum(off in note for note in notes) == said
     assert "a burst at step 7 came to nothing: abandoned: a fork" in notes
+
+
+READ, OTHER = "/job/train.py(31): train", "/job/train.py(40): log"
+
+
+def turns(steps):
+    """The host reads the loss in each step, and then has something to do."""
+    job = Builder()
+    for _ in range(steps):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(200))])
+            job.item()
+            job.quiet(ms(3))
+            job.optimizer(kernels=[("elementwise_kernel", us(3))])
+    return job.timeline()
+
+
+def watched_reads(name):
+    guest = Guest(device="cuda", bursts={"bursts": [TOLD], "off": None})
+    for number in range(40):
+        guest.python("/job/train.py(28): train", ms(3))
+        with guest.call(name, HostKind.RUNTIME):
+            guest.wait(f"/x/torch/_tensor.py(9): wrapped;{READ if number % 4 else OTHER}", ms(4))
+        guest.step("/job/train.py(30): train", ms(1))
+    return guest.timeline()
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("cudaStreamSynchronize (Tensor.item)", [31, 40]),
+        ("emulatedDeviceSynchronize", [31, 40]),
+        ("cudaMemcpyAsync", []),
+    ],
+)
+def test_lines_that_wait_are_told_by_the_whole_run(name, lines):
+    burst = replace(turns(5), settings={"burst": TOLD})
+    diagnosis = diagnose([replace(watched_reads(name), bursts=(burst,))])
+    (found,) = [each for each in diagnosis.findings if each.cause == "per-step-host-sync"]
+    assert [place.line for place in found.where] == lines

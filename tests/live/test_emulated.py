@@ -33,8 +33,8 @@ class Truth:
         self.input = (waiting - busy).total / window.total
 
 
-def watched(watching, scripts, *options, run=(), **config):
-    """(diagnosis, truth, the finished process) of one job."""
+def watch(watching, *script, run=(), **config):
+    """The finished process of a script."""
     counters = watching.folder / "counters"
     counters.mkdir()
     watching.env |= {
@@ -43,9 +43,14 @@ def watched(watching, scripts, *options, run=(), **config):
         "WHYIDLE_EMULATED_TRUTH": str(watching.folder / "truth.json"),
         "WHYIDLE_EMULATED_COUNTERS": str(counters),
     }
-    script = [sys.executable, scripts / "on_emulated.py", *options]
-    done = watching.alone(*watching.words(*script, options=run))
+    done = watching.alone(*watching.words(sys.executable, *script, options=run))
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def watched(watching, scripts, *options, run=(), **config):
+    """(diagnosis, truth, the finished process) of one job."""
+    done = watch(watching, scripts / "on_emulated.py", *options, run=run, **config)
     truth = json.loads((watching.folder / "truth.json").read_text())
     waits = json.loads((watching.folder / "waits.json").read_text())
     return watching.diagnosis(), Truth(truth, waits), done
@@ -79,3 +84,24 @@ def test_a_burst_shows_the_kernels(watching, scripts):
     bursts = list(watching.recording().glob("*.burst-*.json"))
     assert bursts, diagnosis["coverage"]["notes"]
     assert diagnosis["device"]["kind"] == "emulated"
+
+
+READING = {"peak_flops": 7.5e7}
+"""a step takes the device some 15 ms, the host less, which is hidden unless it waits"""
+
+
+@pytest.mark.parametrize("every", [1, 1_000_000])
+def test_a_loss_read_in_every_step(watching, scripts, every):
+    script = scripts / "reading.py"
+    watch(watching, script, every, "12", **READING)
+    findings = watching.diagnosis()["findings"]
+    if every > 1:
+        assert "per-step-host-sync" not in [found["cause"] for found in findings]
+        assert not [found["cause"] for found in findings if found["severity"] != "info"]
+        return
+    first = findings[0]
+    assert first["cause"] == "per-step-host-sync"
+    assert first["severity"] != "info"
+    (place,) = first["where"]
+    line = script.read_text().splitlines()[place["line"] - 1]
+    assert (place["file"], line.strip()) == (str(script), "history.append(loss.item())")

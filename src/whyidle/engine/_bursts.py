@@ -15,6 +15,7 @@ import msgspec
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.analysis.reads import waiting_lines
 from whyidle.errors import InputError
 from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
@@ -77,6 +78,14 @@ def windowed(proof: Proof, facts: Facts) -> Proof:
         for item in proof.evidence
     )
     return replace(proof, evidence=evidence)
+
+
+def placed(cause: Cause, proof: Proof, live: Facts) -> Proof:
+    """A proof that the host waits for the device; its burst holds operators and no lines, so they
+    are those at which the whole run waited."""
+    if proof.where or cause.bucket != "sync":
+        return proof
+    return replace(proof, where=waiting_lines(live))
 
 
 def _window(one: dict[str, Any]) -> str:

@@ -77,7 +77,7 @@ def _judge(
             abstentions.append(_abstain(cause, missing or ["steady_steps"]))
             continue
         try:
-            proven = _proven(cause, job, burst=job is bursts)
+            proven = _proven(cause, job, live)
         except MemoryError:
             raise
         except CONTAINED as error:
@@ -88,8 +88,9 @@ def _judge(
     return judged, abstentions, failed
 
 
-def _proven(cause: Cause, job: Job, *, burst: bool) -> Judged | None:
-    """The strongest proof of a cause, and on what share of the ranks there is one."""
+def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
+    """The strongest proof of a cause, and on what share of the ranks there is one. ``job`` is the
+    ``live`` one, or that of its bursts."""
     if cause.scope == "job":
         proof = cause.test(job)
         return Judged(cause, proof, None, 1.0) if proof else None
@@ -98,7 +99,9 @@ def _proven(cause: Cause, job: Job, *, burst: bool) -> Judged | None:
     if not found:
         return None
     facts, proof = max(found, key=lambda pair: pair[1].high)
-    proof = _bursts.windowed(proof, facts) if burst else proof
+    if job is not live:
+        whole = next(each for each in live.ranks if each.burst is facts)
+        proof = _bursts.placed(cause, _bursts.windowed(proof, facts), whole)
     return Judged(cause, _marks.shown(cause, proof, facts), facts.rank, len(found) / len(proofs))
 
 

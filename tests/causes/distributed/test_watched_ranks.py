@@ -1,0 +1,74 @@
+"""What several ranks cost each other, as watched ranks on a CPU tell it: with the line to blame."""
+
+import pytest
+from judging import covers, judge, judge_all, measured
+
+from whyidle.analysis.facts import Facts
+from whyidle.model.timeline import HostKind
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+
+FORWARD, BACKWARD = "/job/train.py(20): train", "/job/train.py(21): train"
+SLOW, STEP = "/job/train.py(31): train", "/job/train.py(40): train"
+
+
+def exchange(guests, length=2):
+    """They meet; the last to come waits only as long as the exchange takes."""
+    end = max(guest.now for guest in guests) + ms(length)
+    for guest in guests:
+        with guest.call("gloo:all_reduce"):
+            guest.wait(BACKWARD, end - guest.now)
+
+
+def accumulating(exchanges):
+    """One of two ranks: four micro-batches a step, the last ``exchanges`` of them exchanged."""
+    guest = Guest(rank="0", world_size="2")
+    for _ in range(12):
+        for number in range(4):
+            guest.work(FORWARD, ms(4))
+            with guest.call("whyidle::backward", HostKind.OP):
+                guest.work(BACKWARD, ms(8))
+                if number >= 4 - exchanges:
+                    exchange([guest], 5)
+        guest.step(STEP, ms(1))
+    return guest
+
+
+def test_exchanges_of_every_micro_batch():
+    sick = accumulating(4)
+    proof = judge("allreduce-every-microstep", sick)
+    assert proof is not None
+    assert proof.facts["micro_batches"] == 4
+    assert [place.line for place in proof.where] == [21]
+    assert covers(proof, measured(sick, accumulating(1)))
+    assert judge("allreduce-every-microstep", accumulating(1)) is None
+
+
+def together(*slow):
+    """Two ranks, and what each does beside in every step, as (what, ms)."""
+    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    for _ in range(40):
+        for (what, length), guest in zip(slow, guests, strict=True):
+            guest.work(FORWARD, ms(10))
+            getattr(guest, what)(SLOW, ms(length))
+            guest.backward(BACKWARD, ms(10))
+        exchange(guests)
+        for guest in guests:
+            guest.step(STEP, ms(1))
+    return [guest.timeline() for guest in guests]
+
+
+@pytest.mark.parametrize(
+    ("what", "cured", "cause"),
+    [("wait", (0, 0), "late-rank"), ("work", (10, 10), "rank-workload-imbalance")],
+)
+def test_the_line_that_makes_a_rank_late(what, cured, cause):
+    sick, even = (together(*((what, each) for each in beside)) for beside in ((0, 20), cured))
+    proof = judge_all(cause, sick)
+    assert proof is not None
+    (place,) = proof.where
+    assert (place.rank, place.line) == (1, 31)
+    assert covers(proof, Facts(sick[0]).step_s / Facts(even[0]).step_s)
+    assert judge_all(cause, even) is None
+    (other,) = {"late-rank", "rank-workload-imbalance"} - {cause}
+    assert judge_all(other, sick) is None
