@@ -83,3 +83,49 @@ def test_steps_and_status(package, text, launcher, ends, watching):
     assert diagnosis["steps"]["detected_by"] == "optimizer"
     assert diagnosis["run"]["exit_status"] == status
     assert not [note for note in diagnosis["coverage"]["notes"] if "failed" in note]
+
+
+RANKS = """
+import os, time, torch
+from accelerate import Accelerator
+torch.manual_seed(0)
+torch.set_num_threads(1)
+around = Accelerator(cpu=True)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(160, 8), torch.randn(160, 1))
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+model, optimizer, loader = around.prepare(model, optimizer, loader)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    around.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.02)
+total = around.reduce(loss.detach(), "sum")
+os.write(1, f"{around.process_index} of {around.num_processes}: {total:.6f}\\n".encode())
+around.end_training()
+"""
+
+
+def test_two_ranks_of_accelerate_are_one_job(watching):
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    path = watching.folder / "train.py"
+    path.write_text(RANKS)
+    two = (
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes=2",
+        "--main_process_port=0",
+    )
+    alone = watching.alone(sys.executable, *two, path)
+    done = watching.run(sys.executable, *two, path)
+    assert done.returncode == alone.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(alone.stdout.splitlines())
+    assert [line[:6] for line in sorted(done.stdout.splitlines())] == ["0 of 2", "1 of 2"]
+    (diagnosis,) = watching.diagnoses()
+    assert diagnosis["run"]["ranks"] == 2
+    assert [row["rank"] for row in diagnosis["detail"]["ranks"]] == [0, 1]
+    assert diagnosis["steps"]["count"] + diagnosis["steps"]["warmup"] == 20
+    assert not [note for note in diagnosis["coverage"]["notes"] if "failed" in note]

@@ -16,20 +16,28 @@ from whyidle.model.timeline import HostKind
 WAITS = r"Synchronize( \(Tensor\.\w+\))?$"
 """how the probe names calls that wait for a device"""
 MOST_PLACES = 3
+RARE = 0.1
+"""of these looks: a line that fewer find is none that matters"""
 
 
 def waiting_lines(facts: Facts) -> tuple[Place, ...]:
-    """The user's lines that stack samples show inside such calls in scope, most often seen first;
-    a line is seen the more often the longer it waits."""
-    host = facts.timeline.host
+    """The user's lines that looks at random moments found inside such calls in scope, most often
+    found first: a line is found the more often the longer it waits."""
+    host, looks = facts.timeline.host, facts.timeline.looks
     waits = facts.named(WAITS, HostKind.RUNTIME)
-    spans = union(host.start[waits], host.end[waits])
+    if looks is None:
+        return ()
+    times = looks.time[union(host.start[waits], host.end[waits]).covers(looks.time)]
     samples = np.flatnonzero((host.detail >= 0) & among(host.thread, np.unique(host.thread[waits])))
-    samples = samples[spans.covers(host.start[samples])]
+    if not len(samples):
+        return ()
+    found = samples[np.searchsorted(host.start[samples], times, side="right") - 1]
     seen: Counter[Place] = Counter()
-    _, first, counts = np.unique(host.detail[samples], return_index=True, return_counts=True)
-    for row, count in zip(samples[first], counts, strict=True):
+    _, first, counts = np.unique(host.detail[found], return_index=True, return_counts=True)
+    for row, count in zip(found[first], counts, strict=True):
         place = facts.places.of(int(row))
         if place is not None and not in_library(place):
             seen[place] += int(count)
-    return tuple(place for place, _ in seen.most_common(MOST_PLACES))
+    return tuple(
+        place for place, count in seen.most_common(MOST_PLACES) if count >= RARE * len(times)
+    )

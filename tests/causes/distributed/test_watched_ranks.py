@@ -44,13 +44,13 @@ def test_exchanges_of_every_micro_batch():
     assert judge("allreduce-every-microstep", accumulating(1)) is None
 
 
-def together(*slow):
-    """Two ranks, and what each does beside in every step, as (what, ms)."""
+def together(*slow, both=("work", 10)):
+    """Two ranks: what both do in every step, and each beside, as (what, ms)."""
     guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
     for _ in range(40):
-        for (what, length), guest in zip(slow, guests, strict=True):
-            guest.work(FORWARD, ms(10))
-            getattr(guest, what)(SLOW, ms(length))
+        for beside, guest in zip(slow, guests, strict=True):
+            for (what, length), line in ((both, FORWARD), (beside, SLOW)):
+                getattr(guest, what)(line, ms(length))
             guest.backward(BACKWARD, ms(10))
         exchange(guests)
         for guest in guests:
@@ -72,3 +72,9 @@ def test_the_line_that_makes_a_rank_late(what, cured, cause):
     assert judge_all(cause, even) is None
     (other,) = {"late-rank", "rank-workload-imbalance"} - {cause}
     assert judge_all(other, sick) is None
+
+
+def test_the_line_is_that_of_what_holds_it_up_not_the_longest():
+    ranks = together(("wait", 0), ("wait", 20), both=("python", 40))
+    proof = judge_all("late-rank", ranks)
+    assert [(place.rank, place.line) for place in proof.where] == [(1, 31)]
