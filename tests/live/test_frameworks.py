@@ -112,13 +112,8 @@ def test_two_ranks_of_accelerate_are_one_job(watching):
     pytest.importorskip("accelerate", reason="accelerate is not installed")
     path = watching.folder / "train.py"
     path.write_text(RANKS)
-    two = (
-        "-m",
-        "accelerate.commands.launch",
-        "--cpu",
-        "--num_processes=2",
-        "--main_process_port=0",
-    )
+    # on CPUs this launcher starts ranks by MPI alone; told of GPUs, it starts any
+    two = (*LAUNCH[:2], "--multi_gpu", "--num_processes=2", "--main_process_port=0")
     alone = watching.alone(sys.executable, *two, path)
     done = watching.run(sys.executable, *two, path)
     assert done.returncode == alone.returncode == 0, done.stderr

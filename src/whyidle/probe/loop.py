@@ -7,7 +7,6 @@ no module and no tensor is touched: models can still be pickled, copied and comp
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import multiprocessing.util
 import os
@@ -235,31 +234,20 @@ class Loop:
     ) -> None:
         """Record every call of ``owner.name``: ``record(first argument, begin)`` after it."""
         is_compiling = guard.compiling()
-        original = getattr(owner, name)
-        home = sys.modules.get(getattr(original, "__module__", None) or "")
 
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling():  # traced by torch.compile: then there is nothing to see in here
-                return original(*args, **kwargs)
-            begin = now()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.contained(where, record, args[0] if args else None, begin)
+        def recording(original: Callable[..., Any]) -> Callable[..., Any]:
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                if is_compiling():  # traced by torch.compile: then there is nothing to see in here
+                    return original(*args, **kwargs)
+                begin = now()
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    self.contained(where, record, args[0] if args else None, begin)
 
-        # also where it was defined, or it could not be pickled by its name any more
-        owners = [owner]
-        if home is not None and getattr(home, name, None) is original and home is not owner:
-            owners.append(home)
-        for each in owners:
-            setattr(each, name, wrapper)
+            return wrapper
 
-        def undo() -> None:
-            for each in owners:
-                setattr(each, name, original)
-
-        self.undo[where] = undo
+        phases._patch(self, where, owner, name, recording)
 
 
 def _died_of() -> dict[str, str]:
