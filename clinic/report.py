@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clinic.card import Case
 from clinic.judge import forecasts, right
-from clinic.outcome import Outcome, machine
+from clinic.outcome import Outcome, machine, timed
 from clinic.rivals import DOCTORS, product
 from clinic.score import Pair, Score, attribution_error, marks, score
 
@@ -81,6 +81,10 @@ def _reserve(pairs: Sequence[Pair], missing: int) -> Iterator[str]:
     """What speaks against the numbers."""
     if missing:
         yield from (f"**{missing} more cases of this mode were not run.**", "")
+    untimed = sum(timed(c) and not outcome.gains and not outcome.error for c, outcome in pairs)
+    if untimed:
+        yield f"**The cures of {untimed} cases were not timed: these count as what is planted.**"
+        yield ""
     versions = {outcome.product for _, outcome in pairs}
     if len(versions) > 1:
         yield f"**Outcomes of {len(versions)} versions of whyidle stand side by side here.**"

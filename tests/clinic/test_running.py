@@ -141,6 +141,21 @@ def test_a_watched_job_is_known_without_its_timings_and_not_with_them(case, tmp_
     assert results.load(healthy, "cpu", True) is not None  # nothing of it is to be timed
 
 
+def test_a_page_says_which_cures_were_not_timed(case, tmp_path, monkeypatch, capsys):
+    results = Results(tmp_path / "kept")
+    results.save(case, outcome(case), b"")
+    clinic = clinic_on(case, monkeypatch, tmp_path)
+    assert clinic("report") == 0
+    said = capsys.readouterr().out
+    assert "| c0070 | job |" in said
+    assert "**The cures of 1 cases were not timed" in said
+    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
+    assert clinic("report") == 0
+    said = capsys.readouterr().out
+    assert "| 2.00 (2.00-2.00) |" in said
+    assert "not timed:" not in said
+
+
 def test_only_what_is_missing_is_run(case, tmp_path, monkeypatch):
     results = Results(tmp_path / "kept")
     results.save(case, outcome(case, state="starved"), b"")
