@@ -104,6 +104,7 @@ for x, y in loader:
     time.sleep(0.02)
 total = around.reduce(loss.detach(), "sum")
 os.write(1, f"{around.process_index} of {around.num_processes}: {total:.6f}\\n".encode())
+around.wait_for_everyone()
 around.end_training()
 """
 
