@@ -29,6 +29,8 @@ BLOCK, SETTLING, GROUP = 12, 3, 20
 """steps of a block, steps not counted after the switch, pairs of blocks of one result"""
 ROW, ROWS = 500, 60
 """rounds of the hooks alone in a row, and rows"""
+WARM = 110
+"""steps before; after so many no batch is being measured from within, as after most steps"""
 Places = dict[tuple[int, str], tuple[Any, str, Any]]
 
 
@@ -62,8 +64,6 @@ class Switch:
             if key in off and off[key][2] is not value and callable(value)
         ]
         self.hooks, self.callbacks = (hooks_off, hooks_on), (gc_off, gc_on)
-        self.boundary = loop.bursts
-        self.loop = loop
 
     @staticmethod
     def _hooks() -> list[dict[Any, Any]]:
@@ -81,7 +81,6 @@ class Switch:
             target.clear()
             target.update(kept)
         gc.callbacks[:] = self.callbacks[on]
-        self.loop.boundary = self.boundary if on else None
 
 
 def block(step: Callable[[], None]) -> list[float]:
@@ -146,7 +145,7 @@ def row(calls: list[Callable[[], Any]]) -> float:
 def main() -> None:
     torch.set_num_threads(1)
     step = step_of(network(16), 4)
-    for _ in range(100):
+    for _ in range(WARM):
         step()
     time.sleep(0.5)
     (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]

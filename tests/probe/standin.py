@@ -14,5 +14,11 @@ class Loop:
             self.faults.append((where, error))
             self.undo.pop(where, lambda: None)()
 
+    asked = 0
+    """how often hooks were told that they may be traced"""
+
+    def traced(self):
+        self.asked += 1
+
     def span(self, name, kind, begin):
         self.spans.append(name)

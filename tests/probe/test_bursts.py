@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ class Loop(standin.Loop):
     def __init__(self, folder):
         super().__init__()
         self.recorder, self.waited, self.boundary = Recorder(folder), 0, None
+        self.lead, self.steps, self.ends = None, 0, deque(maxlen=512)
 
 
 class Result:
@@ -70,7 +72,7 @@ class Run:
         monkeypatch.setattr(choosing, "_sequence", lambda: 0)
         self.loop = Loop(folder)
         self.bursts = bursts.Bursts(self.loop)
-        self.loop.boundary, self.loop.undo["burst"] = self.bursts.boundary, self.bursts.close
+        self.loop.lead, self.loop.undo["burst"] = id(self), self.bursts.close
         self.second = 0
 
     def train(self, seconds, step_s=0.01, waited=0.0):
@@ -78,6 +80,8 @@ class Run:
         while self.at < until:
             self.at += int(step_s * 1e9)
             self.loop.waited += int(step_s * waited * 1e9)
+            self.loop.steps += 1
+            self.loop.ends.append(self.at)
             if self.loop.boundary is not None:
                 self.loop.contained("burst", self.loop.boundary, self)
             if self.at // 10**9 > self.second:
@@ -118,15 +122,15 @@ def test_one_burst_once_steady(run, tmp_path):
     assert json.dumps(run.told)
 
 
-def test_steps_are_those_of_one_optimizer_until_it_is_given_up(run):
-    first, second = object(), object()
-    for _ in range(10):
-        for optimizer in (first, second, second):
-            run.bursts.boundary(optimizer)
-    assert run.bursts.steps == 9
-    for _ in range(60):
-        run.bursts.boundary(second)
-    assert run.bursts.lead == id(second)
+def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
+    reached = []
+    run.bursts.wanted = lambda: reached.append(run.loop.steps)
+    run.loop.boundary(object())
+    assert reached == []
+    run.loop.boundary(run)
+    assert len(reached) == 1
+    run.bursts.wanted = None
+    assert run.loop.boundary is None
 
 
 def test_none_in_a_short_run(run):
@@ -288,6 +292,7 @@ def test_a_fault_on_the_training_thread_ends_bursts_only(run, monkeypatch, hook)
     run.train(60)
     ((where, error),) = run.loop.faults
     assert (where, str(error)) == ("burst", "a planted fault")
+    assert run.bursts.closed
     assert run.loop.boundary is None
     assert not run.bursts.profiler.running
     assert all(end for _, end in run.bursts.windows)
@@ -312,4 +317,4 @@ def test_what_was_recorded_last_is_kept_at_the_end(run, tmp_path):
     assert not list(tmp_path.iterdir())
     run.bursts.close()
     assert [path.name for path in tmp_path.iterdir()] == ["1.burst-1.json"]
-    assert run.loop.boundary is None
+    assert run.bursts.closed

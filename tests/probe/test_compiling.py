@@ -92,6 +92,25 @@ def test_the_compiler_s_own_errors_pass_and_are_noted(job, utils):
     assert module._compile is Module._compile
 
 
+def test_hooks_ask_whether_they_are_traced_before_anything_is(monkeypatch, utils):
+    loop, module = Loop(), Module()
+    asked = []
+    module._compile = lambda code: asked.append(loop.asked)
+    monkeypatch.setitem(sys.modules, compiling.MODULE, module)
+    compiling.install(loop)
+    assert loop.asked == 0
+    module._compile(forward.__code__)
+    assert asked == [1]
+
+
+def test_a_compiler_that_cannot_be_wrapped_may_always_trace(monkeypatch):
+    loop = Loop()
+    monkeypatch.setitem(sys.modules, compiling.MODULE, types.ModuleType(compiling.MODULE))
+    compiling.install(loop)
+    assert loop.faults[0][0] == "compile"
+    assert loop.asked
+
+
 def test_a_failed_compilation_is_told(monkeypatch, utils):
     loop, module = Loop(), Module()
     module._compile = lambda code: (_ for _ in ()).throw(ValueError("limit"))
@@ -105,9 +124,11 @@ def test_a_failed_compilation_is_told(monkeypatch, utils):
 def test_a_fault_of_ours_takes_the_wrapper_off(job):
     loop, module = job
     loop.span = None
+    before = loop.asked
     assert module._compile(forward.__code__) == (forward.__code__, 0)
     assert loop.faults[0][0] == "compile"
     assert module._compile is Module._compile
+    assert loop.asked > before + 1  # nobody tells of the next compilation
 
 
 def test_backward_passes_compile_later(job, utils, monkeypatch):
@@ -154,5 +175,7 @@ def test_a_job_that_compiles_nothing_keeps_a_finder_only(monkeypatch):
     compiling.install(loop)
     assert len(sys.meta_path) == len(before) + 1
     assert sys.meta_path[0].find_spec("json") is None
+    assert loop.asked == 0
     loop.undo["compile"]()
     assert sys.meta_path == before
+    assert loop.asked == 1

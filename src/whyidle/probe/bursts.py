@@ -16,7 +16,6 @@ import ctypes
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 LATE, LATE_S = 3, 0.3
 """times the expected length, and seconds, after which a recording is taken down"""
-MOST_OTHERS = 50
-"""steps of other optimizers without one of the first"""
 PARTING_S = 5.0
 """how long the end of the process waits for a trace that is being written"""
 SPAN = "whyidle::burst"
@@ -51,11 +48,8 @@ class Bursts:
         """A forked child begins anew."""
         self.profiler: Profiler | None = None
         self.off: str | None = None
-        self.lead: int | None = None
-        self.steps = 0
-        self.ends: deque[int] = deque(maxlen=512)
-        self.wanted: Callable[[], None] | None = None
-        """what the next boundary is for"""
+        self.closed = False
+        self.wanted = None
         self.told: list[dict[str, Any]] = []
         self.windows: list[tuple[int, int]] = []
         """(begin, end) ns; end 0: not over yet"""
@@ -63,27 +57,26 @@ class Bursts:
         self.choice = Choice(self)
         self._begin, self._started, self._until = 0, 0, 0
         self._bounds: list[int] = []
-        self._counted = self._others = 0
-        """steps of the lead, and of others since then"""
         self._result: Any = None
         self._call: Any = None
         self._saving = threading.Lock()
 
     # -- on the training thread ---------------------------------------------------------------
 
+    @property
+    def wanted(self) -> Callable[[], None] | None:
+        """What the next boundary is for; while there is nothing, the loop tells of none."""
+        return self._wanted
+
+    @wanted.setter
+    def wanted(self, work: Callable[[], None] | None) -> None:
+        self._wanted = work
+        self.loop.boundary = self.boundary if work is not None else None
+
     def boundary(self, optimizer: Any) -> None:
-        """An optimizer has stepped. Where nothing is wanted, the hook itself counts the lead's."""
-        if id(optimizer) == self.lead:
-            self.steps += 1
-            self.ends.append(now())
-            if self.wanted is not None:
-                self.wanted()
-            return
-        if self.steps != self._counted:
-            self._counted, self._others = self.steps, 0
-        self._others += 1
-        if self.lead is None or self._others > MOST_OTHERS:  # the job has made a new one
-            self.lead, self._others = id(optimizer), 0
+        """An optimizer has stepped."""
+        if id(optimizer) == self.loop.lead and self.wanted is not None:
+            self.wanted()
 
     def start(self) -> None:
         """A burst begins at this boundary."""
@@ -94,7 +87,7 @@ class Bursts:
         self._until = self._begin + int(1e9 * (LATE * STEPS * self._step_s() + LATE_S))
         self.windows = [*self.windows, (self._begin, 0)]
         self.tell()
-        profiler.start(f"ProfilerStep#{self.steps + 1}")
+        profiler.start(f"ProfilerStep#{self.loop.steps + 1}")
         self._started = now()
         self._bounds = [self._started]
         self.wanted = self._next
@@ -104,7 +97,7 @@ class Bursts:
             return
         self._bounds.append(now())
         if len(self._bounds) <= STEPS:
-            self.profiler.mark(f"ProfilerStep#{self.steps + 1}")
+            self.profiler.mark(f"ProfilerStep#{self.loop.steps + 1}")
             return
         self._stop("recorded")
 
@@ -126,7 +119,7 @@ class Bursts:
             *self.told,
             {
                 "state": state,
-                "step": self.steps - len(steps) + 1,
+                "step": self.loop.steps - len(steps) + 1,
                 "steps": len(steps),
                 "begin": self._begin,
                 "end": end,
@@ -157,8 +150,7 @@ class Bursts:
 
     def close(self) -> None:
         """Take everything down, from any thread; what was recorded is kept."""
-        self.loop.boundary = None
-        self.wanted, self.off = None, self.off or "closed"
+        self.closed, self.wanted, self.off = True, None, self.off or "closed"
         if self._running() and not _on_main():
             self._interrupt("closed")
         self.abandon("closed")
@@ -197,7 +189,7 @@ class Bursts:
 
     def consider(self) -> None:
         """Decide what is next. A fault ends the bursts, and nothing else."""
-        if self.loop.boundary is not None and self.loop.recorder.facts:
+        if not self.closed and self.loop.recorder.facts:
             self.loop.contained("burst", self._consider)
 
     def _consider(self) -> None:
@@ -226,7 +218,7 @@ class Bursts:
 
     def _step_s(self) -> float:
         """Of the present steps before the recording."""
-        ends = [end for end in self.ends.copy() if end <= self._begin]
+        ends = [end for end in self.loop.ends.copy() if end <= self._begin]
         return median(pace.present(ends) or [0.0])
 
     def _keep(self) -> None:
@@ -275,7 +267,7 @@ def install(loop: Loop) -> None:
     """Be ready, unless it was asked not to."""
     if os.environ.get("WHYIDLE_PROFILE") == "off":
         return
-    loop.bursts = loop.boundary = bursts = Bursts(loop)
+    loop.bursts = bursts = Bursts(loop)
     loop.undo["burst"] = bursts.close
     own.watch(loop, bursts.forbid)
 

@@ -50,12 +50,12 @@ class Choice:
 
     def decide(self) -> None:
         """Plan what the next boundary is for, or nothing."""
-        lengths = pace.present(self.bursts.ends.copy())
+        lengths = pace.present(self.bursts.loop.ends.copy())
         elapsed = (now() - self.bursts.loop.recorder.facts["first_step"]) / 1e9
         compiled, before = _compiles(), self._compiled
         self._compiled = compiled
         share = self._wait_share()
-        early = self.bursts.steps < pace.LEAST_STEPS or elapsed < pace.LEAST_S
+        early = self.bursts.loop.steps < pace.LEAST_STEPS or elapsed < pace.LEAST_S
         if early or compiled != before or not pace.settled(lengths):
             self._odd = 0
             return
@@ -100,7 +100,7 @@ class Choice:
 
     def _compare(self) -> None:
         """Whether steps are as fast as before the burst."""
-        ends = [end for end in self.bursts.ends.copy() if end >= self.resumed]
+        ends = [end for end in self.bursts.loop.ends.copy() if end >= self.resumed]
         lengths = [(b - a) / 1e9 for a, b in pairwise(ends)]
         before = self.bursts.told[-1]["before_s"]
         if len(lengths) < AFTER_STEPS:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from . import guard
 from .recorder import ANNOTATION, now
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ class _Waiter:
         loader = getattr(spec, "loader", None)
         if hasattr(loader, "exec_module") and hasattr(loader, "__dict__"):
             self._afterwards(loader)
+        elif spec is not None:
+            self.wake(None)  # it cannot be waited for
         return spec
 
     def _afterwards(self, loader: Any) -> None:
@@ -186,17 +187,26 @@ def install(loop: Loop) -> None:
     """Wait for the job to import Dynamo, which it may never do."""
     loaded = sys.modules.get(MODULE)
     if loaded is not None:
-        _attach(loop, loaded)
+        loop.undo["compile"] = loop.traced
+        loop.contained("compile", _attach, loop, loaded)
         return
-    waiter = _Waiter(lambda module: loop.contained("compile", _attach, loop, module))
+
+    def wake(module: Any) -> None:
+        if waiter in sys.meta_path:
+            sys.meta_path.remove(waiter)
+        loop.contained("compile", _attach, loop, module)
+
+    def undo() -> None:
+        if waiter in sys.meta_path:
+            sys.meta_path.remove(waiter)
+        loop.traced()
+
+    waiter = _Waiter(wake)
     sys.meta_path.insert(0, waiter)
-    loop.undo["compile"] = lambda: sys.meta_path.remove(waiter)
+    loop.undo["compile"] = undo
 
 
 def _attach(loop: Loop, module: Any) -> None:
-    waiting = loop.undo.pop("compile", None)
-    if waiting is not None:
-        guard.contained(loop.recorder.folder, "compile", waiting)
     compiler, original = Compiler(loop), module._compile
 
     @functools.wraps(original)
@@ -204,6 +214,7 @@ def _attach(loop: Loop, module: Any) -> None:
         begin, failed = now(), None
         if "skip" in kwargs:  # how many frames the compiler's own log leaves out: one more now
             kwargs["skip"] += 1
+        loop.contained("compile", loop.traced)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -218,5 +229,6 @@ def _attach(loop: Loop, module: Any) -> None:
     def undo() -> None:
         module._compile = original
         compiler.silence()
+        loop.traced()
 
     loop.undo["compile"] = undo

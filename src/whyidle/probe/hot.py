@@ -1,9 +1,9 @@
 """The hooks of every step: the next batch, the backward pass, the optimizer. Written out in full.
 
 A Python call costs a step up to a quarter of a microsecond once the job's own code has emptied the
-processor's caches, so nothing here calls what it can do itself. Like everywhere, a fault takes the
-hook off and never reaches the job. Names keep their numbers in the recorder, which a forked child
-begins anew.
+processor's caches, so nothing here calls what it can do itself, and until ``torch.compile`` is
+used nothing asks whether it traces. Like everywhere, a fault takes the hook off and never reaches
+the job. Names keep their numbers in the recorder, which a forked child begins anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import device, guard
-from .debugging import LOOKS
 from .recorder import ANNOTATION, OP, STEP
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 
 Hook = Callable[[Any, Any, Any], None]
+Asks = Callable[[], bool] | None
 
 BACKWARD = "whyidle::backward"
 
@@ -41,7 +41,7 @@ def install(loop: Loop) -> None:
 
 def _next_batch(loop: Loop, kind: Any) -> None:
     """``kind`` is the class that the iterators of all loaders share."""
-    original = kind.__next__
+    original, recorder = kind.__next__, loop.recorder
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:  # noqa: N807
@@ -57,7 +57,7 @@ def _next_batch(loop: Loop, kind: Any) -> None:
                 number = loop.numbers.get(type(self))
                 if number is None:
                     number = loop.iterates(type(self))
-                loop.recorder.add((begin, end, thread(), number, ANNOTATION))
+                recorder.add((begin, end, thread(), number, ANNOTATION))
                 loop.waited += end - begin
                 if measured is not None and measured.open:
                     loop.mark(device.BATCH, begin)
@@ -73,11 +73,18 @@ def _next_batch(loop: Loop, kind: Any) -> None:
 
 def _backward(loop: Loop, autograd: Any) -> None:
     """``Tensor.backward`` ends in ``torch.autograd.backward``."""
-    original, is_compiling = autograd.backward, guard.compiling()
+    original, recorder = autograd.backward, loop.recorder
+    is_compiling: Asks = None
+
+    def ask() -> None:
+        nonlocal is_compiling
+        is_compiling = guard.compiling()
+
+    loop.asking.append(ask)
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():  # traced by torch.compile: then there is nothing to see in here
+        if is_compiling is not None and is_compiling():  # there is nothing to see in here
             return original(*args, **kwargs)
         begin = clock()
         measured = loop.device
@@ -90,7 +97,7 @@ def _backward(loop: Loop, autograd: Any) -> None:
                 end, number = clock(), loop.numbers.get(BACKWARD)
                 if number is None:
                     number = loop.numbers[BACKWARD] = loop.recorder.number(BACKWARD)
-                loop.recorder.add((begin, end, thread(), number, OP))
+                recorder.add((begin, end, thread(), number, OP))
                 if measured is not None and measured.open:
                     loop.mark(device.BACKWARD_END, begin)
                 if loop.evaluating is not None:
@@ -111,14 +118,20 @@ def _optimizer(loop: Loop) -> None:
         register_optimizer_step_pre_hook,
     )
 
-    is_compiling = guard.compiling()
+    begun = loop.optimizing
+    is_compiling: Asks = None
+
+    def ask() -> None:
+        nonlocal is_compiling
+        is_compiling = guard.compiling()
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            loop.optimizing.append(clock())
+        if is_compiling is None or not is_compiling():
+            begun.append(clock())
 
+    loop.asking.append(ask)
     first = register_optimizer_step_pre_hook(before)
-    last = register_optimizer_step_post_hook(_after(loop, is_compiling))
+    last = register_optimizer_step_post_hook(_after(loop))
 
     def undo() -> None:
         first.remove()
@@ -127,30 +140,35 @@ def _optimizer(loop: Loop) -> None:
     loop.undo["optimizer"] = undo
 
 
-def _after(loop: Loop, compiling: Callable[[], bool]) -> Hook:
+def _after(loop: Loop) -> Hook:
+    recorder, begun, ends = loop.recorder, loop.optimizing, loop.ends
+    is_compiling: Asks = None
+
+    def ask() -> None:
+        nonlocal is_compiling
+        is_compiling = guard.compiling()
+
+    loop.asking.append(ask)
+
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if compiling():
+        if is_compiling is not None and is_compiling():
             return
-        end, key = clock(), id(optimizer)
+        end = clock()
         try:
-            number = loop.numbers.get(key)
-            if number is None:
-                number = loop.optimizes(optimizer)
-            loop.recorder.add((loop.optimizing.pop(), end, thread(), number, STEP))
+            if id(optimizer) == loop.lead:
+                ends.append(end)
+                number = loop.named
+            else:
+                number = loop.other(optimizer)
+            recorder.add((begun.pop(), end, thread(), number, STEP))
             loop.steps = steps = loop.steps + 1
-            if steps >= LOOKS[loop.looks]:
+            if steps >= loop.due:
                 loop.notable(optimizer)
         except Exception as error:  # contained
             loop.failed("optimizer", error)
         if loop.device is not None:
             loop.ended(optimizer)
-        bursts = loop.boundary
-        if bursts is None:
-            return
-        if key == bursts.lead and bursts.wanted is None:
-            bursts.steps += 1
-            bursts.ends.append(end)
-        else:
-            loop.contained("burst", bursts.boundary, optimizer)
+        if loop.boundary is not None:
+            loop.contained("burst", loop.boundary, optimizer)
 
     return after

@@ -4,7 +4,8 @@ Loader workers are processes of their own, forked or spawned; both hold these wr
 records into files named by its own process id, with its parent's in ``PID.worker.json``: whoever
 reads the recording keeps the workers whose parent trained. In a worker all counters are read at
 both ends of every batch (some 10 us); in the training process, where that would be felt, only in
-the first few and one of ``FULL_EVERY``, which alone are recorded.
+the first few and again after every ``FULL_EVERY`` steps. Those alone are recorded; in between the
+wrapper is off, unless batches are looked at for padding.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Loader:
         self.loop = loop
         self.recorder = loop.recorder
         self.padding = padding.Padding(loop)
+        self.wrapped = True
+        self.switch: Callable[[bool], None] = lambda _: None
+        """puts the wrapper of making a batch on, and takes it off"""
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
@@ -62,6 +66,7 @@ class Loader:
         self.settings: list[dict[str, Any]] = []
         self.made: list[tuple[int, int, int]] = []
         self.iterators = 0
+        self._resume()
 
     # -- batches ----------------------------------------------------------------------------
 
@@ -74,12 +79,25 @@ class Loader:
         counts = self._counts()
         return now(), time.thread_time_ns(), counts
 
+    def _rest(self) -> None:
+        """No batch is to be measured for some steps: not even a call of ours is made."""
+        self.wrapped = False
+        self.switch(False)
+        self.loop.later(FULL_EVERY, self._resume)
+
+    def _resume(self) -> None:
+        if not self.wrapped:
+            self.wrapped, self.light = True, 0
+            self.switch(True)
+
     def end(self, mark: Mark, index: Any, data: Any) -> None:
         """After a batch of which all is read."""
         self.fetched += 1
         if self.worker < 0:
             self.padding.taken(data)
             self.light = 0 if self.fetched < FULL_FIRST else FULL_EVERY - 1
+            if self.light and not self.padding.tries:
+                self._rest()
         begin, cpu, before = mark
         samples = len(index) if isinstance(index, (list, tuple)) else 1
         end = self._counted(begin, cpu, before, samples)
@@ -173,20 +191,36 @@ def install(loop: Any) -> None:
 
     loader = Loader(loop)
     loop.ids = ids.Ids(loop, loader.padding)
-    for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        _wrap_fetch(loop, loader, kind)
+    _wrap_fetch(loop, loader, (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher))
     _wrap_made(loop, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
     _wrap_taken(loop, loader, dataloader._MultiProcessingDataLoaderIter)
 
 
-def _wrap_fetch(loop: Any, loader: Loader, kind: Any) -> None:
-    where, original = f"fetch {kind.__name__}", kind.fetch
+def _wrap_fetch(loop: Any, loader: Loader, kinds: tuple[Any, ...]) -> None:
+    plain = {kind: kind.fetch for kind in kinds}
+    wrapped = {kind: _fetching(loader, kind.fetch) for kind in kinds}
 
+    def switch(on: bool) -> None:
+        """Somebody else may have wrapped it since: that stays as it is."""
+        before, after = (plain, wrapped) if on else (wrapped, plain)
+        for kind in kinds:
+            if kind.__dict__["fetch"] is before[kind]:
+                kind.fetch = after[kind]
+
+    def undo() -> None:
+        loader.switch = lambda _: None
+        switch(False)
+
+    loop.undo["fetch"], loader.switch = undo, switch
+    switch(True)
+
+
+def _fetching(loader: Loader, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fetch(self: Any, index: Any) -> Any:
         light = loader.light
         if not light or loader.depth:
-            return _measured(loader, where, original, self, index)
+            return _measured(loader, original, self, index)
         loader.light = light - 1
         loader.depth = 1
         try:
@@ -197,12 +231,10 @@ def _wrap_fetch(loop: Any, loader: Loader, kind: Any) -> None:
             loader.padding.taken(data)
         return data
 
-    _put(loop, where, kind, "fetch", fetch)
+    return fetch
 
 
-def _measured(
-    loader: Loader, where: str, original: Callable[..., Any], fetcher: Any, index: Any
-) -> Any:
+def _measured(loader: Loader, original: Callable[..., Any], fetcher: Any, index: Any) -> Any:
     """Make a batch, and record it with all its counters."""
     loop, mark, data, collate = loader.loop, None, None, None
     loader.depth += 1
@@ -212,7 +244,7 @@ def _measured(
             collate = fetcher.collate_fn
             fetcher.collate_fn = _timed_collate(loader, collate)
     except Exception as error:  # contained
-        loop.failed(where, error)
+        loop.failed("fetch", error)
     try:
         data = original(fetcher, index)
         return data
@@ -224,7 +256,7 @@ def _measured(
             try:
                 loader.end(mark, index, data)
             except Exception as error:  # contained
-                loop.failed(where, error)
+                loop.failed("fetch", error)
 
 
 def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import multiprocessing.util
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,8 @@ PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
 
 MOST_TEXT = 200
+MOST_OTHERS = 50
+"""steps of other optimizers without one of the lead, after which it is given up"""
 BACKWARDS = 3
 """after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
@@ -47,18 +50,25 @@ class Loop:
 
     __slots__ = (
         "asked",
+        "asking",
         "backwards",
         "boundary",
         "bursts",
         "collecting",
         "device",
+        "due",
+        "ends",
         "evaluating",
+        "full",
         "ids",
         "imported",
+        "lead",
         "looks",
+        "named",
         "numbers",
         "optimizers",
         "optimizing",
+        "others",
         "recorder",
         "sampler",
         "saves",
@@ -74,14 +84,28 @@ class Loop:
         self.undo: dict[str, Callable[[], Any]] = {}
         self.steps = self.looks = 0
         """optimizer steps, and those after which the process was looked at more closely"""
+        self.due = 1
+        """the step after which there is more to do than to record it"""
+        self.full: Callable[[], None] | None = None
+        """what is to be done then, beside looking"""
         self.optimizing: list[int] = []
         self.optimizers: dict[int, str] = {}
+        self.lead: int | None = None
+        """the id of the optimizer that steps first"""
+        self.named = 0
+        """the number of the name of its steps"""
+        self.ends: deque[int] = deque(maxlen=512)
+        """when they ended, ns"""
+        self.others = (0, 0)
+        """the last of them, and how many steps of others there were since"""
         self.numbers: dict[int | str | type, int] = {}
         """of names: an optimizer's by its id, iterators' by their class, others by themselves"""
         self.collecting = 0
         self.backwards = 0
         self.skipped = 0
         self.asked: dict[str, str] = {}
+        self.asking: list[Callable[[], None]] = []
+        """what has the hooks of every step ask whether they are traced, which takes its time"""
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
         self.evaluating: phases.Evaluation | None = None
@@ -89,14 +113,17 @@ class Loop:
         self.waited = 0
         """ns in which the loop waited for its next batch"""
         self.bursts: bursts.Bursts | None = None
-        self.boundary: bursts.Bursts | None = None
-        """the same, while they want to hear of every optimizer that has stepped"""
+        self.boundary: Callable[[Any], None] | None = None
+        """what wants to hear of every optimizer that has stepped"""
         self.device: device.Device | None = None
         self.ids: ids.Ids | None = None
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         self.steps = self.looks = self.backwards = 0
+        self.due = 1
+        self.lead, self.others = None, (0, 0)
+        self.ends.clear()
         self.optimizing.clear()
         self.numbers.clear()
         self.sampler = None
@@ -193,6 +220,19 @@ class Loop:
         number = self.numbers[id(optimizer)] = self.recorder.number(name)
         return number
 
+    def other(self, optimizer: Any) -> int:
+        """An optimizer has stepped that is not the lead: the number of the name of its steps. It
+        becomes the lead where there is none, or none any more."""
+        number = self.numbers.get(id(optimizer))
+        if number is None:
+            number = self.optimizes(optimizer)
+        last = self.ends[-1] if self.ends else 0
+        before, count = self.others
+        self.others = (last, count + 1 if before == last else 1)
+        if self.lead is None or self.others[1] > MOST_OTHERS:  # the job has made a new one
+            self.lead, self.named = id(optimizer), number
+        return number
+
     def retreats(self) -> None:
         """A backward pass has ended, and no optimizer was seen to step yet."""
         self.backwards += 1
@@ -203,15 +243,29 @@ class Loop:
         """An optimizer's step ends now."""
         self.numbered(self.optimizes(optimizer), ANNOTATION, begin)
         self.steps += 1
-        if self.steps >= debugging.LOOKS[self.looks]:
+        if self.steps >= self.due:
             self.notable(optimizer)
 
     def notable(self, optimizer: Any) -> None:
         """After the first step, and some later ones."""
-        self.looks += 1
-        if self.steps == 1:
-            self.trains(optimizer)
-        debugging.look(self)
+        if self.steps >= debugging.LOOKS[self.looks]:
+            self.looks += 1
+            if self.steps == 1:
+                self.trains(optimizer)
+            debugging.look(self)
+        full, self.full = self.full, None
+        self.due = debugging.LOOKS[self.looks]
+        if full is not None:
+            full()
+
+    def later(self, steps: int, work: Callable[[], None]) -> None:
+        """Have something done so many steps from now, or before."""
+        self.full, self.due = work, min(self.due, self.steps + steps)
+
+    def traced(self) -> None:
+        """From now on ``torch.compile`` may trace this process, or would not tell us if it did."""
+        while self.asking:
+            self.asking.pop()()
 
     def mark(self, kind: int, begin: int) -> None:
         """In a step whose progress on the device is measured."""

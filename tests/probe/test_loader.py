@@ -1,0 +1,93 @@
+"""Making a batch in the training process: wrapped for the first few, then now and then."""
+
+import pytest
+import standin
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data._utils.fetch import _MapDatasetFetcher  # noqa: E402
+
+from whyidle.probe import loader as loaders  # noqa: E402
+
+PLAIN = _MapDatasetFetcher.fetch
+
+
+class Loop(standin.Loop):
+    def __init__(self):
+        super().__init__()
+        self.documents, self.rows, self.due = {}, [], []
+
+    def row(self, suffix, layout, row):
+        self.rows.append(suffix)
+
+    def later(self, steps, work):
+        self.due.append((steps, work))
+
+    def failed(self, where, error):
+        raise error
+
+    @property
+    def batches(self):
+        return self.rows.count("batches")
+
+
+@pytest.fixture
+def loop():
+    """Hooks are installed, and batches that are no sequences come out of a loader."""
+    made = Loop()
+    loaders.install(made)
+    made.undo["padding"]()
+    yield made
+    for undo in list(made.undo.values()):
+        undo()
+    assert _MapDatasetFetcher.fetch is PLAIN
+
+
+def take(number):
+    return sum(1 for _ in DataLoader(list(range(number)), batch_size=None))
+
+
+def test_the_first_batches_are_measured_and_then_there_is_no_wrapper(loop):
+    assert take(40) == 40
+    assert loop.batches == loaders.FULL_FIRST
+    assert _MapDatasetFetcher.fetch is PLAIN
+
+
+def test_after_some_steps_one_more_is_measured(loop):
+    take(40)
+    ((steps, resume),) = loop.due
+    assert steps == loaders.FULL_EVERY
+    resume()
+    take(40)
+    assert loop.batches == loaders.FULL_FIRST + 1
+    assert len(loop.due) == 2
+
+
+def test_a_wrapper_of_somebody_else_stays(loop, monkeypatch):
+    take(40)
+    calls = []
+
+    def theirs(self, index):
+        calls.append(index)
+        return PLAIN(self, index)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_MapDatasetFetcher, "fetch", theirs)
+        loop.due[0][1]()
+        assert take(5) == 5
+        loop.undo["fetch"]()
+        assert _MapDatasetFetcher.fetch is theirs
+    assert calls == list(range(5))
+
+
+def test_where_batches_are_looked_at_for_padding_the_wrapper_stays(loop):
+    (kept,) = [c.cell_contents for c in loop.undo["fetch"].__closure__ if _is_loader(c)]
+    kept.padding.tries = 10**9
+    take(40)
+    assert _MapDatasetFetcher.fetch is not PLAIN
+    assert loop.batches == loaders.FULL_FIRST + 1
+
+
+def _is_loader(cell):
+    return isinstance(cell.cell_contents, loaders.Loader)
