@@ -60,7 +60,7 @@ def test_a_thread_whose_running_is_unknown_is_left_alone():
 
 def test_a_look_where_most_others_find_it_asleep_is_one_of_them():
     samples, idle = looks(1), np.arange(24) != 10
-    samples["cpu"][10:] += 15 * MS  # it ran before the eleventh
+    samples["cpu"][10:] += 15 * MS  # it ran at another moment
     held = np.ones(24, dtype=bool)
     assert asleep(samples, held, idle)[0][10]
     samples["stack"][10] = 2  # at another place
@@ -86,9 +86,17 @@ def test_a_lock_that_is_taken_now_and_then_keeps_operators_waiting():
     assert (locked == (held & (samples["stack"] < 2))).all()
 
 
-def test_a_lock_that_the_backward_pass_itself_holds():
-    """As code does that a compiler made: the thread runs."""
-    assert not contended(np.ones(24, dtype=bool), awake_ms=20, idle=False)[1].any()
+def test_a_thread_that_waits_for_a_core_as_well_is_kept_waiting_all_the_same():
+    assert contended(np.ones(24, dtype=bool), awake_ms=20, idle=False)[1].all()
+
+
+def test_a_lock_that_is_held_by_what_a_compiler_does_in_a_few_backward_passes():
+    """Five looks of ninety; the thread runs."""
+    samples = looks(20, count=90)
+    samples["stack"] = np.where(np.arange(90) < 5, 0, 2)
+    held, awake = np.ones(90, dtype=bool), np.zeros(90, dtype=bool)
+    assert not asleep(samples, held, awake)[0].any()
+    assert asleep(samples, held, ~awake)[0].any()
 
 
 def test_then_operators_that_sleep_wait_for_the_lock():

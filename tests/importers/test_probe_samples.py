@@ -78,6 +78,22 @@ def test_a_look_that_came_late_tells_no_line_of_the_call_it_was_wanted_in(record
     assert "prepare" not in line.names[line.host.name[row]]
 
 
+@pytest.mark.parametrize(("kind", "blocked"), [("_MultiProcessing", 0.0), ("_Other", 1 / 6)])
+def test_a_look_between_two_waits_for_batches_shows_no_blocking_call(recorder, kind, blocked):
+    """One look a step, at work: the thread sleeps for two thirds of the time until the next."""
+    made, folder = recorder
+    texts = f"enumerate(DataLoader)#{kind}DataLoaderIter.__next__", "whyidle::backward"
+    batch, backward, step = (made.number(n) for n in (*texts, "Optimizer.step#SGD.step"))
+    stack = made.stack("/job/train.py(9): forward;/job/train.py(20): main")
+    for at in range(0, 60 * 20, 60):
+        made.add((ms(at), ms(at + 40), 1, batch, ANNOTATION))
+        made.samples.append((ms(at + 45), ms(at // 3), 1, stack, 0))
+        made.add((ms(at + 50), ms(at + 58), 1, backward, OP))
+        made.add((ms(at + 58), ms(at + 60), 1, step, ANNOTATION))
+    found = Facts(written(made, folder)).share("blocked")
+    assert found == pytest.approx(blocked, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("queued", "threads", "told"), [((5, 9), (1, 1), True), ((5, -1), (1, 1), False),
                                     ((5, 9), (1, 2), False)]

@@ -303,6 +303,8 @@ class Workers:
             return None
         if waits_for_memory(self.facts, self.waiting):
             return "memory"
+        if self.loading.still >= MOSTLY:
+            return None  # somebody holds them still, and the recording does not tell who
         if self.crowded:
             return "crowd"
         if self.bursty:

@@ -40,7 +40,7 @@ def waiting(job: Job, bucket: str) -> str:
         return f"The training loop is interrupted {share}"
     if bucket == "host" and job.lead.share("locked") > job.lead.attribution[bucket] / 2:
         return (
-            f"The training thread sleeps {job.lead.share('locked'):.0%} of the time while the "
+            f"The training thread does not run {job.lead.share('locked'):.0%} of the time: the "
             "interpreter's lock is taken, by another thread or by native code that waits"
         )
     if bucket == "host" and job.lead.on_cpu:

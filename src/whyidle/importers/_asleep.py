@@ -20,6 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.importers._speaking import HELD_US
+
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
 
@@ -27,13 +29,30 @@ HALF: Final = 0.5
 """looks are what at least this part of them must be"""
 FEWEST: Final = 5
 """looks for which it must be so"""
+SLEPT: Final = 0.4
+"""a thread that slept for more than this share of the time until the next look was waiting"""
 TAKEN: Final = 0.1
 """share of the looks at a backward pass with the lock taken, from which on another thread has it:
 0 to 0.02 where none does, in a dozen jobs, alone and of two ranks; 0.46 to 0.79 where one does"""
+MANY: Final = 0.1
+"""share of all looks that are at a backward pass, where the job does not mostly compile"""
 _ENGINE = re.compile(
     r"/torch/autograd/(graph\.py\(\d+\): _engine_run_backward|__init__\.py\(\d+\): backward)$"
 )
 _OPERATOR = re.compile(r"/torch/(?!_dynamo|_inductor|_functorch|_guards|fx/|utils/data/)")
+
+
+def asleep_locked(samples: NDArray[Any], leaf: list[str]) -> Mask:
+    """Which looks at one process, as the probe wrote them, show it asleep while its lock was taken:
+    held still as a whole, or kept waiting by a thread of its own."""
+    if len(samples) < FEWEST:
+        return np.zeros(len(samples), dtype=bool)
+    read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
+    idle = np.zeros(len(samples), dtype=bool)
+    for thread in np.unique(samples["thread"]):
+        mine = np.flatnonzero((samples["thread"] == thread) & (samples["cpu"] >= 0))
+        idle[mine] = _slept(samples["cpu"][mine].astype(np.int64), read[mine]) > SLEPT
+    return asleep(samples, read, leaf, samples["held"] >= HELD_US, idle)[0]
 
 
 def asleep(
@@ -46,7 +65,7 @@ def asleep(
         read: when each look was had, ns.
         leaf: what each stack ends in.
         held: looks that had to wait for the lock.
-        idle: looks at a thread that was hardly ever awake since the last one.
+        idle: looks at a thread that was hardly ever awake until the next one.
     """
     locked, blocked = np.zeros(len(samples), dtype=bool), idle & ~held
     for thread in np.unique(samples["thread"]):
@@ -71,10 +90,13 @@ def asleep(
 
 def _taken(leaf: list[str], stack: NDArray[Any], held: Mask, idle: Mask) -> float:
     """The share of the looks at a backward pass for which another thread had the lock; 0 where
-    they are few, or the thread itself ran as code of the compiler does."""
+    they are few, or a few among many at which the thread was awake: so it is where a compiler runs
+    in a backward pass."""
     engine = _are(leaf, _ENGINE)[stack]
     waited = engine & held
-    if engine.sum() < FEWEST or waited.sum() < 2 or idle[waited].mean() < HALF / 2:
+    if engine.sum() < FEWEST or waited.sum() < 2:
+        return 0.0
+    if engine.mean() < MANY and idle[waited].mean() < HALF / 2:
         return 0.0
     return float(held[engine].mean())
 
@@ -84,15 +106,15 @@ def _are(leaf: list[str], pattern: re.Pattern[str]) -> Mask:
 
 
 def _slept(awake: NDArray[np.int64], read: NDArray[np.int64]) -> F64:
-    """The part of the time since the look before that the thread slept (0-1)."""
+    """The part of the time until the next look that the thread slept (0-1)."""
     took, ran = np.diff(read), np.diff(awake)
     share = 1.0 - ran / np.maximum(took, 1)
-    return np.append(0.0, np.clip(share, 0.0, 1.0))
+    return np.append(np.clip(share, 0.0, 1.0), np.zeros(min(len(read), 1)))
 
 
 def _alike(stack: NDArray[Any], held: Mask, both: Mask) -> Mask:
     """Looks at a taken lock, at a place where most such looks find the thread asleep: that it ran
-    before, since the look before, does not make this one different."""
+    later, until the next look, does not make this one different."""
     every = int(stack.max()) + 1
     of_all = np.maximum(np.bincount(stack[held], minlength=every), 1)
     share = np.bincount(stack[both], minlength=every) / of_all

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.importers._asleep import asleep_locked
 from whyidle.model.loading import BATCH, PADDING, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 
 _LOOK = np.dtype(
-    [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("_", "V4")]
+    [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("held", "<u4")]
 )
 
 
@@ -23,10 +24,14 @@ def loading(folder: Path, pid: str, base: int) -> Loading:
     found = [_looks(folder, one) for one in mine[1:]]
     batches = [records(folder / f"{one}.batches", BATCH) for one in mine]
     stacks: list[str] = []
-    looks = []
+    looks, still = [], [np.empty(0, bool)]
     for (samples, texts), made in zip(found, batches[1:], strict=True):
-        looks.append(_inside(samples, made, len(stacks)))
+        inside = _inside(samples, made)
+        looks.append(_seen(samples[inside], len(stacks)))
+        leaf = [text.split(";", 1)[0] for text in texts]
+        still.append(asleep_locked(samples, leaf)[inside])
         stacks += texts
+    asleep = np.concatenate(still)
     joined = _joined(batches, BATCH, base, "start", "end")
     return Loading(
         batches=joined[np.argsort(joined["start"], kind="stable")],
@@ -41,6 +46,7 @@ def loading(folder: Path, pid: str, base: int) -> Loading:
             Iterator(begin - base, end - base, number)
             for begin, end, number in told.get("made", ())
         ),
+        still=float(asleep.mean()) if len(asleep) else 0.0,
         cores=told.get("cores"),
         threads=told.get("threads"),
     )
@@ -97,11 +103,16 @@ def _looks(folder: Path, pid: str) -> tuple[NDArray[Any], list[str]]:
     return samples[samples["stack"] < len(stacks)], stacks
 
 
-def _inside(samples: NDArray[Any], made: NDArray[Any], offset: int) -> NDArray[Any]:
-    """The samples taken while a batch was made; a worker that waits for work tells nothing."""
+def _inside(samples: NDArray[Any], made: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which samples were taken while a batch was made; a worker that waits for work tells
+    nothing."""
     row = np.searchsorted(made["start"], samples["time"], side="right") - 1
     ends = np.append(made["end"], np.iinfo(np.int64).min)  # row -1: before any batch
-    samples = samples[samples["time"] < ends[row]]
+    inside: NDArray[np.bool_] = samples["time"] < ends[row]
+    return inside
+
+
+def _seen(samples: NDArray[Any], offset: int) -> NDArray[Any]:
     looks = np.empty(len(samples), SAMPLE)
     looks["time"] = samples["time"]
     looks["stack"] = samples["stack"] + offset

@@ -65,8 +65,11 @@ LOCKED = "whyidle::locked"
 UNSEEN = "whyidle::python"
 """Python of which no look tells the line"""
 _NEVER = (1 << 63) - 1
-_MEETING = re.compile(r"^(gloo|mpi|ucc):|^## work\.wait\(\) ##$")
-"""in these a thread sleeps until the other ranks have come"""
+_MEETING = re.compile(
+    r"^(gloo|mpi|ucc):|^## work\.wait\(\) ##$|"
+    r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter\."
+)
+"""in these a thread sleeps until the other ranks have come, or a worker's batch"""
 _NATIVE = re.compile(
     r"(^|/)(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
@@ -277,7 +280,7 @@ def _waiting(
     samples: NDArray[Any], start: NDArray[np.int64], met: NDArray[Any] | None = None
 ) -> NDArray[np.bool_]:
     """Samples between two looks of which the thread was hardly ever runnable, but for its recorded
-    waiting for other ranks (``met``)."""
+    waiting for other ranks or for a batch (``met``)."""
     known = np.flatnonzero(samples["cpu"] >= 0)
     found = np.zeros(len(samples), dtype=bool)
     if len(known) < 2:

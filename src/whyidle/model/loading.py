@@ -73,7 +73,9 @@ class Worker:
 @dataclass(frozen=True, slots=True, eq=False)
 class Loading:
     """All loaders of one training process. ``settings`` are as ``whyidle.probe._settings.describe``
-    reads them; ``cores`` may be used by the process; ``threads`` are its operators'."""
+    reads them; ``cores`` may be used by the process; ``threads`` are its operators'. ``still`` is
+    the share of the looks at workers in the midst of a batch that found them asleep while their
+    interpreter's lock was taken: not for storage, and not for a core."""
 
     batches: NDArray[Any] = field(default_factory=lambda: np.empty(0, BATCH))
     takes: NDArray[Any] = field(default_factory=lambda: np.empty(0, TAKE))
@@ -84,5 +86,6 @@ class Loading:
     workers: tuple[Worker, ...] = ()
     settings: tuple[Mapping[str, Any], ...] = ()
     iterators: tuple[Iterator, ...] = ()
+    still: float = 0.0
     cores: float | None = None
     threads: int | None = None

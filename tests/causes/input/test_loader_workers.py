@@ -50,6 +50,8 @@ class Job:
     same: bool = False
     ready: int = 0
     """batches that are there when one is asked for"""
+    still: float = 0.0
+    """share of the looks at workers that found them held still"""
 
     @property
     def made(self):
@@ -128,6 +130,7 @@ class Job:
             workers=tuple(Worker(i, 0, ms(1), self.threads) for i in range(self.workers)),
             settings=(settings,),
             iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in kept),
+            still=self.still,
             cores=self.cores,
             threads=1,
         )
@@ -216,6 +219,8 @@ NEAR = {
     "workers that stay": replace(RESTARTED, begin=0, persistent=True),
     "workers that wait for cores which others use": Job(cpu=10, delay=60),
     "a wait of less than a hundredth": Job(cpu=40.1),
+    "workers that somebody holds still": replace(STORED, still=0.8),
+    "workers that somebody holds still, and small files": replace(SMALL, still=0.8),
 }
 
 
@@ -255,6 +260,10 @@ def test_packing_and_unpacking_count_together():
     both = Job(workers=1, train=7, cpu=5, pickle=3, unpickle=4.2, cores=2.0)
     assert Facts(both.run).workers.kind == "handoff"
     assert Facts(replace(both, cpu=12).run).workers.kind == "work"
+
+
+def test_workers_that_are_held_still_now_and_then_wait_for_storage():
+    assert judge("remote-storage-fetch-stall", replace(STORED, still=0.2))
 
 
 def test_random_augmentation_is_not_repeated_work():
