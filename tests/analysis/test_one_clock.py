@@ -4,11 +4,13 @@ when it left tells nothing then, how long it was in there does."""
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.model.timeline import Pace
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -104,3 +106,19 @@ def test_what_a_transfer_takes_beyond_the_usual_is_no_communication_to_hide():
 
 def test_transfers_that_are_always_slow_are_communication():
     assert judge("exposed-gradient-comm", train(equal, transfer=lambda step: 9)).high > 0.35
+
+
+def paced(timelines, ran):
+    """With what each rank's thread ran between two exchanges, ms, as the kernel counts it."""
+    found = []
+    for rank, timeline in enumerate(timelines):
+        time = Facts(timeline).steps.end.copy()
+        each = np.cumsum([ms(ran(rank, step)) for step in range(len(time))])
+        found.append(replace(timeline, pace=Pace(time, each, np.zeros(len(time), np.int64))))
+    return found
+
+
+def test_a_rank_that_comes_late_but_runs_no_longer_has_no_more_work():
+    late = train(longer)
+    assert judge("rank-workload-imbalance", paced(late, longer))
+    assert judge("rank-workload-imbalance", paced(late, equal)) is None

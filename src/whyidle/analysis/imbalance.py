@@ -40,7 +40,8 @@ class Laggard:
     which it is the one, ``last_ratio`` the share of collectives to which it comes last,
     ``excess_s`` what it spends per step in every bucket beyond the mean of the others, ``slower``
     how much longer its kernels take where the work is the same (None: not comparable),
-    ``contended`` the share of the others' waiting in which it waits for a CPU core itself.
+    ``contended`` the share of the others' waiting in which it waits for a CPU core itself,
+    ``worked`` the share in which it runs longer than they do (1: not told).
     """
 
     index: int
@@ -51,6 +52,7 @@ class Laggard:
     excess_s: dict[str, float]
     slower: float | None
     contended: float = 0.0
+    worked: float = 1.0
 
     @property
     def constant(self) -> bool:
@@ -171,7 +173,8 @@ class Imbalance:
             rank=self.ranks[index].rank,
             lateness_s=float(lateness[index]),
             steps_ratio=turns,
-            contended=self._contended(index if turns >= CONSTANT else None, lateness),
+            contended=self._explained(index if turns >= CONSTANT else None, lateness, 1, 0.0),
+            worked=self._explained(index if turns >= CONSTANT else None, lateness, 0, 1.0),
             last_ratio=float(self.last_ratio[index]),
             excess_s=self._excess(index),
             slower=slower(
@@ -184,13 +187,13 @@ class Imbalance:
         """Running and waiting for a core between exchanges; None: not recorded."""
         return paces(self.ranks)
 
-    def _contended(self, index: int | None, lateness: F64) -> float:
+    def _explained(self, index: int | None, lateness: F64, what: int, unknown: float) -> float:
         """The part of the waiting for one rank (``None``: for whoever is late) that is explained by
-        that rank's waiting for a core."""
+        that rank's running longer (0) or waiting for a core longer (1) than the others."""
         waited = float(lateness.sum() if index is None else lateness[index])
         if self.paces is None or waited <= 0.0:
-            return 0.0
-        return min(max(self.paces.excess(index)[1] / waited, 0.0), 1.0)
+            return unknown
+        return min(max(self.paces.excess(index)[what] / waited, 0.0), 1.0)
 
     def _steps_ratio(self, index: int) -> float:
         step = self.meetings.step.max(axis=1)

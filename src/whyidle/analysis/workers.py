@@ -250,13 +250,14 @@ class Workers:
     def costly_handoff(self) -> bool:
         """Whether handing batches over is what most of the waiting is for, as far as the workers'
         own figures account for it: packing slows the workers, unpacking the training process, in
-        which all of them queue. It must cost as much as making them."""
+        which all of them queue. It must cost as much as making them, or one side half of it all."""
         unpacking = self.unpickle * self.per_step
         making = self.stall(self.count, self.calm)
         handing = unpacking + making * min(1.0, self.pickle / max(self.calm, 1e-9))
         enough = unpacking + making >= 0.3 * self.waiting * self.facts.step_s
-        cost = self.pickle + self.unpickle * self.count
-        enough &= cost >= MOSTLY * (self.mean("cpu") + self.storage + cost)
+        making_it = self.mean("cpu") + self.storage
+        packing, serial = self.pickle, self.unpickle * self.count
+        enough &= packing + serial >= making_it or 2 * max(packing, serial) >= making_it + packing
         return enough and handing >= MOSTLY * (unpacking + making) > 0.0
 
     @cached_property
@@ -303,16 +304,14 @@ class Workers:
             return None
         if waits_for_memory(self.facts, self.waiting):
             return "memory"
-        if self.loading.still >= MOSTLY:
-            return None  # somebody holds them still, and the recording does not tell who
         if self.crowded:
             return "crowd"
         if self.bursty:
             return "burst"
         if self.waits_for_handoff:
             return "handoff"
-        if not self.explained:
-            return None
+        if not self.explained or self.loading.still >= MOSTLY:
+            return None  # somebody holds them still, and the recording does not tell who
         return self._stored() if self.waits_for_storage else "work"
 
     @property

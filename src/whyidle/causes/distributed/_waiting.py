@@ -35,8 +35,10 @@ def laggard(job: Job) -> Laggard | None:
 
 
 def _own(late: Laggard) -> float:
-    """The share of the waiting that is the late rank's own doing: not that it waits for a core."""
-    return 1.0 - late.contended
+    """The share of the waiting that is the late rank's own doing: not that it waits for a core, and
+    where it is laid to computing, that it runs longer."""
+    own = 1.0 - late.contended
+    return min(own, late.worked) if late.reason == "compute" else own
 
 
 def even(job: Job, late: Laggard) -> Predicted:
