@@ -53,6 +53,12 @@ def budget(case: Case, mode: Mode, results: Results | None, oracle: bool) -> flo
     return total
 
 
+def failed(case: Case, outcome: Outcome) -> bool:
+    """Whether it could not be run, or the answer was wrong."""
+    (mark,) = marks("whyidle", [(case, outcome)])
+    return bool(outcome.error) or right(mark) is False
+
+
 def told(case: Case, outcome: Outcome) -> str:
     """What came of one case."""
     if outcome.error:

@@ -366,20 +366,38 @@ def test_the_list_names_every_case(capsys):
     )
 
 
-def test_the_floor_speaks_of_cases_that_exist():
-    known = {case.id for case in cases()}
-    assert set(floor.read().cases) <= known
-
-
-def test_the_fixed_subset_fails_below_its_floor(case, monkeypatch, capsys):
-    bound = floor.Floor(cases=[case.id], top1=0.9, bucket=0.9, alarms=0, seconds=60.0)
-    monkeypatch.setattr(floor, "read", lambda: bound)
+def _outcomes(case):
+    """What was planted is named, and nothing is."""
     named = Named(
         cause="sync-checkpoint", family="interruption", bucket="interruption",
         severity="warning", lost=0.5, predicted={"async-checkpoint": (2.0, 1.5, 2.5)},
     )  # fmt: skip
     right = Outcome(id=case.id, mode="cpu", made="2026", options={}, named=[named])
-    wrong = msgspec.structs.replace(right, named=[])
+    return right, msgspec.structs.replace(right, named=[])
+
+
+def test_the_floor_speaks_of_cases_that_exist():
+    known = {case.id for case in cases()}
+    assert set(floor.read().cases) <= known
+
+
+def test_in_the_fixed_subset_a_miss_counts_when_it_happens_twice(case, monkeypatch, tmp_path):
+    right, wrong = _outcomes(case)
+    for outcomes, status in (([wrong, right], 0), ([wrong, wrong], 1), ([right], 0)):
+        waiting = list(outcomes)
+        bound = floor.Floor(cases=[case.id], top1=1.0, bucket=1.0, alarms=0, seconds=60.0)
+        monkeypatch.setattr(floor, "read", lambda bound=bound: bound)
+        monkeypatch.setattr(app, "cases", lambda *_: [case])
+        monkeypatch.setattr(app, "examine", lambda *_, waiting=waiting, **__: waiting.pop(0))
+        words = ["run", "--fixed-subset", "--fresh", "--results", str(tmp_path)]
+        assert app.main(words) == status
+        assert not waiting
+
+
+def test_the_fixed_subset_fails_below_its_floor(case, monkeypatch, capsys):
+    bound = floor.Floor(cases=[case.id], top1=0.9, bucket=0.9, alarms=0, seconds=60.0)
+    monkeypatch.setattr(floor, "read", lambda: bound)
+    right, wrong = _outcomes(case)
     failed = msgspec.structs.replace(right, error="fell over")
     healthy = msgspec.structs.replace(case, kind="healthy", inject=())
     assert floor.hold([(case, right)], 50.0) == 0

@@ -51,6 +51,15 @@ def test_what_the_compiler_switches_on_for_itself_is_none_of_the_job_s(loop, mod
     assert bool(loop.asked) == counts
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_where_nobody_hears_who_asks_the_mode_itself_counts(loop):
+    loop.undo.pop("set_detect_anomaly.__init__")()
+    with torch.autograd.set_detect_anomaly(True):
+        assert settings.shared(loop, torch)["anomaly_mode"]
+    assert not loop.asked
+    assert not settings.shared(loop, torch)["anomaly_mode"]
+
+
 def test_a_profiler_around_everything(loop):
     with torch.autograd.profiler.profile(enabled=False):
         pass

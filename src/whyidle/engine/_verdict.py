@@ -77,7 +77,7 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
             return Verdict(state="inconclusive", headline=_few.said(few, serious), bound=None)
         serious = direct
     idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
-    if idle:
+    if idle and not (serious[0] not in idle and _few.direct(serious[0])):
         top = idle[0]
         bound = top.bucket
         headline = f"{waiting(job, bound)}. {top.headline}"

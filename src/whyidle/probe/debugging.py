@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
 """steps after which the training thread looks at itself"""
+_HEARS = ("set_detect_anomaly.__init__", "detect_anomaly.__enter__")
+"""hooks that hear of it"""
 _COMPILER = "torch._"
 """private parts of PyTorch switch anomaly mode on for a moment: tracing a graph, for its stacks"""
 
@@ -52,6 +54,12 @@ def _noting(
         return wrapper
 
     return wrap
+
+
+def asked(loop: Loop) -> bool:
+    """Whether the job asked for anomaly mode; where a hook that would know has come off, it may
+    have."""
+    return "anomaly_mode" in loop.asked or any(where not in loop.undo for where in _HEARS)
 
 
 def _note(loop: Loop, mode: str, on: bool, frame: FrameType) -> None:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import accelerator
+from .debugging import asked
 from .recorder import now
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def shared(loop: Loop, torch: Any) -> dict[str, Any]:
     while PyTorch compiles."""
     backends = torch.backends
     return {
-        "anomaly_mode": bool(torch.is_anomaly_enabled()) and "anomaly_mode" in loop.asked,
+        "anomaly_mode": bool(torch.is_anomaly_enabled()) and asked(loop),
         "deterministic": bool(torch.are_deterministic_algorithms_enabled()),
         "cudnn_benchmark": bool(backends.cudnn.benchmark),
         "cudnn_deterministic": bool(backends.cudnn.deterministic),
