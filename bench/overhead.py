@@ -154,8 +154,9 @@ def hooks_table(seconds: float) -> list[str]:
     what = f"{found['replaced']} replaced functions and the optimizer's hooks"
     length, hooks, control = found["step_us"], added["hooks"], added["control"]
     return [
-        f"All hooks on against off in one process ({what}, {blocks} groups of paired blocks, steps "
-        f"of {length:.0f} us), median and quartiles: **{hooks:.1f} us per step**, standard error "
+        f"All hooks that a step calls on against off in one process ({what}, {blocks} groups of "
+        f"paired blocks, steps of {length:.0f} us), median and quartiles: **{hooks:.1f} us per "
+        f"step**, standard error "
         f"{error:.1f}; control {control:.1f} us. Inside themselves, in a row with nothing between "
         f"them, those of a step take {added['own']:.2f} us."
     ]
