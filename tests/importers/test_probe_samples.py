@@ -115,3 +115,23 @@ def test_layouts_are_those_of_the_writer():
     assert probe.SAMPLE.itemsize == SAMPLE.size
     assert probe.CLOCK.itemsize == CLOCK.size
     assert np.frombuffer(SAMPLE.pack(1, 2, 3, 4, 5), probe.SAMPLE)[0].tolist() == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "waits"),
+    [
+        ("/env/lib/python3.11/socket.py(706): readinto", True),
+        ("/env/lib/python3.11/selectors.py(415): select", True),
+        ("/env/lib/python3.11/subprocess.py(2021): _try_wait", True),
+        ("/env/lib/python3.11/json/decoder.py(355): raw_decode", False),
+        ("/env/lib/python3.11/socket.py(120): __init__", False),
+        ("/job/socket.py(706): readinto", False),
+    ],
+)
+@pytest.mark.parametrize("look", ["work", "python"])
+def test_a_short_wait_is_known_by_the_call_it_is_in(leaf, waits, look):
+    """The kernel's count of a thread's time is too coarse for it. With the interpreter's lock
+    taken, the thread runs Python."""
+    shares = Facts(train(leaf, look)).attribution
+    blocked = 0.6 if waits and look == "work" else 0.0
+    assert shares["interruption"] == pytest.approx(blocked, abs=0.1)

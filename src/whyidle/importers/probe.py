@@ -75,6 +75,15 @@ _NATIVE = re.compile(
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
 )
 """code that is no operator of the framework, even while it runs outside the interpreter's lock"""
+_WAITS = re.compile(
+    r"lib/python3\.\d+t?/(socket\.py\(\d+\): (readinto|create_connection|accept|sendfile)"
+    r"|ssl\.py\(\d+\): (read|recv|recv_into|write|send|do_handshake)"
+    r"|selectors\.py\(\d+\): select|subprocess\.py\(\d+\): (_try_wait|_communicate)"
+    r"|threading\.py\(\d+\): (wait|_wait_for_tstate_lock)"
+    r"|multiprocessing/(connection\.py\(\d+\): _recv|popen_fork\.py\(\d+\): poll))$"
+)
+"""a thread whose innermost line of Python is here, the interpreter's lock being free, waits in the
+call that this function makes of the system, however short the wait"""
 _GENERATED = re.compile(r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$")
 """code that Inductor generated: it is the operators, even where it holds the interpreter's lock"""
 
@@ -272,6 +281,8 @@ def _doing(
     held = (samples["held"] >= HELD_US) & ~made[samples["stack"].astype(np.int64)]
     idle = _waiting(samples, start, met)
     stuck, blocked = asleep(samples, start, [*leaf, ""], held, idle)
+    waits = np.array([bool(_WAITS.search(text)) for text in leaf] + [False], dtype=bool)
+    blocked |= waits[samples["stack"].astype(np.int64)] & ~held & ~stuck
     work = ~held & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
     return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked, stuck
 
