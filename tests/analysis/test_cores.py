@@ -53,6 +53,20 @@ def test_a_prediction_never_beats_the_cores():
     assert low <= expected <= high
 
 
+def test_what_ran_on_all_cores_takes_no_longer_for_the_loading_beside_it():
+    """Operators on both cores took 0.2 at what the two are worth together: only the loading, which
+    had a core to itself, may lose by sharing."""
+    assert room(facts(2.0, 2, 1.0), 0.0, 0.8).floor[1] == pytest.approx(0.2)
+    assert room(facts(2.0, 2, 1.0), 0.8, 0.8).floor[1] == pytest.approx(0.8 / (2 * SHARED) + 0.2)
+
+
+def test_expected_is_the_middle_of_what_the_cores_allow():
+    """They are the only bound here, and the careful end is not counted twice."""
+    low, expected, high = hidden_loading(0.8, 0.8, (0.0, 0.0), 0.0, floor=(0.5, 0.8))
+    assert 1.0 - expected == pytest.approx((0.5 + 0.8) / 2)
+    assert low < expected < high
+
+
 def test_at_worst_other_programs_keep_the_cores_that_they_use():
     """Four cores, of which the job uses one and others the rest."""
     busy = {

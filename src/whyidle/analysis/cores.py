@@ -35,8 +35,9 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
 
     The cores must do both the loading, as far as it ran on a CPU where it is done now, and the
     rest of the step: on one core at best, on as many as operators have threads at worst where the
-    device is the CPU itself. At worst, cores that other programs keep busy stay theirs. Where the
-    recording does not tell the cores, nothing limits.
+    device is the CPU itself; on all cores that rest took its time at what they are worth together,
+    and takes no longer for that. At worst, cores that other programs keep busy stay theirs. Where
+    the recording does not tell the cores, nothing limits.
     """
     loading = facts.timeline.loading
     if loading.cores is None:
@@ -47,7 +48,7 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
     rest = 1.0 - blocked
     best = (work * busy + rest) / cores
-    worst = (work * busy + rest * min(threads, cores)) / left
+    worst = (work * busy + rest * min(threads, left)) / left
     whole = int(np.ceil(cores))
     most = WORKERS[1] if busy < MOSTLY else min(max(whole, WORKERS[0]), WORKERS[1])
     return Room((WORKERS[0], most), (best, max(best, min(worst, 1.0))))

@@ -66,15 +66,17 @@ def hidden_loading(
 
     Returns:
         (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
-        best the host wins all of ``s``, at worst only ``W`` less the hand-off.
+        best the host wins all of ``s``, at worst only ``W`` less the hand-off. Expected is the
+        middle of each bound: of the workers', and of the cores'.
     """
     few, many = workers
     hopeful = max(0.0, 1.0 - max(1.0 - work, work / many, busy, floor[0]))
-    likely = 1.0 - max(1.0 - blocked + handoff[0], work / many, sum(floor) / 2)
-    slow = max(1.0 - blocked + handoff[1], work / few, floor[1])
-    careful = max(0.0, 1.0 - slow * (1.0 + STALL_ERROR))
+    likely = max(1.0 - blocked + handoff[0], work / many)
+    slow = max(1.0 - blocked + handoff[1], work / few) * (1.0 + STALL_ERROR)
+    careful = max(0.0, 1.0 - max(slow, floor[1] * (1.0 + STALL_ERROR)))
     careful = min(careful, hopeful)
-    return careful, min(max((careful + likely) / 2, careful), hopeful), hopeful
+    expected = 1.0 - max((likely + slow) / 2, sum(floor) / 2)
+    return careful, min(max(expected, careful), hopeful), hopeful
 
 
 def unhidden_loading(work: float, rest: float) -> float:

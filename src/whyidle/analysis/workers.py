@@ -187,9 +187,10 @@ class Workers:
         wall = self.wall + self.pickle if wall is None else wall
         work = self.mean("process_cpu") if work is None else work
         threads = (self.loading.threads or 1) if self.facts.on_cpu else 1
-        host = self.rest * min(float(threads), self.cores)
+        left = max(1.0, self.cores * worth)
+        host = self.rest * min(float(threads), left)
         made = self.per_step * wall / max(workers, 1)
-        shared = (self.per_step * work + host) / max(1.0, self.cores * worth)
+        shared = (self.per_step * work + host) / left
         return max(0.0, max(made, shared) - self.rest)
 
     def remaining(self, stall: float) -> float:
