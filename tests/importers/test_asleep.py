@@ -3,6 +3,7 @@
 import numpy as np
 
 from whyidle.importers import _asleep, probe
+from whyidle.importers._speaking import HELD_US
 
 MS = 1_000_000
 ENGINE = "/lib/torch/autograd/graph.py(979): _engine_run_backward"
@@ -103,3 +104,28 @@ def test_then_operators_that_sleep_wait_for_the_lock():
     held = np.arange(24) % 3 == 0
     samples, _, blocked = contended(held, awake_ms=0)
     assert (blocked == (samples["stack"] == 2)).all()
+
+
+def waits(stack, us, count):
+    """Looks at one place that were had so many us late."""
+    samples = np.zeros(count, probe.SAMPLE)
+    samples["stack"], samples["held"] = stack, us
+    return samples
+
+
+def test_a_lock_is_taken_where_looks_wait_longer_than_for_the_free_one_of_a_backward_pass():
+    quiet = np.concatenate([waits(0, 130, 10), waits(2, 400, 30)])
+    assert _asleep.taken_us(quiet, [ENGINE, FORWARD, OWN, ""]) == 260
+
+
+def test_waits_that_were_not_measured_make_no_operator_python():
+    assert _asleep.taken_us(waits(0, 0, 10), [ENGINE, ""]) == _asleep.LEAST_US
+
+
+def test_a_machine_that_is_slow_to_hand_locks_over_proves_nothing_sooner():
+    slow = np.concatenate([waits(0, 700, 10), waits(2, 400, 30)])
+    assert _asleep.taken_us(slow, [ENGINE, FORWARD, OWN, ""]) == HELD_US
+
+
+def test_hardly_any_look_at_a_backward_pass_tells_nothing():
+    assert _asleep.taken_us(waits(0, 100, 4), [ENGINE, ""]) == HELD_US

@@ -265,11 +265,15 @@ class Workers:
     def ready(self) -> float:
         """Share of the step spent in taking batches that were ready when they were asked for: the
         loop takes them in order, so that the next one is if more are ready than the other workers
-        may have made."""
+        may have made. A batch counts as ready from when its worker put it into the queue, where a
+        thread of the worker still has to pack it: less what the workers need anyway to make as many
+        as the loop takes, however they are handed over."""
         others = self.depth - self.depth // max(self.count, 1)
         sure = self.takes[self.takes["ready"] > others]
         taken = union(sure["start"], sure["end"]) - self.restarts
-        return self.facts.share_of(self.facts.part("loader") & taken)
+        found = self.facts.share_of(self.facts.part("loader") & taken)
+        making = self.stall(self.count, self.calm) / max(self.facts.step_s, 1e-9)
+        return max(0.0, min(found, self.waiting - making))
 
     @property
     def waits_for_handoff(self) -> bool:

@@ -21,7 +21,8 @@ I64 = NDArray[np.int64]
 LONGEST_NS = 500_000_000
 """a sample speaks for at most this long"""
 HELD_US = 500
-"""Python ran, and no native operator, when the interpreter's lock was not free for this long"""
+"""Python ran, and no native operator, when the interpreter's lock was not free for this long;
+where the recording tells how long a free one takes, less (``importers._asleep.taken_us``)"""
 _CALL = re.compile(
     r"^(whyidle::(backward|optimizer|compile)|Optimizer\.step#|enumerate\(DataLoader\)|save_checkpoint|"
     r"Python GC|gc\.collect)"
@@ -44,7 +45,12 @@ def spoken_for(
 
 
 def dated(
-    spans: NDArray[Any], samples: NDArray[Any], names: list[str], unknown: int
+    spans: NDArray[Any],
+    samples: NDArray[Any],
+    names: list[str],
+    unknown: int,
+    *,
+    taken_us: float = HELD_US,
 ) -> NDArray[Any]:
     """Samples with the stack of the moment that they speak for.
 
@@ -54,7 +60,7 @@ def dated(
     Python there, or nothing (the stack ``unknown``). To drop these looks would be to see too little
     of Python, for most of what runs shorter than the interpreter's switch interval (5 ms) is
     seen so only; to date them when the lock was had, too much of what lets go of it. A look that
-    was late by less than ``HELD_US`` is dated when it was had.
+    was late by less than ``taken_us`` is dated when it was had.
     """
     moved = samples.copy()
     asked = samples["time"].astype(np.int64)
@@ -65,7 +71,7 @@ def dated(
         begin, end, _ = _merged(_calls(spans, names, thread))
         edges = np.sort(np.concatenate([begin, end]))
         over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
-        held = samples["held"][rows] >= HELD_US
+        held = samples["held"][rows] >= taken_us
         late, told = rows[over & held], rows[~over & held]
         moved["stack"][late] = _borrowed(samples, phases, late, told, unknown)
         crossed = rows[over & ~held]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
-from whyidle.importers._asleep import asleep
+from whyidle.importers._asleep import asleep, taken_us
 from whyidle.importers._called import Frames
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
@@ -232,13 +232,14 @@ def _host(
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
     samples = samples[np.argsort(samples["time"], kind="stable")]
     read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
-    samples = dated(spans, samples, names, len(stacks))
+    leaf = [stack.split(";", 1)[0] or UNSEEN for stack in [*stacks, ""]]
+    taken = taken_us(samples, leaf)
+    samples = dated(spans, samples, names, len(stacks), taken_us=taken)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
-    leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
-    kinds, blocked, stuck = _doing(samples, read, leaf, met)
+    kinds, blocked, stuck = _doing(samples, read, leaf, met, taken)
     rows, start, end = spoken_for(spans, samples, names)
     looks = looks_of(spans, samples, names, (rows, end - start), base)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
@@ -271,19 +272,26 @@ def _host(
 
 
 def _doing(
-    samples: NDArray[Any], start: NDArray[np.int64], leaf: list[str], met: NDArray[Any]
+    samples: NDArray[Any],
+    start: NDArray[np.int64],
+    leaf: list[str],
+    met: NDArray[Any],
+    taken: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Kind of every sample, whether its thread was waiting in a call, and whether it slept while
     the interpreter's lock was taken. A native operator leaves that lock free and keeps its thread
-    busy; on a CPU that is the work itself."""
+    busy; on a CPU that is the work itself. The lock was not free where a look waited ``taken`` us.
+    """
     foreign = np.array([bool(_NATIVE.search(text)) for text in leaf] + [False], dtype=bool)
     made = np.array([bool(_GENERATED.search(text)) for text in leaf] + [False], dtype=bool)
-    held = (samples["held"] >= HELD_US) & ~made[samples["stack"].astype(np.int64)]
+    native = made[samples["stack"].astype(np.int64)]
+    held = (samples["held"] >= HELD_US) & ~native
     idle = _waiting(samples, start, met)
     stuck, blocked = asleep(samples, start, [*leaf, ""], held, idle)
     waits = np.array([bool(_WAITS.search(text)) for text in leaf] + [False], dtype=bool)
     blocked |= waits[samples["stack"].astype(np.int64)] & ~held & ~stuck
-    work = ~held & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
+    python = (samples["held"] >= taken) & ~native
+    work = ~python & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
     return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked, stuck
 
 

@@ -35,8 +35,9 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     contiguous tensors reach; careful is half of it.
 
     Or the batch was ready whenever it was asked for, and taking it over still holds the loop for at
-    least 15 % of the step: then half of that is expected, and nothing at the careful end, as how
-    lean the batches are already is not known.
+    least 15 % of the step, beyond what workers that are slower than the loop need for making it:
+    then half of that is expected, and nothing at the careful end, as how lean the batches are
+    already is not known.
 
     What looks alike
     ----------------

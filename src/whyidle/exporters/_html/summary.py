@@ -15,6 +15,7 @@ STATES = {
 }
 _STRIP_STEPS = 240
 _STRIP_HEIGHT = 72
+_LEFT_OUT = "left out: warm-up, cut short, or recorded in detail"
 
 
 def masthead(diagnosis: Diagnosis) -> Markup:
@@ -181,7 +182,7 @@ def steps(diagnosis: Diagnosis) -> Markup | None:
             class_="step" if ok else "step warm",
             style=f"height:{max(2.0, s / tallest * _STRIP_HEIGHT):.1f}px;width:{width:.1f}px"
             + fills.get(i, ""),
-            title=f"step {i + 1}: {seconds(s)}{'' if ok else ' (warm-up or cut short)'}",
+            title=f"step {i + 1}: {seconds(s)}{'' if ok else ' (left out of all figures)'}",
         )
         for i, (s, ok) in enumerate(zip(times, steady, strict=True))
     ]
@@ -201,7 +202,7 @@ def steps(diagnosis: Diagnosis) -> Markup | None:
         e(
             "p",
             " · ".join(part for part in spread if part),
-            e("span", e("i", class_="dot warmup"), "warm-up or cut short", class_="key")
+            e("span", e("i", class_="dot warmup"), _LEFT_OUT, class_="key")
             if not all(steady)
             else None,
             f" · {more} more steps are not drawn" if more > 0 else None,
