@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps import find_steps
-from whyidle.testing.builder import Builder, us
+from whyidle.testing.builder import Builder, ms, us
 
 
 def train(job: Builder, steps: int, *, marks: bool = True, first: int = 0, optimizer: bool = True):
@@ -114,9 +115,70 @@ def test_a_recording_that_begins_in_a_step_frays_it():
     job = Builder()
     for i in range(5):
         with job.step():
-            if i == 0:
-                job.runtime("cudaMemcpyAsync", us(4000))
+            job.quiet(us(4000) if i == 0 else 0)
             job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(3000))])
             job.sync()
     steps = find_steps(job.timeline())
     assert steps.steady.tolist() == [False, True, True, True, True]
+    assert steps.start[0] == steps.on_host[0][0]
+
+
+def ahead(behind: int) -> Builder:
+    """Three steps of a host that is faster than its device, which is behind by so much."""
+    job = Builder()
+    job.behind(behind)
+    train_slowly(job, 3)
+    return job
+
+
+def train_slowly(job: Builder, steps: int) -> None:
+    for _ in range(steps):
+        with job.step():
+            for _ in range(5):
+                job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(4))])
+
+
+@pytest.mark.parametrize("behind", [ms(3), ms(30), ms(300)])
+def test_on_a_device_that_is_behind_the_first_step_begins_with_its_work(behind):
+    timeline = ahead(behind).timeline()
+    steps = find_steps(timeline)
+    assert steps.start[0] == timeline.device.start.min()
+    assert steps.steady.all()
+    assert np.ptp(steps.end - steps.start) < us(20)
+    shares = Facts(timeline).attribution
+    assert shares["compute"] > 0.99
+    assert shares["unknown"] == 0.0
+
+
+def test_a_device_that_is_not_behind_waits_from_the_host_s_first_moment():
+    timeline = ahead(0).timeline()
+    steps = find_steps(timeline)
+    assert steps.start[0] == steps.on_host[0][0] < timeline.device.start.min()
+
+
+def test_a_wait_for_earlier_work_ends_where_the_first_step_begins():
+    job = Builder()
+    job.behind(ms(60))
+    with job.step():
+        job.sync()
+        job.python("train.py(3): report", ms(2))
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(20))])
+    train_slowly(job, 2)
+    timeline = job.timeline()
+    steps = find_steps(timeline)
+    waited = timeline.host.end[timeline.names.index("cudaStreamSynchronize") == timeline.host.name]
+    assert steps.start[0] == waited[0]
+    facts = Facts(timeline)
+    assert facts.attribution["unknown"] == 0.0
+    assert facts.reasons["sync_refill"] * facts.scope_s == pytest.approx(2e-3, rel=0.1)
+
+
+def test_a_first_step_that_launches_nothing_stays_where_the_host_has_it():
+    job = Builder()
+    job.behind(ms(60))
+    with job.step():
+        job.python("train.py(3): prepare", ms(1))
+    train_slowly(job, 3)
+    steps = find_steps(job.timeline())
+    assert steps.start[0] == steps.on_host[0][0]
+    assert (steps.end > steps.start).all()

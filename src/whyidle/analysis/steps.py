@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
+from whyidle.analysis.earlier import at_work_until
 from whyidle.analysis.gaps import launches
 from whyidle.analysis.kernels import classify
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -264,10 +265,18 @@ def _on_device(timeline: Timeline, marks: _Marks) -> tuple[I64, I64]:
     elif len(device):
         ends[-1] = max(ends[-1], int(device.end.max()))
     ends = np.maximum.accumulate(ends)
-    begin = int(edges[0])
-    if known.any() and (before := known & (launched < begin)).any():
-        begin = max(begin, min(int(device.end[before].max()), int(ends[0]) - 1))
+    begin = _begin(timeline, launched, int(edges[0]), int(ends[0]))
     return np.concatenate([[begin], ends[:-1]]), ends
+
+
+def _begin(timeline: Timeline, launched: I64, low: int, high: int) -> int:
+    """When the device comes to the first step, which the host begins at ``low`` and the device ends
+    at ``high``: after all that it was given before, whether the recording holds that or not."""
+    before = (launched >= 0) & (launched < low)
+    if before.any():
+        return max(low, min(int(timeline.device.end[before].max()), high - 1))
+    begin = at_work_until(timeline, launches(timeline), low)
+    return begin if begin < high else low
 
 
 def _launch_times(timeline: Timeline) -> I64:

@@ -137,6 +137,10 @@ class Builder:
         until = max([self._free.get(s, 0) for s in streams], default=0)
         self.runtime(name, max(until - self.now, 0) + us(3))
 
+    def behind(self, duration: int, stream: int = 7) -> None:
+        """A stream is at work for so long with what was launched before the recording began."""
+        self._free[stream] = self.now + duration
+
     def memory(self, allocated: int, reserved: int) -> None:
         """An allocator event: bytes in use and bytes taken from the device, from now on."""
         args = {"Total Allocated": allocated, "Total Reserved": reserved, "Bytes": 0}

@@ -1,0 +1,42 @@
+"""Until when the device was still at work that the host had given it before the recording began.
+
+A host may be many steps ahead of its device. A recording that begins then holds the calls of its
+steps at once, and their kernels only when the device has come to them; what it does until then was
+launched earlier, and no profiler tells of it. That time belongs to steps before the recording.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from whyidle.analysis.gaps import Launches
+from whyidle.analysis.roles import Roles
+from whyidle.model.timeline import Timeline
+
+QUEUED_NS: Final = 1_000_000
+"""work that was given to an idle device begins within this time: a launch takes 5 to 20 us to get
+there (HTA)"""
+
+
+def at_work_until(timeline: Timeline, linked: Launches, low: int) -> int:
+    """The moment, or ``low``, where the recording begins, if nothing shows that the device was at
+    work then.
+
+    Two things show it: the first recorded work had been launched long before the device began it,
+    or the host waited for a device that showed no work. Work of other processes on the same device
+    looks alike.
+    """
+    device, host = timeline.device, timeline.host
+    if not len(device):
+        return low
+    row = int(np.argmin(device.start))
+    first, call = int(device.start[row]), int(linked.call[row])
+    if call >= 0 and first - max(int(host.end[call]), low) > QUEUED_NS:
+        return first
+    roles = Roles(timeline)
+    rows = np.concatenate([roles.rows("sync"), roles.rows("copy_call")])
+    begin, end = np.maximum(host.start[rows], low), np.minimum(host.end[rows], first)
+    waited = end - begin > QUEUED_NS
+    return int(end[waited].max(initial=low))
