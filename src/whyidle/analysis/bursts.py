@@ -1,11 +1,33 @@
-"""Which of a run's bursts, recordings of every operator of a few steps, speaks for it."""
+"""Which of a run's bursts, recordings of every operator of a few steps, speaks for it, and what its
+shares would be, had nobody recorded them.
+
+Recording slows the host and not the device: kernels last as long as ever, and what stands still
+between them grows. How long steps take without it is known from the steps around the burst.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log
+from typing import Any, Final
 
 from whyidle.model.timeline import Timeline
+
+WORKING: Final = ("compute", "collective", "copy")
+"""reasons that the device's own work has: they last as long as without a recording"""
+SLOWED: Final = (
+    "launch",
+    "python",
+    "device_gap",
+    "sync_refill",
+    "copy_refill",
+    "copy_call",
+    "collective_call",
+    "unseen",
+    "contradiction",
+)
+"""reasons of waiting while the host is on its way to a launch, which a recording makes longer; a
+batch, a checkpoint or another rank comes no later for it"""
 
 
 def most_like(bursts: Sequence[Timeline], step_s: float) -> list[Timeline]:
@@ -16,3 +38,36 @@ def most_like(bursts: Sequence[Timeline], step_s: float) -> list[Timeline]:
         return abs(log(before / step_s)) if before and step_s > 0 else float("inf")
 
     return sorted(bursts, key=unlike)
+
+
+def around_s(told: Mapping[str, Any]) -> float | None:
+    """Length of the steps around a burst, s: the host's, which is ahead of its device where they
+    are shorter than the device's work. None where they were not timed."""
+    lengths = [float(told[key]) for key in ("before_s", "after_s") if told.get(key)]
+    return sum(lengths) / len(lengths) if lengths else None
+
+
+def unrecorded(
+    shares: Mapping[str, float], step_s: float, told: Mapping[str, Any]
+) -> dict[str, float]:
+    """Shares of every reason in steps as long as those around the burst, whose own took ``step_s``:
+    the device's work keeps its seconds, and the difference is taken from what recording slows.
+    Sums stay what they were. Steps that were longer without a recording leave them alone.
+    """
+    usual = around_s(told)
+    slowed = sum(shares.get(reason, 0.0) for reason in SLOWED)
+    if usual is None or step_s <= usual or not slowed:
+        return dict(shares)
+    excess = min(1.0 - usual / step_s, slowed)
+    kept = {
+        reason: share * (1.0 - excess / slowed if reason in SLOWED else 1.0)
+        for reason, share in shares.items()
+    }
+    return {reason: share / (1.0 - excess) for reason, share in kept.items()}
+
+
+def slowed_by(told: Mapping[str, Any]) -> float:
+    """Share of a recorded step that the host would not have taken without the recording (0-1), as
+    measured beside it; 0 where that is not known."""
+    usual, during = around_s(told), told.get("during_s")
+    return max(0.0, 1.0 - usual / during) if usual and during else 0.0

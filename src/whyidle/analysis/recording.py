@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.bursts import slowed_by
 from whyidle.analysis.codes import among
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
@@ -28,8 +29,11 @@ def recording_cost_s(kinds: NDArray[np.uint8], *, shapes: bool) -> float:
 
 
 def share_of_recording(facts: Scoped) -> float:
-    """An estimate of how much of the step the recording itself cost on the host (0-1)."""
+    """An estimate of how much of the step the recording itself cost on the host (0-1): of a burst
+    on a device at least what its steps took longer than those around it."""
     host = facts.timeline.host
+    told = facts.timeline.settings.get("burst") if len(facts.timeline.device) else None
     inside = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
     cost = recording_cost_s(host.kind[inside], shapes="shapes" in facts.timeline.signals())
-    return float(min(cost / max(facts.scope_s, 1e-9), 0.9))
+    measured = slowed_by(told) if told else 0.0
+    return float(min(max(cost / max(facts.scope_s, 1e-9), measured), 0.9))

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.bursts import unrecorded
 from whyidle.analysis.codes import among, used
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
 from whyidle.analysis.host import Host
@@ -177,15 +178,18 @@ class Scoped:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Share of every reason in scope; they sum to 1."""
+        """Share of every reason in scope; they sum to 1. Of a burst on a device they are those of
+        its steps without a recording."""
         total = max(self.scope.total, 1)
         start, end = self.scope.start, self.scope.end
-        return {
+        shares = {
             reason: float(
                 np.mean([p.parts[reason].inside(start, end).sum() / total for p in self.partitions])
             )
             for reason in REASONS
         }
+        told = self.timeline.settings.get("burst") if len(self.timeline.device) else None
+        return unrecorded(shares, self.step_s, told) if told else shares
 
     @cached_property
     def attribution(self) -> dict[str, float]:
