@@ -111,16 +111,21 @@ def test_nothing_found_is_one_window():
     assert steps.steady.all()
 
 
-def test_a_recording_that_begins_in_a_step_frays_it():
+def waiting(job: Builder) -> None:
+    job.runtime("cudaMemcpyAsync", us(4000))
+
+
+@pytest.mark.parametrize("idle", [lambda job: job.quiet(us(4000)), waiting])
+def test_a_recording_that_begins_in_a_step_frays_it(idle):
     job = Builder()
     for i in range(5):
         with job.step():
-            job.quiet(us(4000) if i == 0 else 0)
+            if i == 0:
+                idle(job)
             job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(3000))])
             job.sync()
     steps = find_steps(job.timeline())
     assert steps.steady.tolist() == [False, True, True, True, True]
-    assert steps.start[0] == steps.on_host[0][0]
 
 
 def ahead(behind: int) -> Builder:
@@ -156,21 +161,25 @@ def test_a_device_that_is_not_behind_waits_from_the_host_s_first_moment():
     assert steps.start[0] == steps.on_host[0][0] < timeline.device.start.min()
 
 
-def test_a_wait_for_earlier_work_ends_where_the_first_step_begins():
+@pytest.mark.parametrize("steps", [2, 3])
+def test_a_wait_for_earlier_work_ends_where_the_first_step_begins(steps):
     job = Builder()
-    job.behind(ms(60))
+    job.behind(ms(600))
     with job.step():
         job.sync()
         job.python("train.py(3): report", ms(2))
         job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(20))])
-    train_slowly(job, 2)
+    train_slowly(job, steps - 1)
     timeline = job.timeline()
-    steps = find_steps(timeline)
+    found = find_steps(timeline)
     waited = timeline.host.end[timeline.names.index("cudaStreamSynchronize") == timeline.host.name]
-    assert steps.start[0] == waited[0]
+    assert found.start[0] == waited[0]
+    assert found.steady.tolist() == [steps < 3, *[True] * (steps - 1)]
     facts = Facts(timeline)
+    assert not facts.cold_start
     assert facts.attribution["unknown"] == 0.0
-    assert facts.reasons["sync_refill"] * facts.scope_s == pytest.approx(2e-3, rel=0.1)
+    refilled = pytest.approx(2e-3, rel=0.1) if steps < 3 else 0.0
+    assert facts.reasons["sync_refill"] * facts.scope_s == refilled
 
 
 def test_a_first_step_that_launches_nothing_stays_where_the_host_has_it():

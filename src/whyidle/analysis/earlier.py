@@ -7,7 +7,7 @@ launched earlier, and no profiler tells of it. That time belongs to steps before
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,16 @@ QUEUED_NS: Final = 1_000_000
 there (HTA)"""
 
 
-def at_work_until(timeline: Timeline, linked: Launches, low: int) -> int:
-    """The moment, or ``low``, where the recording begins, if nothing shows that the device was at
-    work then.
+class Earlier(NamedTuple):
+    """``until`` when the device was at it, and whether the host had ``waited`` for it: that host is
+    not as far ahead as it usually is, so the step that follows is like no other."""
+
+    until: int
+    waited: bool
+
+
+def earlier_work(timeline: Timeline, linked: Launches, low: int) -> Earlier | None:
+    """Work from before the recording, which begins at ``low``; None where nothing shows any.
 
     Two things show it: the first recorded work had been launched long before the device began it,
     or the host waited for a device that showed no work. Work of other processes on the same device
@@ -30,13 +37,13 @@ def at_work_until(timeline: Timeline, linked: Launches, low: int) -> int:
     """
     device, host = timeline.device, timeline.host
     if not len(device):
-        return low
+        return None
     row = int(np.argmin(device.start))
     first, call = int(device.start[row]), int(linked.call[row])
     if call >= 0 and first - max(int(host.end[call]), low) > QUEUED_NS:
-        return first
+        return Earlier(first, waited=False)
     roles = Roles(timeline)
     rows = np.concatenate([roles.rows("sync"), roles.rows("copy_call")])
     begin, end = np.maximum(host.start[rows], low), np.minimum(host.end[rows], first)
-    waited = end - begin > QUEUED_NS
-    return int(end[waited].max(initial=low))
+    blocked = end - begin > QUEUED_NS
+    return Earlier(int(end[blocked].max()), waited=True) if blocked.any() else None

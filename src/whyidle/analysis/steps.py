@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
-from whyidle.analysis.earlier import at_work_until
+from whyidle.analysis.earlier import earlier_work
 from whyidle.analysis.gaps import launches
 from whyidle.analysis.kernels import classify
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -37,6 +37,8 @@ WARMUP_FACTOR = 1.5
 """a leading step this many times longer than the median of the rest is warm-up"""
 MOST_TURNS = 32
 """optimizer calls that make one step, at most"""
+FEW = 3
+"""fewer steps than this are all needed"""
 FRAY = 0.2
 """a first or last step this much longer than the inner ones may be an artefact of recording"""
 
@@ -98,9 +100,10 @@ def find_steps(timeline: Timeline) -> Steps:
         marks = method(timeline)
         if marks is not None:
             edges = marks.edges
-            start, end = (edges[:-1], edges[1:]) if marks.device else _on_device(timeline, marks)
+            start, end, alike = _on_device(timeline, marks)
             if (end > start).all():
                 steady = _steady(timeline, start, end)
+                steady[0] &= alike or len(steady) < FEW
                 disturbed = _disturbed(timeline, edges[:-1], edges[1:])
                 if disturbed is not None and (steady & ~disturbed).any():
                     steady &= ~disturbed
@@ -251,10 +254,13 @@ def _labelled(edges: I64, found_by: str, confidence: float) -> _Marks:
     return _Marks(edges.astype(np.int64), labels, found_by, confidence)
 
 
-def _on_device(timeline: Timeline, marks: _Marks) -> tuple[I64, I64]:
-    """Windows that follow the device: a step ends when its last launched work has ended."""
+def _on_device(timeline: Timeline, marks: _Marks) -> tuple[I64, I64, bool]:
+    """Windows that follow the device: a step ends when its last launched work has ended. And
+    whether the first one is like the others."""
     device = timeline.device
     edges = marks.edges
+    if marks.device:
+        return edges[:-1], edges[1:], True
     ends = edges[1:].copy()
     launched = _launch_times(timeline)
     known = launched >= 0
@@ -265,18 +271,21 @@ def _on_device(timeline: Timeline, marks: _Marks) -> tuple[I64, I64]:
     elif len(device):
         ends[-1] = max(ends[-1], int(device.end.max()))
     ends = np.maximum.accumulate(ends)
-    begin = _begin(timeline, launched, int(edges[0]), int(ends[0]))
-    return np.concatenate([[begin], ends[:-1]]), ends
+    begin, whole = _begin(timeline, launched, int(edges[0]), int(ends[0]))
+    return np.concatenate([[begin], ends[:-1]]), ends, whole
 
 
-def _begin(timeline: Timeline, launched: I64, low: int, high: int) -> int:
+def _begin(timeline: Timeline, launched: I64, low: int, high: int) -> tuple[int, bool]:
     """When the device comes to the first step, which the host begins at ``low`` and the device ends
-    at ``high``: after all that it was given before, whether the recording holds that or not."""
+    at ``high``: after all that it was given before, whether the recording holds that or not. And
+    whether that step is like the others."""
     before = (launched >= 0) & (launched < low)
     if before.any():
-        return max(low, min(int(timeline.device.end[before].max()), high - 1))
-    begin = at_work_until(timeline, launches(timeline), low)
-    return begin if begin < high else low
+        return max(low, min(int(timeline.device.end[before].max()), high - 1)), True
+    earlier = earlier_work(timeline, launches(timeline), low)
+    if earlier is None or earlier.until >= high:
+        return low, True
+    return earlier.until, not earlier.waited
 
 
 def _launch_times(timeline: Timeline) -> I64:
