@@ -134,7 +134,7 @@ def size(facts: Facts) -> int | None:
     host, names = facts.timeline.host, facts.timeline.names
     wanted = {i: name for i, name in enumerate(names) if name in _BATCHED}
     rows = np.flatnonzero(among(host.name, wanted) & (host.kind == HostKind.OP))
-    rows = rows[facts.scope.covers(host.start[rows]) & (host.detail[rows] >= 0)]
+    rows = rows[facts.host_scope.covers(host.start[rows]) & (host.detail[rows] >= 0)]
     calls = Counter((wanted[int(host.name[row])], int(host.detail[row])) for row in rows)
     told: dict[str, set[int]] = {}
     passes: Counter[tuple[str, str]] = Counter()

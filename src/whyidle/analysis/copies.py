@@ -74,10 +74,13 @@ class Copies:
 
 def copies(facts: Facts, kind: str, direction: str = "h2d") -> Copies:
     """Copies in scope by memory kind on the host: "pageable", "other" (pinned, or the recording
-    does not tell), "pinned" or "any"."""
+    does not tell), "pinned" or "any". Those that bring back what the CPU did in the midst of a step
+    are left out: how batches are sent does nothing for them."""
     device, host = facts.device, facts.timeline.host
     rows = facts.device_rows
     every = rows[facts.direction[rows] == direction]
+    detours = np.concatenate([np.empty(0, np.int64), *facts.waits.fallbacks])
+    every = every[~np.isin(facts.launches.call[every], detours)]
     rows = every[_of_kind(facts, every, kind)]
     calls = facts.launches.call[rows]
     calls = calls[calls >= 0]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.host import interrupting
-from whyidle.analysis.intervals import union
+from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.launching import Launching
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
@@ -17,12 +17,17 @@ I64 = NDArray[np.int64]
 
 FALLBACK_NS = 20_000
 """host work this long between a copy back and a copy forth is more than dispatching the copies"""
+TENSOR_BYTES = 1_000
+"""copies below this are scalars, or a handful of them"""
+WIDER = 8
+"""ratio of the widest element to the narrowest (float64, uint8)"""
 NEAR = 8
 """this many copies of all threads are looked at for the next one on a thread"""
 COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::item",
             "aten::_local_scalar_dense", "aten::detach", "detach", "aten::pin_memory",
             "aten::is_pinned", "aten::_pin_memory", "aten::resolve_conj", "aten::resolve_neg",
-            "aten::as_strided", "aten::view", "aten::lift_fresh")  # fmt: skip
+            "aten::as_strided", "aten::view", "aten::lift_fresh",
+            "aten::empty_strided")  # fmt: skip
 
 
 class Waits:
@@ -31,7 +36,7 @@ class Waits:
     def __init__(self, facts: Scoped, launching: Launching) -> None:
         self._facts, self._launching = facts, launching
         rows = launching.replay.waits
-        self.rows = rows[facts.scope.covers(facts.timeline.host.start[rows])]
+        self.rows = rows[facts.host_scope.covers(facts.timeline.host.start[rows])]
 
     @cached_property
     def avoidable(self) -> I64:
@@ -74,25 +79,34 @@ class Waits:
 
     @cached_property
     def fallbacks(self) -> list[I64]:
-        """Operators that ran on the CPU in the midst of a step: a copy back, work on the CPU, a
-        copy forth, and no launch between. Each is the rows of the calls from first to last."""
+        """Work on the CPU in the midst of a step: a copy back, operators or, where about as much
+        goes forth again, anything else (NumPy is not recorded), a copy forth, and no launch
+        between. Each is the rows of the calls from first to last."""
         host = self._facts.timeline.host
         back, forth = self._calls("d2h"), self._calls("h2d")
         launched = host.start[np.setdiff1d(self._launching.calls, forth)]
         runtime = np.flatnonzero(host.kind == HostKind.RUNTIME)
         loading = self._facts.host.during("loader")
         found = []
-        for call in back[self._facts.scope.covers(host.start[back])]:
+        for call in back[self._facts.host_scope.covers(host.start[back])]:
             forward = self._next_of(forth, int(call))
             if forward is None:
                 continue
             begin, end = host.end[[call]], host.start[[forward]]
             quick = np.searchsorted(launched, begin) == np.searchsorted(launched, end)
             quick &= loading.inside(begin, end) == 0
-            if quick.all() and self._works(int(call), int(begin[0]), int(end[0])):
+            if quick.all() and (
+                self._works(int(call), int(begin[0]), int(end[0]))
+                or self._returns(int(call), forward)
+            ):
                 edges = np.searchsorted(host.start[runtime], [host.start[call], end[0] + 1])
-                found.append(runtime[slice(*edges)])
+                found.append(np.append(runtime[slice(*edges)], self._waiting_for(forward)))
         return found
+
+    def _waiting_for(self, call: int) -> I64:
+        """The synchronisation right after a call on its thread, if there is one."""
+        following = self._neighbours[1][[call]]
+        return following[np.isin(following, self._facts.host.rows("sync"))]
 
     def _next_of(self, rows: I64, call: int) -> int | None:
         """The first of some sorted calls after a call, on its thread and in its step."""
@@ -136,9 +150,32 @@ class Waits:
         )
         return spent >= FALLBACK_NS
 
+    def _returns(self, back: int, forth: int) -> bool:
+        """Whether two copies move about as much, and the thread was busy for a while between them
+        with what is not recorded: a result has as many elements as what it was made of, or few."""
+        host, sizes = self._facts.timeline.host, self._sizes
+        least = min(sizes.get(back, 0), sizes.get(forth, 0))
+        if least < TENSOR_BYTES or max(sizes[back], sizes[forth]) > WIDER * least:
+            return False
+        begin, end = host.end[[back]], host.start[[forth]]
+        return int((end - begin - self._called.inside(begin, end))[0]) >= FALLBACK_NS
+
+    @cached_property
+    def _called(self) -> Intervals:
+        """When any thread was in a call of the runtime."""
+        host = self._facts.timeline.host
+        rows = np.flatnonzero(host.kind == HostKind.RUNTIME)
+        return union(host.start[rows], host.end[rows])
+
+    @cached_property
+    def _sizes(self) -> dict[int, int]:
+        """Bytes that each call copies."""
+        calls, sizes = self._facts.launches.call, self._facts.device.size
+        moved = np.flatnonzero((calls >= 0) & (self._facts.direction != ""))
+        return {int(calls[row]): int(sizes[row]) for row in moved}
+
     def _same_step(self, begin: int, end: int) -> bool:
-        steps = self._facts.steps
-        first, last = np.searchsorted(steps.start, [begin, end], side="right")
+        first, last = np.searchsorted(self._facts.steps.on_host[0], [begin, end], side="right")
         return bool(first == last)
 
     def _calls(self, direction: str) -> I64:

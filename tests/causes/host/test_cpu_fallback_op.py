@@ -66,3 +66,63 @@ def test_the_next_batch_after_results_were_read_is_no_fallback():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+def outside(*, back: int = 400_000, forth: int = 400_000, work: int = 800) -> Builder:
+    """NumPy between two copies: no operator, nothing recorded."""
+    job = Builder()
+    for _ in range(5):
+        with job.step():
+            layers(job)
+            job.copy("d2h", back, pinned=False)
+            job.quiet(us(work))
+            job.copy("h2d", forth, pinned=False)
+            layers(job)
+    return job
+
+
+@pytest.mark.parametrize("forth", [50_000, 400_000, 3_200_000])
+def test_what_numpy_does_between_the_copies_is_found_by_what_goes_forth(forth):
+    sick = outside(forth=forth)
+    proof = judge(CAUSE, sick)
+    assert proof
+    assert proof.headline.startswith("Something outside PyTorch")
+    assert covers(proof, measured(sick, train(0, on_device=True)))
+
+
+@pytest.mark.parametrize("sizes", [(4, 400_000), (400_000, 4), (400_000, 40_000_000)])
+def test_copies_of_other_sizes_have_nothing_to_do_with_each_other(sizes):
+    assert judge(CAUSE, outside(back=sizes[0], forth=sizes[1])) is None
+
+
+def test_copies_right_after_each_other_have_no_work_between_them():
+    assert judge(CAUSE, outside(work=5)) is None
+
+
+def test_a_host_that_is_ahead_passes_its_steps_before_its_device_does():
+    """The copy back ends in the device's next step, the copy forth follows it."""
+    job = Builder()
+    for _ in range(5):
+        with job.step():
+            job.op("aten::mm", kernels=[("gemm", us(100))])
+            job.copy("d2h", 400_000, pinned=False)
+            job.quiet(us(800))
+            job.copy("h2d", 400_000, pinned=False)
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(300))])
+    proof = judge(CAUSE, job)
+    assert proof
+    assert proof.evidence[0].value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("size", "bucket"), [(4_000, "sync"), (40_000_000, "transfer")])
+def test_its_bucket_is_where_its_time_lies(size, bucket):
+    proof = judge(CAUSE, outside(back=size, forth=size))
+    assert proof
+    assert proof.bucket == bucket
+
+
+def test_how_batches_are_sent_does_nothing_for_a_detour():
+    job = outside(back=8_000_000, forth=8_000_000)
+    assert judge(CAUSE, job)
+    assert judge("pageable-h2d-copy", job) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.waits import COPY_OPS
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.timeline import HostKind
@@ -19,6 +21,10 @@ LEAST_GAIN = 0.005
 """share of the step below which a fallback is not worth a word"""
 REMOVED = (0.5, 0.9, 1.0)
 """careful, expected, hopeful: the operator's time on the GPU is not known"""
+BUCKETS: Final[tuple[Bucket, ...]] = ("sync", "host", "transfer")
+"""where its time may lie: a large tensor's mostly in its copies"""
+STAYS = 0.5
+"""careful: the operator becomes cheaper where it is, and its data goes back and forth as before"""
 
 
 @cause(
@@ -40,9 +46,11 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Within one step: a copy from the device, then operators on the same thread that launch nothing
-    and take at least 20 us, then a copy to the device. The gain is the replay of the recorded
-    steps without these waits and with that CPU work halved, cut to a tenth, or gone with the
-    copies (P3 plus the operator's time on the CPU less its time on the GPU, which is not known).
+    and take at least 20 us, then a copy to the device. What NumPy does is not recorded: there the
+    thread takes as long between the copies, and they move about as many elements. The gain is the
+    replay of the recorded steps without these waits and with that CPU work halved, or, with the
+    copies gone, cut to a tenth or to nothing (P3 plus the operator's time on the CPU less its time
+    on the GPU, which is not known).
 
     What looks alike
     ----------------
@@ -69,17 +77,22 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
         np.array([host.start[span[-1]] for span in spans]),
     )
     replay = facts.replay
+    work = work - replay.waiting
     copies = np.where(np.isin(facts.launches.call, rows), 0.0, 1.0)
     runs = [
-        replay.run(replay.less(work, ratio), without=rows, factor=copies if ratio == 1.0 else None)
+        replay.run(replay.less(work, ratio), without=rows, factor=copies if ratio > STAYS else None)
         for ratio in REMOVED
     ]
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
     if gains[2] < LEAST_GAIN:
         return None
-    exposed = facts.share_of(facts.part("sync", "host", "transfer") & _windows(facts, spans))
+    held = _windows(facts, spans)
+    each: dict[Bucket, float] = {
+        bucket: facts.share_of(facts.part(bucket) & held) for bucket in BUCKETS
+    }
+    exposed, longest = sum(each.values()), max(BUCKETS, key=lambda bucket: each[bucket])
     names = _operators(facts, work)
-    who = f"The operator {names[0]}" if names else "An operator"
+    who = f"The operator {names[0]}" if names else "Something outside PyTorch"
     low, middle, high = sorted(gains)
     lost = max(exposed, middle)
     return Proof(
@@ -107,6 +120,7 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.8,
+        bucket=longest,
         where=tuple(place for place in [_place(facts, int(spans[0][0]))] if place),
         facts={"operators": names},
     )
