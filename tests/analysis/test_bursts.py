@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from whyidle.analysis.bursts import SLOWED, WORKING, around_s, slowed_by, unrecorded
+from whyidle.analysis.bursts import SLOWED, WORKING, around_s, beside, slowed_by, unrecorded
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.steps import find_steps
 from whyidle.model.buckets import REASONS
 from whyidle.testing.builder import Builder, ms, us
 
@@ -53,6 +55,26 @@ def test_steps_around_are_those_that_were_timed():
 def test_what_recording_took_is_what_steps_were_longer_by(during, share):
     told = {"before_s": 0.010, "after_s": 0.014, "during_s": during}
     assert slowed_by(told) == pytest.approx(share)
+
+
+def test_usual_are_the_undisturbed_steps_on_both_sides():
+    live = launched_one_by_one(us(500)).timeline()
+    steps = find_steps(live)
+    length = steps.end - steps.start
+    told = {"begin": live.base_ns + int(steps.end[2]), "end": live.base_ns + int(steps.start[4])}
+    burst = replace(live, settings={"burst": {**told, "before_s": 9.0, "after_s": 9.0}})
+    steady = steps.steady & (np.arange(len(steps)) != 3)
+    found = beside(burst, live, replace(steps, steady=steady)).settings["burst"]
+    assert around_s(found) == pytest.approx(np.median(length[steady]) / 1e9)
+    assert around_s(found) < 0.1
+
+
+def test_where_no_step_is_beside_it_what_the_burst_told_stands():
+    live = launched_one_by_one(us(500)).timeline()
+    steps = find_steps(live)
+    burst = replace(live, settings={"burst": {"begin": 0, "end": 1 << 62, "before_s": 0.5}})
+    assert around_s(beside(burst, live, steps).settings["burst"]) == 0.5
+    assert beside(replace(live, settings={}), live, steps).settings == {}
 
 
 def launched_one_by_one(host: int) -> Builder:

@@ -8,9 +8,13 @@ between them grows. How long steps take without it is known from the steps aroun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log
 from typing import Any, Final
 
+import numpy as np
+
+from whyidle.analysis.steps import Steps
 from whyidle.model.timeline import Timeline
 
 WORKING: Final = ("compute", "collective", "copy")
@@ -28,6 +32,8 @@ SLOWED: Final = (
 )
 """reasons of waiting while the host is on its way to a launch, which a recording makes longer; a
 batch, a checkpoint or another rank comes no later for it"""
+AROUND = 50
+"""steps before a burst, and as many after it, whose median is what its steps usually take"""
 
 
 def most_like(bursts: Sequence[Timeline], step_s: float) -> list[Timeline]:
@@ -40,9 +46,26 @@ def most_like(bursts: Sequence[Timeline], step_s: float) -> list[Timeline]:
     return sorted(bursts, key=unlike)
 
 
+def beside(burst: Timeline, live: Timeline, steps: Steps) -> Timeline:
+    """The burst, which then knows how long the ``steps`` of its run around it were."""
+    told = burst.settings.get("burst", {})
+    if "begin" not in told or "end" not in told:
+        return burst
+    start, end = (edges[steps.steady] for edges in steps.on_host)
+    before = end <= told["begin"] - live.base_ns
+    after = start >= told["end"] - live.base_ns
+    near = np.concatenate([(end - start)[before][-AROUND:], (end - start)[after][:AROUND]])
+    if not len(near):
+        return burst
+    told = {**told, "usual_s": float(np.median(near)) / 1e9}
+    return replace(burst, settings={**burst.settings, "burst": told})
+
+
 def around_s(told: Mapping[str, Any]) -> float | None:
     """Length of the steps around a burst, s: the host's, which is ahead of its device where they
     are shorter than the device's work. None where they were not timed."""
+    if told.get("usual_s"):
+        return float(told["usual_s"])
     lengths = [float(told[key]) for key in ("before_s", "after_s") if told.get(key)]
     return sum(lengths) / len(lengths) if lengths else None
 

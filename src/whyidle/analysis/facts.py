@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.bursts import most_like
+from whyidle.analysis.bursts import beside, most_like
 from whyidle.analysis.codes import used
 from whyidle.analysis.collectives import Collectives, collectives
 from whyidle.analysis.flops import Work, work_of_events
@@ -138,7 +138,8 @@ class Facts(Scoped):
     @cached_property
     def burst(self) -> Facts | None:
         """The recording of every operator in some steps that is most like those in scope."""
-        return next(map(Facts, most_like(self.timeline.bursts, self.step_s)), None)
+        found = most_like(self.timeline.bursts, self.step_s)
+        return Facts(beside(found[0], self.timeline, self.steps)) if found else None
 
     @cached_property
     def operators(self) -> list[Operator]:
