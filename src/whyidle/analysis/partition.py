@@ -19,6 +19,7 @@ from whyidle.analysis.gaps import Gaps, Launches, idle_gaps
 from whyidle.analysis.host import Host, interrupting
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import classify
+from whyidle.analysis.refills import refilling
 from whyidle.analysis.steps import Steps
 from whyidle.model.buckets import REASONS
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -87,7 +88,7 @@ def _on_device(timeline: Timeline, host: Host) -> Claims:
 
 def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims:
     queued, stuck = _queued(gaps)
-    refills = _refills(timeline, host, gaps)
+    refills = _refills(timeline, host, steps, gaps)
     busy = host.leaves((HostKind.RUNTIME, HostKind.OP))
     frames = host.leaves((HostKind.PYTHON, HostKind.OVERHEAD))
     return [
@@ -215,9 +216,8 @@ def _cold(steps: Steps, gaps: Gaps) -> Intervals:
     return Intervals(gaps.start[long], gaps.end[long]) & cold
 
 
-def _refills(timeline: Timeline, host: Host, gaps: Gaps) -> Claims:
-    """After a call that waited for the device to drain, the host must refill the queue. Had it
-    not waited, it would have spent that time ahead: at most the time it was blocked is lost."""
+def _refills(timeline: Timeline, host: Host, steps: Steps, gaps: Gaps) -> Claims:
+    """After a call that waited for the device to drain, the host must refill the queue."""
     events = timeline.host
     forwards = _calls_of(host, "h2d")
     backwards = _calls_of(host, "d2h")
@@ -225,20 +225,13 @@ def _refills(timeline: Timeline, host: Host, gaps: Gaps) -> Claims:
     after_copy = np.isin(_previous_call(timeline, syncs), forwards)
     copy_rows = np.concatenate([forwards, syncs[after_copy]])
     sync_rows = np.concatenate([backwards, syncs[~after_copy]])
-    claims = []
-    for reason, rows in (("copy_refill", copy_rows), ("sync_refill", sync_rows)):
-        begin, end = events.start[rows], events.end[rows]
-        if not len(gaps) or not len(rows):
-            claims.append((reason, EMPTY))
-            continue
-        index = np.searchsorted(gaps.start, end, side="right") - 1
-        gap = np.maximum(index, 0)
-        blocked = np.minimum(gaps.start[gap], end) - begin
-        valid = (index >= 0) & (gaps.end[gap] > end) & (blocked > 0)
-        start = gaps.start[gap][valid]
-        reach = np.minimum(gaps.end[gap][valid], start + blocked[valid])
-        claims.append((reason, union(start, reach)))
-    return claims
+    waited = np.concatenate([host.rows("loader"), host.rows("collective_wait")])
+    lost = np.sort(events.end[waited[events.end[waited] - events.start[waited] > QUIET_NS]])
+    most = int(np.median(steps.end - steps.start))
+    return [
+        (reason, refilling(gaps, events.start[rows], events.end[rows], lost, most))
+        for reason, rows in (("copy_refill", copy_rows), ("sync_refill", sync_rows))
+    ]
 
 
 def _previous_call(timeline: Timeline, rows: I64) -> I64:
