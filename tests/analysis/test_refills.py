@@ -5,17 +5,20 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.gaps import Gaps
-from whyidle.analysis.refills import refilling
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.refills import Lead, refilling
 from whyidle.testing.builder import Builder, ms, us
 
 FAR = 1_000_000
 
 
-def taken(gaps, waits, lost=(), most=FAR):
+def taken(gaps, waits, lost=(), most=FAR, apart=()):
     start, end = np.array(gaps, dtype=np.int64).reshape(-1, 2).T
     begin, until = np.array(waits, dtype=np.int64).reshape(-1, 2).T
     told = Gaps(start, end, np.full(len(start), -1))
-    found = refilling(told, begin, until, np.array(lost, dtype=np.int64), most)
+    low, high = np.array(apart, dtype=np.int64).reshape(-1, 2).T
+    lead = Lead(np.array(lost, dtype=np.int64), most, Intervals(low, high))
+    found = refilling(told, begin, until, lead)
     return list(zip(found.start.tolist(), found.end.tolist(), strict=True))
 
 
@@ -40,6 +43,12 @@ def test_a_lead_is_no_longer_than_a_step_and_gone_where_others_are_waited_for():
     assert taken(gaps, [(0, 105), (195, 205)], most=35) == [(100, 130), (200, 210)]
     assert taken(gaps, [(0, 105)], lost=[150]) == [(100, 130)]
     assert taken(gaps, [(0, 105)], lost=[120]) == [(100, 120)]
+
+
+def test_what_has_a_name_of_its_own_is_not_blamed_on_an_earlier_wait():
+    gaps = [(100, 130), (200, 230), (300, 330)]
+    found = taken(gaps, [(0, 105)], apart=[(90, 120), (210, 320)])
+    assert found == [(100, 130), (200, 210), (320, 330)]
 
 
 @pytest.mark.parametrize("waits", [[], [(10, 20)], [(10, 99)], [(140, 150)], [(105, 110)]])
@@ -98,3 +107,15 @@ def test_a_host_that_is_slower_than_its_device_loses_little_by_a_short_wait():
     facts = Facts(job.timeline())
     assert facts.share("host") > 0.6
     assert facts.share("sync") < 0.05
+
+
+def test_a_long_pause_after_a_wait_keeps_its_own_name():
+    job = Builder()
+    for _ in range(8):
+        with job.step():
+            layers(job, read=False)
+            job.item()
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(300))])
+            job.python("train.py(7): assign", ms(2))
+    facts = Facts(job.timeline())
+    assert facts.share("python") * facts.step_s > 1.6e-3

@@ -54,14 +54,16 @@ class Host:
         rows = self.rows(role)
         return union(self.timeline.host.start[rows], self.timeline.host.end[rows])
 
-    def leaves(self, kinds: tuple[HostKind, ...]) -> Intervals:
-        """When any driving thread was inside an innermost event of these kinds."""
+    def leaves(self, kinds: tuple[HostKind, ...], least: int = 0) -> Intervals:
+        """When any driving thread was inside an innermost event of these kinds, of at ``least`` so
+        many ns."""
         host = self.timeline.host
         starts, ends = [], []
         for thread in self.drivers:
             rows = np.flatnonzero((host.thread == thread) & (host.kind != HostKind.ANNOTATION))
             leaf = Nesting(host.start[rows], host.end[rows], ()).leaves()
-            rows = rows[leaf & among(host.kind[rows], kinds)]
+            long = host.end[rows] - host.start[rows] >= least
+            rows = rows[leaf & long & among(host.kind[rows], kinds)]
             starts.append(host.start[rows])
             ends.append(host.end[rows])
         return union(np.concatenate(starts), np.concatenate(ends)) if starts else EMPTY

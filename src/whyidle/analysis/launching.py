@@ -12,15 +12,13 @@ from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, awaited, nexts
 from whyidle.analysis.recording import share_of_recording
+from whyidle.analysis.refills import PAUSE_NS
 from whyidle.analysis.replay import Replay, Saved
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import DeviceKind, HostKind
 
 I64 = NDArray[np.int64]
 
-PAUSE_NS = 200_000
-"""Python without any operator for this long is a thing of its own, not the way from one operator
-to the next: that takes 3 to 23 us at the median in real recordings, ten times less"""
 FULL_QUEUE = 1000
 BLOCKED_NS = 20_000
 """a launch that takes longer than this while so many others wait was blocked by the full queue

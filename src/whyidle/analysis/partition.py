@@ -19,7 +19,7 @@ from whyidle.analysis.gaps import Gaps, Launches, idle_gaps
 from whyidle.analysis.host import Host, interrupting
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import classify
-from whyidle.analysis.refills import refilling
+from whyidle.analysis.refills import PAUSE_NS, Lead, refilling
 from whyidle.analysis.steps import Steps
 from whyidle.model.buckets import REASONS
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -88,8 +88,8 @@ def _on_device(timeline: Timeline, host: Host) -> Claims:
 
 def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims:
     queued, stuck = _queued(gaps)
-    refills = _refills(timeline, host, steps, gaps)
     busy = host.leaves((HostKind.RUNTIME, HostKind.OP))
+    refills = _refills(timeline, host, steps, gaps)
     frames = host.leaves((HostKind.PYTHON, HostKind.OVERHEAD))
     return [
         ("contradiction", stuck | _waiting_for_nothing(timeline, host, gaps)),
@@ -228,10 +228,21 @@ def _refills(timeline: Timeline, host: Host, steps: Steps, gaps: Gaps) -> Claims
     waited = np.concatenate([host.rows("loader"), host.rows("collective_wait")])
     lost = np.sort(events.end[waited[events.end[waited] - events.start[waited] > QUIET_NS]])
     most = int(np.median(steps.end - steps.start))
+    lead = Lead(lost, most, _apart(timeline, host, gaps))
     return [
-        (reason, refilling(gaps, events.start[rows], events.end[rows], lost, most))
+        (reason, refilling(gaps, events.start[rows], events.end[rows], lead))
         for reason, rows in (("copy_refill", copy_rows), ("sync_refill", sync_rows))
     ]
+
+
+def _apart(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
+    """What takes the host long by itself: an operator that launches nothing, Python without any."""
+    events = timeline.host
+    rows = np.flatnonzero((events.kind == HostKind.OP) | (events.kind == HostKind.RUNTIME))
+    rows = rows[np.isin(events.thread[rows], host.drivers)]
+    quiet = Intervals(gaps.start, gaps.end) - union(events.start[rows], events.end[rows])
+    long = quiet.length >= PAUSE_NS
+    return Intervals(quiet.start[long], quiet.end[long]) | host.leaves((HostKind.OP,), PAUSE_NS)
 
 
 def _previous_call(timeline: Timeline, rows: I64) -> I64:
