@@ -122,7 +122,9 @@ class Memory:
         self.segments += 1
         self.reserved += whole
         self.most_reserved = max(self.most_reserved, self.reserved)
-        spin_until(now() + self.device.config.allocate_ns)
+        begun = now()
+        spin_until(begun + self.device.config.allocate_ns)
+        self.device.record.waited(begun, now(), "segment")
         return Span(whole, size <= SMALL)
 
     def _cut(self, span: Span, size: int) -> None:

@@ -15,6 +15,7 @@ FIRST_STREAM = 7
 CALLS = {
     "synchronize": "cudaDeviceSynchronize",
     "event synchronize": "cudaEventSynchronize",
+    "segment": "cudaMalloc",
     "allocation retried": "cudaFree",
     "empty_cache": "cudaFree",
 }
