@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
 from whyidle.analysis.gaps import Launches, copy_direction
-from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.kernels import classify
 from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.progress import progress
@@ -57,16 +59,18 @@ class Host:
     def leaves(self, kinds: tuple[HostKind, ...], least: int = 0) -> Intervals:
         """When any driving thread was inside an innermost event of these kinds, of at ``least`` so
         many ns."""
-        host = self.timeline.host
-        starts, ends = [], []
+        host, rows = self.timeline.host, self._innermost
+        rows = rows[among(host.kind[rows], kinds) & (host.end[rows] - host.start[rows] >= least)]
+        return union(host.start[rows], host.end[rows])
+
+    @cached_property
+    def _innermost(self) -> I64:
+        """Innermost events of the driving threads, annotations aside."""
+        host, found = self.timeline.host, [np.empty(0, np.int64)]
         for thread in self.drivers:
             rows = np.flatnonzero((host.thread == thread) & (host.kind != HostKind.ANNOTATION))
-            leaf = Nesting(host.start[rows], host.end[rows], ()).leaves()
-            long = host.end[rows] - host.start[rows] >= least
-            rows = rows[leaf & long & among(host.kind[rows], kinds)]
-            starts.append(host.start[rows])
-            ends.append(host.end[rows])
-        return union(np.concatenate(starts), np.concatenate(ends)) if starts else EMPTY
+            found.append(rows[Nesting(host.start[rows], host.end[rows], ()).leaves()])
+        return np.concatenate(found)
 
 
 def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
