@@ -97,3 +97,12 @@ def frame_place(text: str, rank: int | None) -> Place | None:
 
 def _place(frame: re.Match[str], rank: int | None) -> Place:
     return Place(file=frame["file"], line=int(frame["line"]), function=frame["function"], rank=rank)
+
+
+def own_frame(stack: str) -> str:
+    """The innermost frame of a stack that is the user's own; empty where all are a library's."""
+    for frame in stack.split(";"):
+        place = frame_place(frame, None)
+        if place is not None and not in_library(place):
+            return frame
+    return ""

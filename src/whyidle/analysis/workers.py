@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
-from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import Waited, epochs, passed
 from whyidle.analysis.scoped import Scoped
@@ -363,20 +363,13 @@ class Workers:
         """The line of the user's own code that workers are at most often, and its share of the
         samples; None without samples in such code."""
         looks = self.loading.samples["stack"]
-        lines = [self._own(self.loading.stacks[i]) for i in looks]
+        lines = [own_frame(self.loading.stacks[i]) for i in looks]
         counted = Counter(line for line in lines if line)
         if not counted:
             return None
         line, count = counted.most_common(1)[0]
         place = frame_place(line, self.facts.rank)
         return (place, count / len(lines)) if place else None
-
-    def _own(self, stack: str) -> str:
-        for frame in stack.split(";"):
-            place = frame_place(frame, None)
-            if place is not None and not in_library(place):
-                return frame
-        return ""
 
     def places(self, *keys: str, workers: bool = True) -> tuple[Place, ...]:
         """Places that the settings name ("asked", "making", "collating"), the user's only; without
