@@ -31,8 +31,9 @@ class Exposure:
     ``exposed`` is all exposed communication; ``held`` the part that holds up work: collectives
     behind which the next kernel was queued already, and idle time on the way to one. Of that,
     ``waiting`` is for late ranks as far as matched collectives tell (``told``: they tell all of
-    it), ``stalled`` the part of the rest that is beyond what the same collective usually takes,
-    ``unsteady`` what a single rank shows to be waiting, as it is not there in every step.
+    it) or for one that somebody stops, ``stalled`` the part of the rest that is beyond what the
+    same collective usually takes, ``unsteady`` what a single rank shows to be waiting, as it is not
+    there in every step.
     ``in_flight`` is all time with a collective on its way, ``hidden_ratio`` the part of that beside
     useful work, ``calls`` collectives per step, ``kinds`` their seconds per step by kind,
     ``mean_bytes`` and ``median_s`` of a call.
@@ -99,7 +100,7 @@ def exposure(every: Sequence[Facts], meetings: Meetings, imbalance: Imbalance) -
     held = [facts.share_of(facts.held_up) + facts.share("collective_call") for facts in ranks]
     first = ranks[0].collectives.take(_in_scope(ranks[0]))
     sized = first.bytes[first.bytes >= 0]
-    waiting, told = _mean(imbalance.waiting), _told(every, meetings)
+    waiting, told = max(_mean(imbalance.waiting), _mean(imbalance.stopped)), _told(every, meetings)
     stalled = max(0.0, _mean(held) - waiting) * meetings.held_up if told else 0.0
     return Exposure(
         exposed=_mean([facts.share("communication") for facts in ranks]),

@@ -17,6 +17,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union
 from whyidle.analysis.paces import Paces, paces
 from whyidle.analysis.ranks import Meetings
+from whyidle.analysis.stopping import Held, held
 
 F64 = NDArray[np.float64]
 
@@ -186,6 +187,19 @@ class Imbalance:
     def paces(self) -> Paces | None:
         """Running and waiting for a core between exchanges; None: not recorded."""
         return paces(self.ranks)
+
+    @cached_property
+    def held(self) -> Held | None:
+        """The rank that somebody stops again and again, if any. On a CPU its own stops look like
+        waiting in its exchanges: all its threads stand still."""
+        return held(self.ranks)
+
+    @cached_property
+    def stopped(self) -> F64:
+        """Share of the step that each rank spends in exposed communication because one is stopped
+        longer than the others: that one stands still in it, and the others wait."""
+        most = 0.0 if self.held is None or not self.ranks[0].on_cpu else self.held.beyond
+        return np.minimum([facts.share("communication") for facts in self.ranks], most)
 
     def _explained(self, index: int | None, lateness: F64, what: int, unknown: float) -> float:
         """The part of the waiting for one rank (``None``: for whoever is late) that is explained by

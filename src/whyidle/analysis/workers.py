@@ -18,7 +18,9 @@ from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import Waited, epochs, passed
+from whyidle.analysis.repeats import made_again
 from whyidle.analysis.scoped import Scoped
+from whyidle.analysis.stopping import Stops, stops
 from whyidle.model.diagnosis import Place
 
 LEAST_SHARE = 0.01
@@ -240,6 +242,19 @@ class Workers:
         stall = self.stall(self.count, self.calm)
         return stall >= max(EXPLAINED * self.waiting * self.facts.step_s, 1e-9)
 
+    @cached_property
+    def stops(self) -> Stops:
+        """How much of the time somebody stopped their processes."""
+        return stops(self.facts.outside, [w.pid for w in self.loading.workers if w.pid])
+
+    @property
+    def stopped(self) -> bool:
+        """Whether workers that nobody stops would be waited for half as long at most."""
+        free = self.wall * (1.0 - self.stops.share) + self.pickle
+        return self.stops.share > 0.0 and self.remaining(self.stall(self.count, free)) <= (
+            MOSTLY * self.waiting
+        )
+
     # -- what batches wait for --------------------------------------------------------------
 
     @property
@@ -309,6 +324,8 @@ class Workers:
             return None
         if waits_for_memory(self.facts, self.waiting):
             return "memory"
+        if self.stopped:
+            return None  # by whom, the recording does not tell
         if self.crowded:
             return "crowd"
         if self.bursty:
@@ -347,14 +364,7 @@ class Workers:
     @cached_property
     def repeated(self) -> tuple[int, int]:
         """Of how many samples the loader made the same again, of how many that it made again."""
-        rows = self.loading.rows
-        same = again = 0
-        for index in np.unique(rows["index"]):
-            sums = rows["sum"][rows["index"] == index]
-            if len(sums) > 1:
-                again += 1
-                same += int((sums == sums[0]).all())
-        return same, again
+        return made_again(self.loading.rows)
 
     # -- where ------------------------------------------------------------------------------
 

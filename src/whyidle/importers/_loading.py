@@ -95,6 +95,7 @@ def _worker(folder: Path, pid: str, base: int) -> Worker:
         started=None if started is None else int(started) - base,
         first=int(told.get("first", base)) - base,
         threads=int(told.get("threads", 1)),
+        pid=int(pid) if pid.isdigit() else None,
     )
 
 

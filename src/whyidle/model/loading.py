@@ -62,12 +62,13 @@ class Iterator:
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker process: its start and its first batch, ns (None: not told), threads of an
-    operator."""
+    operator, its process id (None: not told)."""
 
     number: int
     started: int | None
     first: int
     threads: int
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,13 @@ from whyidle.model.treatment import Plan, treatment
 def replace_slow_device(proof: Proof) -> Plan | None:
     """Check the device's clocks, temperature and power, and run the job without it."""
     rank = proof.facts.get("rank")
+    if proof.facts.get("stopped"):
+        return Plan(
+            summary=f"on the machine of rank {rank}: find out who stops the process (SIGSTOP or "
+            "SIGTSTP: a batch system that suspends jobs, a guard against heat or load, a debugger)",
+            risk="",
+            automatic=False,
+        )
     if proof.facts.get("cpu"):
         return Plan(
             summary=f"on the machine of rank {rank}: `ps -eLo psr,ni,pcpu,pid,comm --sort=-pcpu` "

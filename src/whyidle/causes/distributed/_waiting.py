@@ -6,7 +6,7 @@ import numpy as np
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
-from whyidle.analysis.imbalance import Imbalance, Laggard
+from whyidle.analysis.imbalance import MOSTLY, Imbalance, Laggard
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
@@ -27,8 +27,10 @@ DOING = {
 
 def laggard(job: Job) -> Laggard | None:
     """The rank that others wait for, where they wait long enough to speak of it, and not mostly
-    because it waits for a core."""
+    because it waits for a core, or somebody stops one."""
     late = job.imbalance.laggard
+    if float(job.imbalance.stopped.mean()) >= MOSTLY * job.attribution["communication"] > 0.0:
+        return None
     if late is None or late.slow_device or job.imbalance.lost[1] * _own(late) < LEAST_SHARE:
         return None
     return late

@@ -27,7 +27,7 @@ def fail_slow_device(job: Job) -> Proof | None:
     One rank launches the same kernels, as often and with the same grids as the others, but they
     take longer on its device: lower clocks, heat, a power limit, memory faults, a neighbour. Where
     the device is the CPU: one rank gets less of a core than the others, as something else runs
-    there, or it has a lower priority or a quota.
+    there, it has a lower priority or a quota, or somebody stops its process again and again.
 
     Why it costs
     ------------
@@ -40,7 +40,10 @@ def fail_slow_device(job: Job) -> Proof | None:
     sizes as on every other rank but take at least 5 % longer in sum. On a CPU, of a watched run: it
     is always the late one, and at least half of what the others wait for it is explained by what
     its training thread waited for a core beyond theirs, as the kernel counts it (run-queue delay).
-    The gain is P8 with that device at the speed of the slowest other one.
+    The gain is P8 with that device at the speed of the slowest other one. Or the kernel shows the
+    process stopped at several reads, more often than any other rank's, while ranks wait for each
+    other: then the gain is that share, with the error of so many reads, but no more than what the
+    others spend in exposed communication.
 
     What looks alike
     ----------------
@@ -60,6 +63,8 @@ def fail_slow_device(job: Job) -> Proof | None:
     2025.
     """
     imbalance, late = job.imbalance, job.imbalance.laggard
+    if imbalance.stopped.max() >= LEAST_SHARE:
+        return _stopped(job)
     if late is None or not late.slow_device:
         return None
     short = late.short_of_cpu
@@ -98,6 +103,39 @@ def fail_slow_device(job: Job) -> Proof | None:
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=late.rank),),
         facts={"rank": late.rank, "cpu": short},
+    )
+
+
+def _stopped(job: Job) -> Proof | None:
+    """A rank whose process does not run for part of the time, and does not want to either."""
+    held = job.imbalance.held
+    if held is None:
+        return None
+    rank, stops = job.ranks[held.index].rank, held.stops
+    others = (f.share("communication") for i, f in enumerate(job.ranks) if i != held.index)
+    most, beyond = min(others, default=0.0), held.beyond - stops.share
+    low, likely, high = (
+        min(max(0.0, each + beyond), most) for each in (stops.low, stops.share, stops.high)
+    )
+    return Proof(
+        headline=f"The process of rank {rank} is stopped {stops.share:.0%} of the time, and the "
+        "others wait for it",
+        low=low,
+        high=high,
+        predicted=remove(low / 2, high, "P8: that process never stopped", likely),
+        evidence=(
+            measured(
+                f"reads that find rank {rank} stopped",
+                stops.share,
+                "ratio",
+                samples=stops.reads,
+                source="/proc",
+            ),
+            measured("the others' exposed communication, at least", most, "ratio"),
+        ),
+        confidence=0.85,
+        where=(Place(file=None, line=None, function=None, rank=rank),),
+        facts={"rank": rank, "stopped": True},
     )
 
 

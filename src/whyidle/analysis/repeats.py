@@ -1,0 +1,23 @@
+"""Whether a loader makes the same of a sample again, by checksums of what it made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def made_again(rows: NDArray[Any]) -> tuple[int, int]:
+    """Of how many samples the same was made again, of how many that were made again.
+
+    Args:
+        rows: ``ROW`` records, one for each sample that was looked at.
+    """
+    same = again = 0
+    for index in np.unique(rows["index"]):
+        sums = rows["sum"][rows["index"] == index]
+        if len(sums) > 1:
+            again += 1
+            same += int((sums == sums[0]).all())
+    return same, again

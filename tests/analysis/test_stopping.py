@@ -1,0 +1,82 @@
+"""Processes that were found stopped at reads of their state."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
+from whyidle.analysis.outside import Outside
+from whyidle.analysis.stopping import NONE, STOPPED, held, stops
+from whyidle.engine import _stopped
+from whyidle.model.telemetry import Series, Telemetry
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+
+S = 1_000_000_000
+RUNS, SLEEPS = 1.0, 2.0
+
+
+def telemetry(**states):
+    """``pid7=[...]``: its state at second 0, 1, 2 and on."""
+    series = {
+        f"state@{pid}": Series(np.arange(len(values)) * S, np.array(values, float))
+        for pid, values in states.items()
+    }
+    return Telemetry(series, {})
+
+
+def outside(**states):
+    return Outside(telemetry(**states), 0, 100 * S, {})
+
+
+def test_share_of_the_reads_with_the_error_of_so_many():
+    found = stops(outside(pid7=[STOPPED, RUNS] * 8), [7])
+    assert (found.share, found.reads) == (0.5, 16)
+    assert (found.low, found.high) == pytest.approx((0.25, 0.75))
+
+
+def test_mean_over_processes():
+    seen = outside(pid7=[STOPPED] * 8, pid8=[SLEEPS] * 8)
+    assert stops(seen, [7, 8]).share == 0.5
+    assert stops(seen, [7]).high == 1.0
+    assert stops(seen, [8]) == NONE
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [outside(pid7=[STOPPED, STOPPED, *[RUNS] * 20]), outside(pid8=[STOPPED] * 9), outside(), None],
+    ids=["twice only", "another process", "no reads", "nothing read"],
+)
+def test_not_found_stopped(seen):
+    assert stops(seen, [7]) == NONE
+
+
+def rank(number, states):
+    guest = Guest(pid=10 + number, rank=number, world_size=2)
+    for _ in range(20):
+        guest.backward("/job/train.py(3): <module>", ms(400))
+        guest.step("/job/train.py(3): <module>", ms(100))
+    made = guest.timeline()
+    read = telemetry(**{f"pid{10 + number}": [RUNS, *states]})
+    return Facts(replace(made, rank=number, telemetry=read, base_ns=S))
+
+
+def test_the_rank_that_is_stopped_longer_than_the_others():
+    found = held([rank(0, [STOPPED, RUNS, RUNS, RUNS] * 3), rank(1, [STOPPED] * 12)])
+    assert found.index == 1
+    assert found.stops.share == pytest.approx(1.0, abs=0.1)
+    assert 0.6 < found.beyond < 0.8
+
+
+def test_ranks_that_are_stopped_alike_hold_up_nobody():
+    assert held([rank(0, [STOPPED] * 12), rank(1, [STOPPED] * 12)]) is None
+    assert held([rank(0, [RUNS] * 12), rank(1, [SLEEPS] * 12)]) is None
+
+
+def test_a_stopped_process_is_a_note():
+    notes = _stopped.notes_on(Job((rank(0, [STOPPED] * 12),)))
+    assert len(notes) == 1
+    assert "the training process was found stopped" in notes[0]
+    assert _stopped.notes_on(Job((rank(0, [RUNS] * 12),))) == []
