@@ -10,6 +10,7 @@ from judging import covers
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
+from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -127,7 +128,7 @@ class Job:
             rows=sums,
             samples=sampled,
             stacks=(ITEM,),
-            workers=tuple(Worker(i, 0, ms(1), self.threads) for i in range(self.workers)),
+            workers=tuple(Worker(i, 0, ms(1), self.threads, 50 + i) for i in range(self.workers)),
             settings=(settings,),
             iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in kept),
             still=self.still,
@@ -138,7 +139,10 @@ class Job:
 
 def judge(cause, job):
     declared = catalog.causes()[cause]
-    timeline = job.run
+    return judged(declared, job.run)
+
+
+def judged(declared, timeline):
     proof = contracts.run_cause(declared, [timeline])
     if proof is not None:
         contracts.check_proof(declared, proof)
@@ -275,6 +279,39 @@ def test_workers_that_packing_keeps_from_the_lock_wait_for_the_hand_off():
     assert judge("worker-handoff-bottleneck", replace(HANDED, still=0.8))
 
 
+def stopped(job, share):
+    """The job, each of its workers found stopped at so many of the reads."""
+    timeline = job.run
+    times = np.arange(0, 20) * ms(50)
+    states = np.where((np.arange(20) * 0.618) % 1.0 < share, 5.0, 1.0)
+    series = {
+        f"state@pid{50 + i}": Series(timeline.base_ns + times, states) for i in range(job.workers)
+    }
+    return replace(timeline, telemetry=Telemetry(series, {}))
+
+
+@pytest.mark.parametrize(
+    "job", [STORED, SMALL, WORK, CROWDED], ids=["storage", "small files", "work", "crowd"]
+)
+def test_workers_that_somebody_stops_wait_for_nothing_of_their_own(job):
+    assert Facts(stopped(job, 0.0)).workers.kind == Facts(job.run).workers.kind
+    timeline = stopped(job, 0.75)
+    assert Facts(timeline).workers.stops.share == pytest.approx(0.75, abs=0.05)
+    assert Facts(timeline).workers.kind is None
+    assert not [cause for cause in SICK if judged(catalog.causes()[cause], timeline)]
+
+
+def test_stops_do_not_make_packing_dearer():
+    """What it costs is counted in CPU time."""
+    assert Facts(stopped(HANDED, 0.75)).workers.kind == "handoff"
+
+
+def test_workers_that_are_stopped_now_and_then_are_too_few_all_the_same():
+    found = Facts(stopped(WORK, 0.1)).workers
+    assert 0.05 < found.stops.share < 0.15
+    assert found.kind == "work"
+
+
 def test_workers_that_are_held_still_now_and_then_wait_for_storage():
     assert judge("remote-storage-fetch-stall", replace(STORED, still=0.2))
 
@@ -315,3 +352,45 @@ def test_a_deeper_queue_does_not_reach_into_the_next_epoch():
     assert proof
     assert covers(proof, speedup(sick, cured), slack=0.04)
     assert proof.high < 0.8 * Facts(sick.run).workers.waiting
+
+
+BESIDE = replace(CROWDED, cpu=12, others=8, delay=20, cores=2.0)
+"""workers that keep up, but take the cores from the training process"""
+
+
+def used_up(job, *, waits=0.4, used=1.95):
+    """The job from outside: its cores are in use, and its training thread waits for one."""
+    timeline = job.run
+    first = timeline.base_ns
+    grown = {"job_cpu_user_s": used, "job_cpu_system_s": 0.0, "cpu_user_s@pid1": 0.9 * used / 2}
+    ends = np.array([first, first + 4_000_000_000])
+    series = {name: Series(ends, np.array([0.0, 4.0 * rate])) for name, rate in grown.items()}
+    series["cores_effective"] = Series(ends, np.array([job.cores] * 2))
+    series["job_running"] = Series(ends, np.array([3.0] * 2))
+    told = {**timeline.settings, "sampler": {"core_wait_s": 4 * waits, "core_seen_s": 4.0}}
+    return replace(timeline, telemetry=Telemetry(series, {}), settings=told)
+
+
+def test_workers_that_take_the_cores_from_training_hold_it_up():
+    job = replace(BESIDE, cpu=25)
+    assert Facts(job.run).workers.kind == "crowd"
+    found = judged(catalog.causes()["cpu-oversubscription"], used_up(job))
+    assert (found.bucket, found.low) == ("compute", 0.0)
+    assert found.high == pytest.approx(0.4)
+    assert 1.0 < found.predicted.speedup < found.predicted.high
+    assert judged(catalog.causes()["cpu-starved-allocation"], used_up(job)) is None
+
+
+@pytest.mark.parametrize(
+    "seen", [{"waits": 0.0}, {"used": 1.2}], ids=["nobody waits for a core", "cores are left"]
+)
+def test_a_crowd_beside_training_that_has_its_cores_costs_what_batches_are_waited_for(seen):
+    job = replace(BESIDE, cpu=25)
+    found = judged(catalog.causes()["cpu-oversubscription"], used_up(job, **seen))
+    assert found.bucket in (None, "input")
+    assert found.high == pytest.approx(Facts(job.run).workers.waiting)
+
+
+def test_workers_of_one_thread_each_that_use_up_the_cores_need_more_of_them():
+    job = replace(BESIDE, cpu=25, threads=1, others=0)
+    assert judged(catalog.causes()["cpu-starved-allocation"], used_up(job))

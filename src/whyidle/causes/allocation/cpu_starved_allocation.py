@@ -55,7 +55,9 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Workers that wait for storage leave cores idle: then nothing is said. Neighbours that take the
+    Workers that wait for storage leave cores idle: then nothing is said. Workers of several threads
+    each, more than the cores, use them up by themselves (``cpu-oversubscription``): what the job
+    needs is known once they have one each. Neighbours that take the
     cores have the same effect where only one or two were granted: with more cores the scheduler
     would have had others to offer.
 
@@ -72,7 +74,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     outside, waited = facts.outside, facts.share("input")
     if outside is not None and facts.stepless:
         return _held(facts, outside)
-    if outside is None or waited < LEAST_SHARE:
+    if outside is None or waited < LEAST_SHARE or facts.workers.kind == "crowd":
         return None
     cores, used, held = _cores(outside)
     processes = max(facts.timeline.world_size or 1, 1)

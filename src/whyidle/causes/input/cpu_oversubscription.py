@@ -6,7 +6,9 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.samples import lines
+from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.timeline import HostKind
 
@@ -20,6 +22,7 @@ took 1.6 to 2 and 32 threads 3.4 to 4.9 times as long as one, 2 threads hardly l
 libgomp)"""
 CROWDED, MOSTLY = 1.5, 0.5
 """processes that want to run per core, and the share of the time with more of them than cores"""
+_CPU = ("job_cpu_user_s", "job_cpu_system_s")
 
 
 @cause(
@@ -45,7 +48,9 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     (affinity and control group's quota), and threads beside the loading one burn CPU, or the
     loading thread waits for a core for a fifth of its time. How much CPU one thread would need is
     not known: careful is no gain, hopeful that the waiting for cores and the other threads' CPU
-    both vanish.
+    both vanish. Where the device is the CPU and the job uses up its cores, such workers hold up
+    training itself: hopeful is that its thread never waits for a core, expected that the cores have
+    its work as now and that of the loading threads alone.
 
     Of the training process: an operator of its uses more threads than there are cores for it, the
     job uses up its cores, and the training thread waits for a core for a tenth of its time and
@@ -74,16 +79,22 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         return _crowd(facts) if facts.stepless else _own_threads(facts)
     free = max(workers.wall - workers.mean("delay"), workers.mean("cpu")) + workers.pickle
     stall = workers.stall(workers.count, free, workers.mean("cpu"))
-    high = workers.waiting - workers.remaining(stall)
+    bucket: Bucket = "input"
+    high = workers.waiting
+    expected = (high - workers.remaining(stall)) / 2
     threads = max(worker.threads for worker in workers.loading.workers)
+    waits = _kept_waiting(facts)
+    if waits > high:
+        high, bucket, expected = waits, "compute", _shared_well(facts, workers, waits)
     return Proof(
         headline=f"{workers.count} workers with {threads} threads each share "
         f"{workers.cores:.3g} cores",
         low=0.0,
-        high=workers.waiting,
-        predicted=from_gains((0.0, high / 2, workers.waiting), "P1: one thread per worker"),
+        high=high,
+        predicted=from_gains((0.0, min(expected, high), high), "P1: one thread per worker"),
         evidence=(
             *evidence(workers, "cpu", "delay"),
+            measured("training thread waits for a core", waits, "ratio", source="/proc"),
             measured("CPU of other threads per batch", workers.others, "s", source=SOURCE),
             measured("threads per worker", threads, None, source=SOURCE),
             measured("cores", workers.cores, None, source="affinity and quota"),
@@ -91,22 +102,41 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=workers.where,
         facts={"threads": threads},
+        bucket=bucket,
     )
+
+
+def _kept_waiting(facts: Facts) -> float:
+    """Share of its time that the training thread waits for a core, where it computes itself and the
+    job uses up its cores; 0 where it does not, or the kernel does not tell."""
+    outside, told = facts.outside, facts.timeline.settings.get("sampler") or {}
+    waited, seen = told.get("core_wait_s"), told.get("core_seen_s")
+    if outside is None or not facts.on_cpu or not waited or not seen:
+        return 0.0
+    cores, used = outside.mean("cores_effective"), outside.summed(*_CPU)
+    if not cores or (used or 0.0) < FULL * cores:
+        return 0.0
+    return min(waited / seen, facts.share("compute"))
+
+
+def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
+    """The share of the step that is won if the cores have but the training process's work, as now,
+    and that of the loading threads; its own thread cannot run any shorter."""
+    subject, outside = f"pid{facts.timeline.settings.get('pid')}", facts.outside
+    rates = [outside.rate(name[4:], subject) for name in _CPU] if outside else []
+    training = sum(rate for rate in rates if rate is not None)
+    loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
+    least = max(1.0 - waits - workers.waiting, (training + loading) / workers.cores)
+    return max(0.0, 1.0 - least)
 
 
 def _own_threads(facts: Facts) -> Proof | None:
     """Operators of the training process on more threads than the cores that it may use."""
-    settings, outside = facts.timeline.settings, facts.outside
-    threads = settings.get("switches", {}).get("num_threads") or 0
-    told = settings.get("sampler") or {}
-    waited, seen = told.get("core_wait_s"), told.get("core_seen_s")
-    if outside is None or not facts.on_cpu or not waited or not seen:
-        return None
-    cores = outside.mean("cores_effective")
-    used = outside.summed("job_cpu_user_s", "job_cpu_system_s")
+    threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
+    outside, share = facts.outside, _kept_waiting(facts)
+    cores = outside.mean("cores_effective") if outside else None
     each = max(facts.timeline.world_size or 1, 1)
-    share = min(waited / seen, facts.share("compute"))
-    if not cores or threads * each <= cores or (used or 0.0) < FULL * cores or share < WAITED:
+    if outside is None or not cores or threads * each <= cores or share < WAITED:
         return None
     return Proof(
         headline=f"Operators run on {threads} threads, and the job may use {cores:g} "
@@ -120,8 +150,13 @@ def _own_threads(facts: Facts) -> Proof | None:
         evidence=(
             measured("threads of an operator", threads, None, source="torch.get_num_threads"),
             measured("cores that the job may use", cores, None, source="affinity and quota"),
-            measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
-            measured("training thread waits for a core", waited / seen, "ratio", source="/proc"),
+            measured(
+                "cores' worth of CPU time used",
+                outside.summed(*_CPU) or 0.0,
+                None,
+                source="its processes",
+            ),
+            measured("training thread waits for a core", share, "ratio", source="/proc"),
         ),
         confidence=0.7,
         where=tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1]),
