@@ -38,13 +38,9 @@ class Operator:
 def operators(facts: Scoped) -> list[Operator]:
     """Operators in scope with the time that is their own, the largest first."""
     host, names = facts.timeline.host, facts.timeline.names
-    rows, own = _own_ns(facts)
-    frames = [i for i, name in enumerate(names) if name.startswith(_FRAMES)]
-    keep = facts.scope.covers(host.start[rows]) & ~np.isin(host.name[rows], frames)
-    rows, own = rows[keep], own[keep]
+    rows, own_s = _in_scope(facts)
     if not len(rows):
         return []
-    own_s = np.maximum(own / 1e9 - OP_COST_S, 0.0)
     phase = _phase(facts, host.start[rows])
     key = host.name[rows].astype(np.int64) * 3 + phase
     keys, index, counts = np.unique(key, return_inverse=True, return_counts=True)
@@ -61,6 +57,25 @@ def operators(facts: Scoped) -> list[Operator]:
         )
         for i in np.argsort(-totals, kind="stable")
     ]
+
+
+def own_times(facts: Scoped) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
+    """Operators in scope in the order in which they began, thread by thread: rows of the host's
+    events, the seconds that are their own, and their groups."""
+    host, names = facts.timeline.host, facts.timeline.names
+    rows, own_s = _in_scope(facts)
+    order = np.lexsort((host.start[rows], host.thread[rows]))
+    groups = {int(name): _group(names[int(name)]) for name in np.unique(host.name[rows])}
+    return rows[order], own_s[order], [groups[int(name)] for name in host.name[rows[order]]]
+
+
+def _in_scope(facts: Scoped) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Operators in scope, marks around them left out, and the seconds that are their own."""
+    host, names = facts.timeline.host, facts.timeline.names
+    rows, own = _own_ns(facts)
+    frames = [i for i, name in enumerate(names) if name.startswith(_FRAMES)]
+    keep = facts.scope.covers(host.start[rows]) & ~np.isin(host.name[rows], frames)
+    return rows[keep], np.maximum(own[keep] / 1e9 - OP_COST_S, 0.0)
 
 
 _GROUPS = (

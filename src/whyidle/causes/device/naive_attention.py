@@ -8,6 +8,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.causes.device import _busy
 from whyidle.causes.device._attention import Written, written_out
+from whyidle.causes.device._attention_cpu import written_out_on_cpu
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -23,6 +24,7 @@ BETWEEN = (0.5, 0.15, 0.0)
     "Attention is written out instead of fused",
     bucket="compute",
     needs=("device_events",),
+    watched=("device_time", "host_ops", "steps"),
 )
 def naive_attention(facts: Facts) -> Proof | None:
     """What it means
@@ -42,6 +44,12 @@ def naive_attention(facts: Facts) -> Proof | None:
     fused kernels reach; else products keep their time and what lies between mostly goes (P5). Both
     are replayed against the recorded launches.
 
+    Where the device is the CPU, operators stand for kernels: a softmax, or its gradient, between
+    two batched products, and no other product between them. What lies between goes by half, mostly,
+    or all, and with it none, a little or some of the products' time: a fused operator keeps the
+    weights in the cache, and leaves out what a causal mask hides. A watched run is judged by its
+    burst, which holds every operator of some steps; without one nothing is said.
+
     What looks alike
     ----------------
     A classifier's softmax has no batched product behind it. Attention that must return its weights
@@ -56,6 +64,8 @@ def naive_attention(facts: Facts) -> Proof | None:
     ----------
     Dao, FlashAttention-2 (2023); PyTorch, ``scaled_dot_product_attention``.
     """
+    if facts.on_cpu:
+        return written_out_on_cpu(facts)
     found = written_out(facts)
     if not len(found.softmax):
         return None

@@ -1,0 +1,95 @@
+"""Attention written out on a job whose device is the CPU, operator by operator."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.codes import among
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.operators import own_times
+from whyidle.model.cause import Proof
+
+I64 = NDArray[np.int64]
+
+LEAST_SHARE = 0.03
+"""share of the step below which it is not worth a word"""
+PRODUCTS = (0.0, 0.1, 0.4)
+BETWEEN = (0.5, 0.85, 1.0)
+"""what goes of the products and of all between them, as on a device: careful, expected, hopeful"""
+BATCHED = ("aten::bmm", "aten::baddbmm")
+SOFTMAX = ("aten::_softmax", "aten::_softmax_backward_data")
+WRAPPERS = ("aten::matmul", "aten::linear", "aten::einsum", "aten::scaled_dot_product_attention")
+"""operators that only call the one that computes"""
+_OTHER = ("matrix_product", "convolution", "attention", "optimizer", "embedding")
+
+
+def written_out_on_cpu(facts: Facts) -> Proof | None:
+    """In the burst of a watched run, or a profiler's recording."""
+    seen = facts.burst if facts.timeline.source.format == "probe" else facts
+    return None if seen is None else _written_out(seen)
+
+
+def _written_out(facts: Facts) -> Proof | None:
+    """A softmax, or its gradient, between two batched products and nothing but small operators."""
+    rows, own, groups = own_times(facts)
+    softmax, between, products = _found(facts, rows, groups)
+    step = facts.step_s * max(facts.step_count, 1)
+    streamed, multiplied = (float(own[part].sum()) / step for part in (between, products))
+    share = min(streamed + multiplied, facts.share("compute"))
+    if not len(softmax) or share < LEAST_SHARE:
+        return None
+    gains = [
+        min(b * streamed + p * multiplied, share) for b, p in zip(BETWEEN, PRODUCTS, strict=True)
+    ]
+    place = facts.places.of(int(rows[softmax[own[softmax].argmax()]]))
+    return Proof(
+        headline=f"{share:.0%} of the step is attention written out, product by product",
+        low=gains[0],
+        high=gains[2],
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P5: what lies between goes"),
+        evidence=(
+            measured("written-out attention, share of step", share, "ratio", source="operators"),
+            measured("of it between the products", streamed, "ratio", source="operators"),
+            measured(
+                "softmax between two products, per step",
+                len(softmax) / max(facts.step_count, 1),
+                None,
+                source="operators",
+            ),
+        ),
+        confidence=0.8,
+        where=(place,) if place else (),
+    )
+
+
+def _found(facts: Facts, rows: I64, groups: list[str]) -> tuple[I64, I64, I64]:
+    """The softmax operators, all operators between their products, and the products: indices into
+    ``rows``."""
+    host, names = facts.timeline.host, facts.timeline.names
+    called, kinds = host.name[rows], np.array(groups)
+    product = among(called, [i for i, name in enumerate(names) if name in BATCHED])
+    outer = among(called, [i for i, name in enumerate(names) if name in WRAPPERS])
+    ends = np.isin(kinds, _OTHER) & ~outer
+    softmax = np.flatnonzero(among(called, [i for i, name in enumerate(names) if name in SOFTMAX]))
+    edges = np.flatnonzero(ends | product)
+    found: list[int] = []
+    between: list[int] = []
+    products: list[int] = []
+    for index in softmax.tolist():
+        at = int(np.searchsorted(edges, index))
+        if not 0 < at < len(edges):
+            continue
+        before, after = int(edges[at - 1]), int(edges[at])
+        one = host.thread[rows[before]] == host.thread[rows[after]] == host.thread[rows[index]]
+        if one and product[before] and product[after]:
+            found.append(index)
+            products += [before, after]
+            between += range(before + 1, after)
+    return _rows(found), _rows(between), _rows(products)
+
+
+def _rows(found: list[int]) -> I64:
+    return np.unique(np.array(found, dtype=np.int64))

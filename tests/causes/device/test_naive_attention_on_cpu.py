@@ -1,0 +1,65 @@
+"""Attention operator by operator, on jobs whose device is the CPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.model.timeline import DeviceInfo
+from whyidle.testing import contracts
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.twins import covers
+
+CAUSE = "naive-attention"
+
+
+def train(kind="written out", *, product="aten::bmm", softmax="aten::_softmax", weights=4000):
+    """A layer's projections and its attention, forward and backward, in a few steps."""
+    job = Builder()
+    gradient = f"{softmax}_backward_data"
+    for _ in range(6):
+        with job.step():
+            for name in (softmax, gradient):
+                job.op("aten::addmm", host=us(5000))
+                if kind == "fused":
+                    job.op("aten::_scaled_dot_product_flash_attention_for_cpu", host=us(2600))
+                    continue
+                job.op(product, host=us(1000))
+                job.op("aten::div", host=us(weights))
+                job.op(name, host=us(weights))
+                with job.span("aten::matmul", "cpu_op"):
+                    job.op(product, host=us(1000))
+    return replace(job.timeline(), info=DeviceInfo())
+
+
+def judge(timeline):
+    declared = catalog.causes()[CAUSE]
+    proof = contracts.run_cause(declared, [timeline])
+    if proof is not None:
+        contracts.check_proof(declared, proof)
+    return proof
+
+
+def test_the_prediction_covers_the_twin():
+    sick, cured = Facts(train()), Facts(train("fused"))
+    proof = judge(train())
+    assert covers(proof, sick.step_s / cured.step_s)
+    assert proof.high < 10 / 15  # the projection stays
+    told = {each.quantity: each.value for each in proof.evidence}
+    assert told["softmax between two products, per step"] == 2
+
+
+@pytest.mark.parametrize(
+    "timeline",
+    [
+        train("fused"),
+        train(product="aten::mm"),
+        train(softmax="aten::_log_softmax"),
+        train(weights=10),
+    ],
+    ids=["fused", "products of no batch", "a classifier's", "hardly worth it"],
+)
+def test_near_misses(timeline):
+    found = judge(timeline)
+    assert found is None or found.predicted.speedup < 1.03
