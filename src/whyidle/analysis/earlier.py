@@ -31,17 +31,21 @@ class Earlier(NamedTuple):
 def earlier_work(timeline: Timeline, linked: Launches, low: int) -> Earlier | None:
     """Work from before the recording, which begins at ``low``; None where nothing shows any.
 
-    Two things show it: the first recorded work had been launched long before the device began it,
-    or the host waited for a device that showed no work. Work of other processes on the same device
-    looks alike.
+    Two things show it: the first work whose launch was recorded had been launched long before the
+    device began it, or the host waited for a device that showed no work. Kernels without a launch
+    may show what the device did until then, or nothing does. Work of other processes on the same
+    device looks alike.
     """
     device, host = timeline.device, timeline.host
-    if not len(device):
+    known = np.flatnonzero(linked.known)
+    if not len(known):
         return None
-    row = int(np.argmin(device.start))
-    first, call = int(device.start[row]), int(linked.call[row])
-    if call >= 0 and first - max(int(host.end[call]), low) > QUEUED_NS:
+    row = known[np.argmin(device.start[known])]
+    first, call = int(device.start[row]), linked.call[row]
+    if first - max(int(host.end[call]), low) > QUEUED_NS:
         return Earlier(first, waited=False)
+    if device.start.min() < first:
+        return None
     roles = Roles(timeline)
     rows = np.concatenate([roles.rows("sync"), roles.rows("copy_call")])
     begin, end = np.maximum(host.start[rows], low), np.minimum(host.end[rows], first)

@@ -137,9 +137,13 @@ class Builder:
         until = max([self._free.get(s, 0) for s in streams], default=0)
         self.runtime(name, max(until - self.now, 0) + us(3))
 
-    def behind(self, duration: int, stream: int = 7) -> None:
-        """A stream is at work for so long with what was launched before the recording began."""
+    def behind(self, duration: int, stream: int = 7, *, shown: str = "") -> None:
+        """A stream is at work for so long with what was launched before the recording began, which
+        may be ``shown`` as a kernel without a launch."""
         self._free[stream] = self.now + duration
+        if shown:
+            args = {"device": 0, "stream": stream, "correlation": 0}
+            self._emit("kernel", shown, self.now, duration, track=(0, stream), args=args)
 
     def memory(self, allocated: int, reserved: int) -> None:
         """An allocator event: bytes in use and bytes taken from the device, from now on."""
