@@ -1,10 +1,12 @@
 """How far shares from stack samples may be off."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.sampling import bounds, sampled, wilson
+from whyidle.analysis.sampling import bounds, sampled, unseen, wilson
 from whyidle.model.timeline import Looks
 from whyidle.testing.guest import Guest
 
@@ -48,6 +50,15 @@ def imagined(python, rest, random, steps=200, every=3):
     job.samples = [row for row in job.samples if row[2] == OWN or row[1] == row[0]]
     job.samples.sort()
     return Facts(job.timeline())
+
+
+def test_the_end_of_a_stretch_of_python_is_not_seen_once_a_step():
+    """Steps of 20 ms, and looks that waited less than 0.5 ms for the lock tell nothing."""
+    job = imagined(6, 7, np.random.default_rng(5)).timeline
+    facts = Facts(replace(job, settings={"taken_us": 500.0}))
+    assert unseen(facts, 0.3) == pytest.approx(0.5 / 20, rel=0.01)
+    assert unseen(facts, 0.01) == 0.01  # no more than was found
+    assert unseen(Facts(replace(job, settings={})), 0.3) == 0.0
 
 
 def test_nine_of_ten_intervals_hold_the_truth():

@@ -33,8 +33,8 @@ def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
     limits. That neighbouring looks are alike makes the interval no wider: the moments are random,
     one in each period, and such a sample errs at most as much as independent ones do.
 
-    Not contained: what a look itself gets wrong, such as half a millisecond at the end of each
-    stretch of Python.
+    Not contained: what a look itself gets wrong, such as the ends of stretches of Python
+    (``unseen``).
     """
     share = facts.share_of(spans)
     looks = facts.timeline.looks
@@ -51,6 +51,17 @@ def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
         down += (whole * (middle - low)) ** 2
         up += (whole * (high - middle)) ** 2
     return max(0.0, share - down**0.5), min(1.0, share + up**0.5)
+
+
+def unseen(facts: Facts, share: float) -> float:
+    """Share of the scope that looks may have missed of Python, of which they found ``share``.
+
+    A look that waits for the interpreter's lock hardly longer than for a free one cannot tell that
+    Python ran: so the end of each stretch is not seen, of which a step is taken to have one. No
+    more than what was found is added.
+    """
+    told = facts.timeline.settings.get("taken_us") or 0.0
+    return min(share, float(told) / 1e6 / max(facts.step_s, 1e-9), 1.0 - share)
 
 
 def wilson(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:

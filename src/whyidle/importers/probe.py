@@ -144,7 +144,10 @@ def load(path: Path) -> Timeline:
     if _grows(facts.get("memory")):
         facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
-    host, all_names, details, threads, looks = _host(spans, samples, names, stacks, base)
+    facts["taken_us"] = taken = taken_us(samples, [stack.split(";", 1)[0] for stack in stacks])
+    host, all_names, details, threads, looks = _host(
+        spans, samples, names, stacks, base, taken=taken
+    )
     none = np.empty(0, np.int64)
     return Timeline(
         names=tuple(all_names),
@@ -227,16 +230,21 @@ def _disturbed(folder: Path, host: object, base: int) -> tuple[tuple[int, int], 
 
 
 def _host(
-    spans: NDArray[Any], samples: NDArray[Any], names: list[str], stacks: list[str], base: int
+    spans: NDArray[Any],
+    samples: NDArray[Any],
+    names: list[str],
+    stacks: list[str],
+    base: int,
+    *,
+    taken: float,
 ) -> tuple[HostEvents, list[str], list[Detail], list[str], Looks]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
     samples = samples[np.argsort(samples["time"], kind="stable")]
     read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
-    leaf = [stack.split(";", 1)[0] or UNSEEN for stack in [*stacks, ""]]
-    taken = taken_us(samples, leaf)
     samples = dated(spans, samples, names, len(stacks), taken_us=taken)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
+    leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
     kinds, blocked, stuck = _doing(samples, read, leaf, met, taken)
