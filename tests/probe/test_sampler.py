@@ -35,6 +35,14 @@ def looking():
     return [f for f in sys._current_frames().values() if f.f_code.co_filename == module.__file__]
 
 
+def gone():
+    """Whether no thread looks any more: it tells that it has ended just before it is gone."""
+    until = time.monotonic() + 5
+    while looking() and time.monotonic() < until:
+        time.sleep(0.001)
+    return not looking()
+
+
 def await_looks(sampler, count):
     until = time.monotonic() + 10
     while sampler.looks < count and time.monotonic() < until:
@@ -52,7 +60,7 @@ def test_a_thread_that_is_asked_to_stop_wakes_at_once_and_is_gone(sampler, recor
     begin = time.monotonic()
     assert sampler.stop()
     assert time.monotonic() - begin < LATE_S
-    assert not looking()
+    assert gone()
     assert not recorder.samples
     assert sampler.stop()  # nothing to do any more
 
@@ -100,7 +108,7 @@ def test_a_thread_that_works_is_waited_for(recorder, monkeypatch):
     assert working.wait(10)
     assert sampler.stop()
     assert ends
-    assert not looking()
+    assert gone()
 
 
 @pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not tell what a thread does")
@@ -131,7 +139,7 @@ def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path)
     recorder.facts = {"pid": os.getpid(), "switches": {}}
     recorder.add((1, 2, 3, recorder.number("a"), 0))
     loop.finish()
-    assert not looking()
+    assert gone()
     (spans,) = tmp_path.glob("*.spans")
     size = spans.stat().st_size
     loop.finish()
