@@ -20,5 +20,10 @@ class Loop:
     def traced(self):
         self.asked += 1
 
+    alerts = 0
+
+    def alert(self):
+        self.alerts += 1
+
     def span(self, name, kind, begin):
         self.spans.append(name)

@@ -31,6 +31,9 @@ class Loop:
         self.rows, self.undo, self.faults, self.device = [], {}, [], None
         self.recorder, self.bursts = self, None
 
+    def alert(self):
+        """Hooks call us in every step as it is."""
+
     def row(self, suffix, layout, row):
         assert suffix == "device"
         layout.pack(*row)

@@ -103,26 +103,28 @@ class Loop(standin.Loop):
 @pytest.fixture
 def looking():
     loop = Loop()
-    found = ids.Ids(loop, padding.Padding(loop))
-    before = torch.autograd.backward
-    yield found
-    torch.autograd.backward = before
+    return ids.Ids(loop, padding.Padding(loop))
+
+
+def backward(looking, loss):
+    looking.begins((loss,))
+    loss.backward()
 
 
 @readable
 def test_it_looks_at_a_few_backward_passes_and_goes(looking, monkeypatch):
     monkeypatch.setattr(ids, "now", lambda: 1)  # a busy machine's clock would run past the rest
-    before, net = torch.autograd.backward, Net()
+    net = Net()
     looking.consider()
     looking.consider()
-    for _ in range(ids.LOOKS):
-        assert torch.autograd.backward is not before
-        net(batch()).backward()
-    assert torch.autograd.backward is before
+    assert looking.loop.alerts == 1
+    for _ in range(ids.LOOKS + 3):
+        backward(looking, net(batch()))
     assert net.words.weight.grad is not None
     assert [row[0] for row in looking.loop.spans] == ["padding"] * ids.LOOKS
     looking.consider()  # its rest is not over
-    assert torch.autograd.backward is before
+    assert looking.loop.alerts == 1
+    assert not looking.left
 
 
 def test_it_gives_up_where_nothing_is_told(looking):
@@ -130,34 +132,32 @@ def test_it_gives_up_where_nothing_is_told(looking):
     for _ in range(padding.TRIES):
         looking.next = 0
         looking.consider()
-        line(torch.ones(3)).sum().backward()
-    before = torch.autograd.backward
-    looking.next = 0
+        backward(looking, line(torch.ones(3)).sum())
+    looking.next = looking.loop.alerts = 0
     looking.consider()
-    assert torch.autograd.backward is before
+    assert not looking.loop.alerts
     assert not looking.loop.spans
 
 
 def test_it_does_not_look_where_batches_tell(looking):
-    before = torch.autograd.backward
     looking.told.found = True
     looking.consider()
-    assert torch.autograd.backward is before
+    assert not looking.loop.alerts
 
 
 def test_it_leaves_at_once_when_it_is_told_to(looking):
-    before = torch.autograd.backward
     looking.consider()
-    assert torch.autograd.backward is not before
     looking.stop()
-    assert torch.autograd.backward is before
+    backward(looking, Net()(batch()))
+    assert not looking.loop.spans
 
 
 def test_a_fault_of_its_own_never_reaches_the_job(looking, monkeypatch):
     monkeypatch.setattr(ids, "of_loss", lambda loss: 1 / 0)
-    before, net = torch.autograd.backward, Net()
+    net = Net()
     looking.consider()
-    net(batch()).backward()
+    backward(looking, net(batch()))
     assert net.words.weight.grad is not None
     assert not looking.tries
-    assert torch.autograd.backward is before
+    assert not looking.left
+    assert [where for where, _ in looking.loop.faults] == ["ids"]

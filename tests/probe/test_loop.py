@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe import loop as loops
-from whyidle.probe.recorder import Recorder
+from whyidle.probe.recorder import ANNOTATION, STEP, Recorder, tag
 
 
 @pytest.fixture
@@ -21,17 +21,22 @@ class Sgd:
 
 def test_the_first_optimizer_leads_until_it_steps_no_more(loop):
     first, second = Sgd(), Sgd()
-    loop.other(first)
+
+    def other(optimizer):
+        loop.other(optimizer, 1, 2)
+        loop.steps += 1
+
+    other(first)
     assert loop.lead == id(first)
-    for end in range(1, 10):
-        loop.ends.append(end)
+    for _ in range(1, 10):
+        loop.steps += 1
         for _ in range(loops.MOST_OTHERS):
-            loop.other(second)
+            other(second)
     assert loop.lead == id(first)
-    loop.other(second)
+    other(second)
     assert loop.lead == id(second)
-    names = list(loop.recorder.names)
-    assert names[loop.named] == "Optimizer.step#Sgd.step (2)"
+    name = loop.recorder.number("Optimizer.step#Sgd.step (2)")
+    assert loop.named == tag(name, STEP)
 
 
 def test_what_is_due_is_done_once_and_looks_go_on(loop, monkeypatch):
@@ -43,7 +48,53 @@ def test_what_is_due_is_done_once_and_looks_go_on(loop, monkeypatch):
         if step == 12:
             loop.later(5, lambda: done.append(loop.steps))
         if step >= loop.due:
-            loop.notable(None)
+            loop.attend(None)
     assert done == [17]
     assert looks == [1, 10, 30]
     assert loop.due == 100 < sys.maxsize
+
+
+def test_what_is_wanted_is_heard_of_at_the_next_step(loop, monkeypatch):
+    monkeypatch.setattr(loops.debugging, "look", lambda _: None)
+    monkeypatch.setattr(loops.Loop, "trains", lambda *_: None)
+    heard = []
+    for step in range(1, 9):
+        loop.steps = step
+        if step >= loop.due:
+            loop.attend("it")
+        if step in (3, 6):
+            loop.boundary = heard.append if step == 3 else None
+    assert heard == ["it"] * 3
+    assert not loop.careful
+    assert loop.due == 10
+    loop.alert()
+    assert loop.careful
+    assert loop.due == 0
+
+
+def test_waiting_and_ends_are_told_from_what_was_written(loop):
+    loop.home = loops.thread()
+    loop.recorder.live_in(loop.home)
+    lead = Sgd()
+    loop.other(lead, 1, 2)
+    begin = loops.now()
+    loop.took(Sgd, begin)
+    for end in (10, 20, 30):
+        loop.add((loop.named, end - 5, end))
+    assert (loop.ends, loop.waited) == ([], 0)
+    loop.recorder.flush()
+    assert loop.ends == [10, 20, 30]
+    assert 0 < loop.waited <= loops.now() - begin
+    assert loop.batch == tag(loop.numbers[Sgd], ANNOTATION)
+
+
+def test_a_fork_begins_anew(loop):
+    loop.home = 7
+    loop.recorder.live_in(7)
+    loop.add((tag(0, STEP), 1, 2))
+    loop.careful, loop.steps, loop.due = False, 9, 10
+    loop.recorder._forget()
+    loop._forked()
+    assert not loop.recorder.short
+    assert (loop.steps, loop.home, loop.recorder.home) == (0, 0, 0)
+    assert loop.careful

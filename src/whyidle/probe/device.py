@@ -247,6 +247,7 @@ def begin(loop: Loop) -> None:
 def measure(loop: Loop, stream: Stream) -> None:
     """Measure on this stream, from this thread."""
     loop.device = Device(loop, stream)
+    loop.alert()
 
     def undo() -> None:
         loop.device = None

@@ -1,9 +1,10 @@
 """The hooks of every step: the next batch, the backward pass, the optimizer. Written out in full.
 
 A Python call costs a step up to a quarter of a microsecond once the job's own code has emptied the
-processor's caches, so nothing here calls what it can do itself, and until ``torch.compile`` is
-used nothing asks whether it traces. Like everywhere, a fault takes the hook off and never reaches
-the job. Names keep their numbers in the recorder, which a forked child begins anew.
+processor's caches, and so does every line of memory. So nothing here calls what it can do itself,
+all that is read in every step lies side by side (``Hot``), and what is rare (an evaluation, a
+measured step, another thread) goes another way that may call what it likes: ``Loop.careful``.
+Like everywhere, a fault takes the hook off and never reaches the job.
 """
 
 from __future__ import annotations
@@ -15,18 +16,54 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import device, guard
-from .recorder import ANNOTATION, OP, STEP
+from . import device
+from .recorder import OP, tag
 
 if TYPE_CHECKING:
     from .loop import Loop
 
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 
-Hook = Callable[[Any, Any, Any], None]
-Asks = Callable[[], bool] | None
-
 BACKWARD = "whyidle::backward"
+
+
+class Hot:
+    """What hooks read in every step. A base class, for its slots come first in memory."""
+
+    __slots__ = (
+        "add",
+        "asks",
+        "backward",
+        "batch",
+        "careful",
+        "due",
+        "home",
+        "iterator",
+        "lead",
+        "named",
+        "steps",
+    )
+
+    add: Callable[[tuple[int, int, int]], None]
+    """keeps a span of the home thread: its tag, begin and end"""
+    asks: Callable[[], bool] | None
+    """whether a hook is being traced; None until ``torch.compile`` is used, as it takes its time"""
+    careful: bool
+    """whether there may be more to do than to keep spans"""
+    due: int
+    """the step after which there is"""
+    home: int
+    """the thread whose spans are kept the short way"""
+    backward: int
+    """the tag of backward passes"""
+    iterator: type | None
+    """the class of the last iterator, and the tag of its batches"""
+    batch: int
+    lead: int | None
+    """the id of the optimizer that steps first, and the tag of its steps"""
+    named: int
+    steps: int
+    """of all optimizers"""
 
 
 def install(loop: Loop) -> None:
@@ -41,29 +78,36 @@ def install(loop: Loop) -> None:
 
 def _next_batch(loop: Loop, kind: Any) -> None:
     """``kind`` is the class that the iterators of all loaders share."""
-    original, recorder = kind.__next__, loop.recorder
+    original = kind.__next__
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:  # noqa: N807
+        if loop.careful:
+            return carefully(self)
         begin = clock()
-        measured = loop.device
-        if measured is not None and measured.open:
-            loop.mark(device.ASKED, begin)
         try:
             return original(self)
         finally:
             try:
-                end = clock()
-                number = loop.numbers.get(type(self))
-                if number is None:
-                    number = loop.iterates(type(self))
-                recorder.add((begin, end, thread(), number, ANNOTATION))
-                loop.waited += end - begin
-                if measured is not None and measured.open:
-                    loop.mark(device.BATCH, begin)
-                evaluation = loop.evaluating
-                if evaluation is not None and exception()[0] is StopIteration:
-                    evaluation.closes()
+                if type(self) is loop.iterator and thread() == loop.home:
+                    loop.add((loop.batch, begin, clock()))
+                else:
+                    loop.took(type(self), begin)
+            except Exception as error:  # contained
+                loop.failed("loader", error)
+
+    def carefully(self: Any) -> Any:
+        begin = clock()
+        loop.mark(device.ASKED, begin)
+        try:
+            return original(self)
+        finally:
+            try:
+                loop.took(type(self), begin)
+                loop.mark(device.BATCH, begin)
+                if loop.evaluating is not None and exception()[0] is StopIteration:
+                    loop.evaluating.closes()
+                loop.heed()
             except Exception as error:  # contained
                 loop.failed("loader", error)
 
@@ -73,42 +117,53 @@ def _next_batch(loop: Loop, kind: Any) -> None:
 
 def _backward(loop: Loop, autograd: Any) -> None:
     """``Tensor.backward`` ends in ``torch.autograd.backward``."""
-    original, recorder = autograd.backward, loop.recorder
-    is_compiling: Asks = None
-
-    def ask() -> None:
-        nonlocal is_compiling
-        is_compiling = guard.compiling()
-
-    loop.asking.append(ask)
+    original = autograd.backward
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling is not None and is_compiling():  # there is nothing to see in here
+        if loop.asks is not None and loop.asks():  # there is nothing to see in here
             return original(*args, **kwargs)
+        if loop.careful:
+            return carefully(args, kwargs)
         begin = clock()
-        measured = loop.device
-        if measured is not None and measured.open:
-            loop.mark(device.BACKWARD, begin)
         try:
             return original(*args, **kwargs)
         finally:
             try:
-                end, number = clock(), loop.numbers.get(BACKWARD)
-                if number is None:
-                    number = loop.numbers[BACKWARD] = loop.recorder.number(BACKWARD)
-                recorder.add((begin, end, thread(), number, OP))
-                if measured is not None and measured.open:
-                    loop.mark(device.BACKWARD_END, begin)
-                if loop.evaluating is not None:
-                    loop.evaluating.ends()
-                if not loop.steps:
-                    loop.retreats()
+                if thread() == loop.home:
+                    loop.add((loop.backward, begin, clock()))
+                else:
+                    loop.span(BACKWARD, OP, begin)
+            except Exception as error:  # contained
+                loop.failed("backward", error)
+
+    def carefully(args: Any, kwargs: Any) -> Any:
+        if loop.ids is not None:
+            loop.ids.begins(args)
+        begin = clock()
+        loop.mark(device.BACKWARD, begin)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            try:
+                _went_back(loop, begin)
             except Exception as error:  # contained
                 loop.failed("backward", error)
 
     autograd.backward = backward
     loop.undo["backward"] = lambda: setattr(autograd, "backward", original)
+
+
+def _went_back(loop: Loop, begin: int) -> None:
+    """A backward pass ends now, and somebody may want to hear of it."""
+    loop.backward = tag(loop.recorder.number(BACKWARD), OP)
+    loop.span(BACKWARD, OP, begin)
+    loop.mark(device.BACKWARD_END, begin)
+    if loop.evaluating is not None:
+        loop.evaluating.ends()
+    if not loop.steps:
+        loop.retreats()
+    loop.heed()
 
 
 def _optimizer(loop: Loop) -> None:
@@ -118,57 +173,38 @@ def _optimizer(loop: Loop) -> None:
         register_optimizer_step_pre_hook,
     )
 
-    begun = loop.optimizing
-    is_compiling: Asks = None
-
-    def ask() -> None:
-        nonlocal is_compiling
-        is_compiling = guard.compiling()
+    begun, outer = 0, list[int]()
+    """when the present step began; one inside another, or one that raised, is rare"""
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling is None or not is_compiling():
-            begun.append(clock())
+        nonlocal begun
+        if loop.asks is None or not loop.asks():
+            if begun:
+                outer.append(begun)
+            begun = clock()
 
-    loop.asking.append(ask)
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal begun
+        if loop.asks is not None and loop.asks():
+            return
+        end = clock()
+        try:
+            begin, begun = begun or end, outer.pop() if outer else 0
+            if id(optimizer) == loop.lead and thread() == loop.home:
+                loop.add((loop.named, begin, end))
+            else:
+                loop.other(optimizer, begin, end)
+            loop.steps = steps = loop.steps + 1
+            if steps >= loop.due:
+                loop.attend(optimizer)
+        except Exception as error:  # contained
+            loop.failed("optimizer", error)
+
     first = register_optimizer_step_pre_hook(before)
-    last = register_optimizer_step_post_hook(_after(loop))
+    last = register_optimizer_step_post_hook(after)
 
     def undo() -> None:
         first.remove()
         last.remove()
 
     loop.undo["optimizer"] = undo
-
-
-def _after(loop: Loop) -> Hook:
-    recorder, begun, ends = loop.recorder, loop.optimizing, loop.ends
-    is_compiling: Asks = None
-
-    def ask() -> None:
-        nonlocal is_compiling
-        is_compiling = guard.compiling()
-
-    loop.asking.append(ask)
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling is not None and is_compiling():
-            return
-        end = clock()
-        try:
-            if id(optimizer) == loop.lead:
-                ends.append(end)
-                number = loop.named
-            else:
-                number = loop.other(optimizer)
-            recorder.add((begun.pop(), end, thread(), number, STEP))
-            loop.steps = steps = loop.steps + 1
-            if steps >= loop.due:
-                loop.notable(optimizer)
-        except Exception as error:  # contained
-            loop.failed("optimizer", error)
-        if loop.device is not None:
-            loop.ended(optimizer)
-        if loop.boundary is not None:
-            loop.contained("burst", loop.boundary, optimizer)
-
-    return after

@@ -1,21 +1,18 @@
 """Padding of sequences that no DataLoader hands over, from the ids that the loss still remembers.
 
 Until a backward pass has run, the graph of the loss holds what each embedding looked up, and which
-id its author called padding. A look takes the place of ``torch.autograd.backward`` for a few calls,
-at most once a second, and goes; in between nothing of it is there. Only ids on the CPU are read,
-as arrays, and none whose saving the job has changed (checkpointing, offloading), as reading those
-would run the job's code.
+id its author called padding. The hook of the backward pass hands over a few losses, at most once a
+second. Only ids on the CPU are read, as arrays, and none whose saving the job has changed
+(checkpointing, offloading), as reading those would run the job's code.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-from . import guard, padding
+from . import padding
 from .recorder import now
 
 IDS = 5
@@ -36,38 +33,24 @@ class Ids:
         self.tries = padding.TRIES
         self.credit = padding.CREDIT_NS
         self.next = self.left = 0
-        self._off: Callable[[], None] = _nothing
         loop.undo["ids"] = self.stop
 
     def stop(self) -> None:
         """Never look again."""
         self.tries = self.left = 0
-        self._off()
 
     def consider(self) -> None:
         """Now and then, on another thread: shall the next backward passes be looked at?"""
         wanted = self.tries and self.loop.steps and not self.told.found
         if wanted and not self.left and now() >= self.next:
-            self._arm(sys.modules["torch"].autograd)
+            self.left = LOOKS
+            self.loop.alert()
 
-    def _arm(self, autograd: Any) -> None:
-        original, is_compiling = autograd.backward, guard.compiling()
-
-        @functools.wraps(original)
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            if self.left and not is_compiling():
-                self.left -= 1
-                if not self.left:
-                    off()
-                self.loop.contained("ids", self._look, args)
-            return original(*args, **kwargs)
-
-        def off() -> None:
-            if autograd.backward is backward:  # else somebody has wrapped it: then it stays, idle
-                autograd.backward = original
-
-        self.left, self._off = LOOKS, off
-        autograd.backward = backward
+    def begins(self, args: tuple[Any, ...]) -> None:
+        """A backward pass begins."""
+        if self.left:
+            self.left -= 1
+            self.loop.contained("ids", self._look, args)
 
     def _look(self, args: tuple[Any, ...]) -> None:
         begin, cost = now(), time.thread_time_ns()
@@ -81,10 +64,6 @@ class Ids:
         share = padding.EARLY_BUDGET if self.credit > 0 else padding.BUDGET
         self.credit -= spent
         self.next = max(self.next, begin) + int(spent / share)
-
-
-def _nothing() -> None:
-    """Nothing is in the way."""
 
 
 def of_loss(loss: Any) -> padding.Found | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 import functools
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import guard
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 CALLS = ("_exit", "execv", "execve")
 """every other ``os.exec...`` calls one of them"""
+MOST_TEXT = 200
 
 
 def install(loop: Loop) -> None:
@@ -60,3 +62,12 @@ def leave(loop: Loop) -> None:
 
     _thread.start_new_thread(write, ())
     written.acquire(timeout=PARTING_S)
+
+
+def died_of() -> dict[str, str]:
+    """The exception that ends the program, once Python has printed it."""
+    kind = getattr(sys, "last_type", None)
+    if kind is None:
+        return {}
+    first = str(getattr(sys, "last_value", "")).partition("\n")[0]
+    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}

@@ -1,4 +1,4 @@
-"""The call sites of a training loop: next batch, backward, optimizer, save, garbage collector.
+"""The call sites of a training loop: next batch, backward, optimizer, save.
 
 What lies between them (forward, loss, Python of the user's own) is told by the sampler, so that
 no module and no tensor is touched: models can still be pickled, copied and compiled.
@@ -7,7 +7,6 @@ no module and no tensor is touched: models can still be pickled, copied and comp
 from __future__ import annotations
 
 import atexit
-import gc
 import multiprocessing.util
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 from . import (
     bursts,
+    collector,
     compiling,
     debugging,
     device,
@@ -32,48 +32,43 @@ from . import (
     settings,
     tracebacks,
 )
-from .recorder import ANNOTATION, OVERHEAD, Recorder, now
+from .recorder import ANNOTATION, STEP, Recorder, Short, now, tag
 from .sampler import Sampler
 
 PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
 
-MOST_TEXT = 200
 MOST_OTHERS = 50
 """steps of other optimizers without one of the lead, after which it is given up"""
 BACKWARDS = 3
 """after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
 
 
-class Loop:
+class Loop(hot.Hot):
     """The wrappers of one process. Slots, for hooks reach them soonest."""
 
     __slots__ = (
+        "_boundary",
         "asked",
-        "asking",
         "backwards",
-        "boundary",
+        "batches",
         "bursts",
         "collecting",
         "device",
-        "due",
-        "ends",
         "evaluating",
         "full",
         "ids",
         "imported",
-        "lead",
         "looks",
-        "named",
         "numbers",
         "optimizers",
-        "optimizing",
         "others",
+        "planned",
+        "recent",
         "recorder",
         "sampler",
         "saves",
         "skipped",
-        "steps",
         "undo",
         "waited",
     )
@@ -82,51 +77,90 @@ class Loop:
         self.recorder = recorder
         self.imported = now()
         self.undo: dict[str, Callable[[], Any]] = {}
-        self.steps = self.looks = 0
-        """optimizer steps, and those after which the process was looked at more closely"""
-        self.due = 1
-        """the step after which there is more to do than to record it"""
+        self.recent: deque[Short] = deque(maxlen=2048)
+        """of the spans kept the short way, the last ones written"""
+        recorder.heard = self.heard
+        self.planned = 1
+        """the step after which something is to be done, and ``due`` if nothing comes before"""
         self.full: Callable[[], None] | None = None
         """what is to be done then, beside looking"""
-        self.optimizing: list[int] = []
         self.optimizers: dict[int, str] = {}
-        self.lead: int | None = None
-        """the id of the optimizer that steps first"""
-        self.named = 0
-        """the number of the name of its steps"""
-        self.ends: deque[int] = deque(maxlen=512)
-        """when they ended, ns"""
-        self.others = (0, 0)
-        """the last of them, and how many steps of others there were since"""
+        self.others = (0, 0, 0)
+        """how many steps others took, how many the lead had before the last of them, and how many
+        of them came since its last one"""
         self.numbers: dict[int | str | type, int] = {}
         """of names: an optimizer's by its id, iterators' by their class, others by themselves"""
         self.collecting = 0
         self.backwards = 0
         self.skipped = 0
         self.asked: dict[str, str] = {}
-        self.asking: list[Callable[[], None]] = []
-        """what has the hooks of every step ask whether they are traced, which takes its time"""
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
         self.evaluating: phases.Evaluation | None = None
         """the one that is under way"""
+        self.batches: set[int] = set()
+        """tags of batches"""
         self.waited = 0
-        """ns in which the loop waited for its next batch"""
+        """ns in which the loop waited for its next batch, as far as they were written"""
         self.bursts: bursts.Bursts | None = None
-        self.boundary: Callable[[Any], None] | None = None
-        """what wants to hear of every optimizer that has stepped"""
+        self._boundary: Callable[[Any], None] | None = None
         self.device: device.Device | None = None
         self.ids: ids.Ids | None = None
+        self.asks = None
+        self._begin()
         os.register_at_fork(after_in_child=self._forked)
 
+    def _begin(self) -> None:
+        """Nothing was seen yet."""
+        self.add = self.recorder.short.extend
+        self.steps = self.looks = self.backwards = self.backward = self.batch = self.named = 0
+        self.planned = 1
+        self.lead, self.iterator, self.others = None, None, (0, 0, 0)
+        self.home = 0
+        self.alert()
+
     def _forked(self) -> None:
-        self.steps = self.looks = self.backwards = 0
-        self.due = 1
-        self.lead, self.others = None, (0, 0)
-        self.ends.clear()
-        self.optimizing.clear()
+        self._begin()
+        self.recent.clear()
         self.numbers.clear()
+        self.batches.clear()
         self.sampler = None
+
+    def alert(self) -> None:
+        """There may be more to do in hooks than to record. From any thread."""
+        self.careful, self.due = True, 0
+
+    def heed(self) -> None:
+        """Look whether there still is. On the thread that trains."""
+        measured, looked = self.device, self.ids
+        often = measured is not None or self._boundary is not None
+        self.due = 0 if often else self.planned
+        self.careful = (
+            not self.steps
+            or self.evaluating is not None
+            or (measured is not None and bool(measured.open))
+            or (looked is not None and looked.left > 0)
+        )
+
+    @property
+    def boundary(self) -> Callable[[Any], None] | None:
+        """What wants to hear of every optimizer that has stepped."""
+        return self._boundary
+
+    @boundary.setter
+    def boundary(self, work: Callable[[Any], None] | None) -> None:
+        self._boundary = work
+        self.alert()
+
+    @property
+    def ends(self) -> list[int]:
+        """When the last steps of the lead ended, as far as they were written, ns."""
+        return [end for what, _, end in self.recent.copy() if what == self.named]
+
+    def heard(self, spans: list[Short]) -> None:
+        """These spans of the home thread are being written, by the thread that does."""
+        self.recent.extend(spans)
+        self.waited += sum(end - begin for what, begin, end in spans if what in self.batches)
 
     def span(self, name: str, kind: int, begin: int) -> None:
         """Record what ends now."""
@@ -146,6 +180,7 @@ class Loop:
             if self.bursts is not None:
                 chores.append(self.bursts.consider)
                 self.sampler.looking = self.bursts.watch
+            chores.append(self.alert)  # what another thread wants can be missed, but not for long
             self.sampler.start()
 
     def finish(self) -> None:
@@ -163,11 +198,11 @@ class Loop:
         if self.recorder.facts and not self.recorder.broken:
             settings.refresh(self)
             self.recorder.facts["ended"] = now()
-            self.recorder.facts |= _died_of()
+            self.recorder.facts |= leaving.died_of()
         elif sampler is not None:
             settings.seen(self)
             if self.recorder.presence:
-                self.recorder.presence |= {"ended": now(), **_died_of()}
+                self.recorder.presence |= {"ended": now(), **leaving.died_of()}
         if self.recorder.facts or self.recorder.documents or self.recorder.presence:
             self.recorder.flush()
         self.recorder.end()
@@ -190,25 +225,34 @@ class Loop:
 
     def fault(self, where: str, error: BaseException) -> None:
         """A wrapper of ours failed: it comes off."""
-        guard.contain(self.recorder.folder, where, error, self.undo.pop(where, _nothing))
+        guard.contain(self.recorder.folder, where, error, self.undo.pop(where, bool))
 
     def trains(self, optimizer: Any) -> None:
         """From now on this process reports."""
         if self.recorder.facts:
             return
         self.watch()
+        self.home = thread()
+        self.recorder.live_in(self.home)
         if self.sampler is not None:
-            self.sampler.follow(thread())
+            self.sampler.follow(self.home)
         self.recorder.facts = settings.facts(self, optimizer)
         self.contained("device", device.begin, self)
         if multiprocessing.parent_process() is not None:
             self.finish_with_child()
 
-    def iterates(self, kind: type) -> int:
-        """The number of the name under which iterators of this class are recorded."""
-        name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
-        number = self.numbers[kind] = self.recorder.number(name)
-        return number
+    def took(self, kind: type, begin: int) -> None:
+        """An iterator of this class has handed over a batch now."""
+        number = self.numbers.get(kind)
+        if number is None:
+            name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
+            number = self.numbers[kind] = self.recorder.number(name)
+        if thread() == self.home:
+            self.iterator, self.batch = kind, tag(number, ANNOTATION)
+            self.batches.add(self.batch)
+            self.add((self.batch, begin, now()))
+        else:
+            self.numbered(number, ANNOTATION, begin)
 
     def optimizes(self, optimizer: Any) -> int:
         """The number of the name of an optimizer's steps. Those that take turns are told apart."""
@@ -220,18 +264,23 @@ class Loop:
         number = self.numbers[id(optimizer)] = self.recorder.number(name)
         return number
 
-    def other(self, optimizer: Any) -> int:
-        """An optimizer has stepped that is not the lead: the number of the name of its steps. It
-        becomes the lead where there is none, or none any more."""
+    def other(self, optimizer: Any, begin: int, end: int) -> None:
+        """Not the lead has stepped, or not on the home thread."""
         number = self.numbers.get(id(optimizer))
         if number is None:
             number = self.optimizes(optimizer)
-        last = self.ends[-1] if self.ends else 0
-        before, count = self.others
-        self.others = (last, count + 1 if before == last else 1)
-        if self.lead is None or self.others[1] > MOST_OTHERS:  # the job has made a new one
-            self.lead, self.named = id(optimizer), number
-        return number
+        if id(optimizer) != self.lead:
+            self._not_lead(optimizer, number)
+        self.recorder.add((begin, end, thread(), number, STEP))
+
+    def _not_lead(self, optimizer: Any, number: int) -> None:
+        """It becomes the lead where there is none, or none any more."""
+        others, before, count = self.others
+        of_lead = self.steps - others
+        count = count + 1 if of_lead == before else 1
+        self.others = (others + 1, of_lead, count)
+        if self.lead is None or count > MOST_OTHERS:  # the job has made a new one
+            self.lead, self.named = id(optimizer), tag(number, STEP)
 
     def retreats(self) -> None:
         """A backward pass has ended, and no optimizer was seen to step yet."""
@@ -243,8 +292,18 @@ class Loop:
         """An optimizer's step ends now."""
         self.numbered(self.optimizes(optimizer), ANNOTATION, begin)
         self.steps += 1
-        if self.steps >= self.due:
+        if self.steps >= self.planned:
             self.notable(optimizer)
+
+    def attend(self, optimizer: Any) -> None:
+        """It has stepped, and there may be more to do than to record that."""
+        if self.steps >= self.planned:
+            self.notable(optimizer)
+        if self.device is not None:
+            self.ended(optimizer)
+        if self._boundary is not None:
+            self.contained("burst", self._boundary, optimizer)
+        self.heed()
 
     def notable(self, optimizer: Any) -> None:
         """After the first step, and some later ones."""
@@ -254,18 +313,18 @@ class Loop:
                 self.trains(optimizer)
             debugging.look(self)
         full, self.full = self.full, None
-        self.due = debugging.LOOKS[self.looks]
+        self.planned = debugging.LOOKS[self.looks]
         if full is not None:
             full()
 
     def later(self, steps: int, work: Callable[[], None]) -> None:
         """Have something done so many steps from now, or before."""
-        self.full, self.due = work, min(self.due, self.steps + steps)
+        self.full, self.planned = work, min(self.planned, self.steps + steps)
+        self.due = min(self.due, self.planned)
 
     def traced(self) -> None:
         """From now on ``torch.compile`` may trace this process, or would not tell us if it did."""
-        while self.asking:
-            self.asking.pop()()
+        self.asks = guard.compiling()
 
     def mark(self, kind: int, begin: int) -> None:
         """In a step whose progress on the device is measured."""
@@ -304,26 +363,13 @@ class Loop:
         phases._patch(self, where, owner, name, recording)
 
 
-def _died_of() -> dict[str, str]:
-    """The exception that ends the program, once Python has printed it."""
-    kind = getattr(sys, "last_type", None)
-    if kind is None:
-        return {}
-    first = str(getattr(sys, "last_value", "")).partition("\n")[0]
-    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}
-
-
-def _nothing() -> None:
-    """There is nothing to take off any more."""
-
-
 def install(recorder: Recorder) -> Loop:
     """Wrap the call sites of PyTorch."""
     loop = Loop(recorder)
     hot.install(loop)
     loader.install(loop)
     ranks.install(loop)
-    _collector(loop)
+    collector.install(loop)
     bursts.install(loop)
     limits.install(loop)
     phases.install(loop)
@@ -351,32 +397,3 @@ def _marked(loop: Loop) -> None:
     loop.steps += 1
     loop.trains(None)
     loop.ended(None)
-
-
-def _collector(loop: Loop) -> None:
-    def collected(phase: str, info: dict[str, int]) -> None:
-        try:
-            if phase == "start":
-                loop.collecting = now()
-            elif loop.collecting:
-                begin, loop.collecting = loop.collecting, 0
-                loop.span("Python GC", OVERHEAD, begin)
-        except BaseException as error:  # Python drops what is raised in here: nothing may be lost
-            if not guard.again(error):
-                loop.fault("gc", error)
-
-    dropped = sys.unraisablehook
-
-    def unraisable(lost: Any) -> None:
-        """A signal's exception at the first instruction of ``collected`` is beyond its ``try``."""
-        if lost.object is not collected or not guard.again(lost.exc_value):
-            dropped(lost)
-
-    def undo() -> None:
-        gc.callbacks.remove(collected)
-        if sys.unraisablehook is unraisable:
-            sys.unraisablehook = dropped
-
-    gc.callbacks.append(collected)
-    sys.unraisablehook = unraisable
-    loop.undo["gc"] = undo

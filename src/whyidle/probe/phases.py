@@ -126,6 +126,7 @@ class Evaluation:
         if not self.begin:
             self.begin, self.without = now(), not self.grad()
             self.loop.evaluating = self
+            self.loop.alert()
             for where, owner, name, wrap in self.switches:
                 _patch(self.loop, where, owner, name, wrap(self))
             mark(self.loop, self.begin)

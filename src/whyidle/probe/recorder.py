@@ -1,7 +1,7 @@
 """Keeps spans and samples in memory for a moment, and on disk for good.
 
-The hot path appends one tuple to a list. A daemon thread takes the list away a few times a second
-and appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
+The hot path puts three numbers into a queue. A daemon thread empties it a few times a second and
+appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
 SIGKILL. Texts (names, stacks) go to ``PID.names`` and ``PID.stacks``, one per line, in order of
 their number, before the first record that uses them. A disk that fills, or a folder that vanishes,
 ends the recording and nothing else.
@@ -15,7 +15,9 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from itertools import starmap
+from operator import itemgetter
 from typing import Any
 
 from . import guard
@@ -32,6 +34,8 @@ FLUSH_S = 0.25
 MOST_WAITING = 1 << 17
 """spans in memory at most (15 MB); beyond it the oldest are dropped, which a process that never
 trains, and so never writes, comes to"""
+MOST_SHORT = 3 << 15
+"""numbers of spans kept the short way that wait at most (4 MB): those of 10,000 steps"""
 MOST_EARLY = 1 << 12
 """stack samples kept of a process that tells nothing yet; they come ten times a second"""
 
@@ -45,11 +49,24 @@ STEP = 5
 OPTIMIZER = "whyidle::optimizer"
 
 
+def tag(number: int, kind: int) -> int:
+    """The number of a name and a kind in one. Negative, so that no time is taken for one."""
+    return -1 - (number << 3 | kind)
+
+
+Short = tuple[int, int, int]
+"""a span of the home thread: tag, begin and end"""
+
+
 class Recorder:
-    """One process's recording. ``add`` is the hot path: it takes one tuple as in ``SPAN``."""
+    """One process's recording. ``add`` takes one tuple as in ``SPAN``; the hot path extends
+    ``short`` by a tuple as in ``Short``, which leaves less memory behind."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self.short: deque[int] = deque(maxlen=MOST_SHORT)
+        self.heard: Callable[[list[Short]], None] = _nobody
+        """is told of the spans that were kept the short way, on the thread that writes them"""
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
@@ -63,6 +80,9 @@ class Recorder:
         self.spans: deque[tuple[int, int, int, int, int]] = deque(maxlen=MOST_WAITING)
         self.samples: list[tuple[int, int, int, int, int]] = []
         self.add = self.spans.append
+        self.short.clear()
+        self.home = 0
+        """the thread of what is kept the short way"""
         self.names: dict[str, int] = {}
         self.stacks: dict[str, int] = {}
         self.dropped = 0
@@ -73,7 +93,7 @@ class Recorder:
         self._begun = self._keyed = False
         self._told: dict[str, Any] = {}
         self._rows = 0
-        self._lock = threading.Lock()
+        self._lock, self._taking = threading.Lock(), threading.Lock()
         self._naming = threading.Lock()
 
     def number(self, name: str) -> int:
@@ -100,9 +120,26 @@ class Recorder:
             found[1].append(row)
             self._rows += 1
 
+    def live_in(self, thread: int) -> None:
+        """What is kept the short way is this thread's from now on."""
+        with self._taking:
+            if thread != self.home:
+                self.spans.extend(_long(self._taken_short(), self.home))
+                self.home = thread
+
+    def _taken_short(self) -> list[Short]:
+        waiting = [self.short.popleft() for _ in range(len(self.short))]
+        while waiting and waiting[0] >= 0:  # the rest of one whose tag was dropped
+            del waiting[0]
+        ahead = iter(waiting)
+        return list(zip(ahead, ahead, ahead, strict=False))
+
     def flush(self) -> None:
         """Write what waits. May be called from any thread, at any time."""
         with self._lock:
+            with self._taking:
+                short, home = self._taken_short(), self.home
+            self.heard(short)
             spans, self.spans = self.spans, deque(maxlen=0 if self.broken else MOST_WAITING)
             self.add = self.spans.append
             samples = self._taken()
@@ -111,12 +148,12 @@ class Recorder:
             if self.broken:
                 return
             try:
-                self._write_spans(list(spans))
+                self._write_spans(sorted([*spans, *_long(short, home)], key=_END))
                 self._write_rest(samples, tables)
             except OSError as error:
                 guard.note(self.folder, "writing", error)
                 self._end()
-            self.dropped += len(spans) == MOST_WAITING
+            self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3
 
     @property
     def _telling(self) -> bool:
@@ -138,6 +175,7 @@ class Recorder:
         self.broken = True
         self.spans = deque(maxlen=0)
         self.add = self.spans.append
+        self.short.clear()
         self.tables = {}
 
     def _write_spans(self, spans: list[Any]) -> None:
@@ -196,6 +234,18 @@ class Recorder:
     def place(self, suffix: str) -> str:
         """The path of one of this process's files."""
         return os.path.join(self.folder, f"{self._key}.{suffix}")
+
+
+_END = itemgetter(1)
+
+
+def _nobody(spans: list[Short]) -> None:
+    """Nobody wants to hear of them."""
+
+
+def _long(spans: list[Short], thread: int) -> list[tuple[int, int, int, int, int]]:
+    """Spans as ``Recorder.add`` takes them."""
+    return [(begin, end, thread, -1 - tag >> 3, -1 - tag & 7) for tag, begin, end in spans]
 
 
 def _rows(spans: list[Any], work: int) -> list[Any]:

@@ -1,0 +1,44 @@
+"""Pauses of Python's garbage collector, as the collector itself tells of them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import guard
+from .recorder import OVERHEAD, now
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+
+def install(loop: Loop) -> None:
+    """Have the collector call us."""
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        try:
+            if phase == "start":
+                loop.collecting = now()
+            elif loop.collecting:
+                begin, loop.collecting = loop.collecting, 0
+                loop.span("Python GC", OVERHEAD, begin)
+        except BaseException as error:  # Python drops what is raised in here: nothing may be lost
+            if not guard.again(error):
+                loop.fault("gc", error)
+
+    dropped = sys.unraisablehook
+
+    def unraisable(lost: Any) -> None:
+        """A signal's exception at the first instruction of ``collected`` is beyond its ``try``."""
+        if lost.object is not collected or not guard.again(lost.exc_value):
+            dropped(lost)
+
+    def undo() -> None:
+        gc.callbacks.remove(collected)
+        if sys.unraisablehook is unraisable:
+            sys.unraisablehook = dropped
+
+    gc.callbacks.append(collected)
+    sys.unraisablehook = unraisable
+    loop.undo["gc"] = undo

@@ -1,0 +1,78 @@
+"""Spans that are kept the short way are written like the others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from whyidle.importers import probe
+from whyidle.probe import recorder as recording
+from whyidle.probe.recorder import ANNOTATION, OP, STEP, Recorder, tag
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    found = Recorder(str(tmp_path))
+    found.facts = {"pid": 1}
+    found.live_in(7)
+    return found
+
+
+def written(recorder):
+    recorder.flush()
+    data = Path(recorder.place("spans")).read_bytes()[len(recording.MAGIC) :]
+    return [tuple(map(int, row)) for row in np.frombuffer(data, dtype=probe.SPAN)[list(NAMES)]]
+
+
+NAMES = ("start", "end", "thread", "name", "kind")
+
+
+def test_both_ways_say_the_same_in_order_of_their_ends(recorder):
+    name = recorder.number("a")
+    recorder.add((5, 6, 8, name, OP))
+    for end in (2, 9):
+        recorder.short.extend((tag(name, ANNOTATION), end - 1, end))
+    recorder.add((9, 10, 8, name, OP))
+    assert written(recorder) == [
+        (1, 2, 7, name, ANNOTATION),
+        (5, 6, 8, name, OP),
+        (8, 9, 7, name, ANNOTATION),
+        (9, 10, 8, name, OP),
+    ]
+
+
+def test_a_step_is_two_spans(recorder):
+    name = recorder.number("step")
+    recorder.short.extend((tag(name, STEP), 1, 2))
+    first, second = written(recorder)
+    assert first == (1, 2, 7, recorder.number(recording.OPTIMIZER), OP)
+    assert second == (1, 2, 7, name, ANNOTATION)
+
+
+def test_another_home_is_not_told_of_what_came_before(recorder):
+    recorder.short.extend((tag(300, OP), 1, 2))
+    recorder.live_in(9)
+    recorder.short.extend((tag(300, OP), 3, 4))
+    assert [(row[2], row[3]) for row in written(recorder)] == [(7, 300), (9, 300)]
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_the_oldest_are_dropped_whole(recorder, more):
+    """However the queue is full when one more comes."""
+    rows = recording.MOST_SHORT // 3
+    recorder.short.extend([0] * more)
+    for at in range(rows + 10):
+        recorder.short.extend((tag(5, OP), at, at + 1))
+    kept = written(recorder)
+    assert [row[0] for row in kept] == list(range(kept[0][0], rows + 10))
+    assert len(kept) >= rows - 1
+    assert recorder.dropped == 1
+
+
+def test_who_listens_hears_of_what_was_kept_the_short_way(recorder):
+    heard = []
+    recorder.heard = heard.extend
+    recorder.add((5, 6, 8, 1, OP))
+    recorder.short.extend((tag(1, OP), 1, 2))
+    recorder.flush()
+    assert heard == [(tag(1, OP), 1, 2)]
