@@ -1,4 +1,4 @@
-"""Whether a loader makes the same of a sample again, by checksums of what it made."""
+"""Whether a loader makes the same of a sample again, and reads the same from storage again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+PAGE_BYTES = 4096
 
 
 def made_again(rows: NDArray[Any]) -> tuple[int, int]:
@@ -21,3 +23,10 @@ def made_again(rows: NDArray[Any]) -> tuple[int, int]:
             again += 1
             same += int((sums == sums[0]).all())
     return same, again
+
+
+def from_storage(batches: NDArray[Any]) -> float:
+    """The part of the bytes read for some batches, by calls and from mapped files, that came from
+    storage."""
+    needed = batches["chars"].sum() + PAGE_BYTES * batches["faults"].sum()
+    return float(batches["read"].sum() / needed) if needed > 0 else 0.0

@@ -18,7 +18,7 @@ from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import Waited, epochs, passed
-from whyidle.analysis.repeats import made_again
+from whyidle.analysis.repeats import from_storage, made_again
 from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.stopping import Stops, stops
 from whyidle.model.diagnosis import Place
@@ -283,12 +283,20 @@ class Workers:
         may have made. A batch counts as ready from when its worker put it into the queue, where a
         thread of the worker still has to pack it: less what the workers need anyway to make as many
         as the loop takes, however they are handed over."""
-        others = self.depth - self.depth // max(self.count, 1)
-        sure = self.takes[self.takes["ready"] > others]
-        taken = union(sure["start"], sure["end"]) - self.restarts
-        found = self.facts.share_of(self.facts.part("loader") & taken)
+        found = self._taking(self._there)
         making = self.stall(self.count, self.calm) / max(self.facts.step_s, 1e-9)
         return max(0.0, min(found, self.waiting - making))
+
+    @property
+    def _there(self) -> NDArray[np.bool_]:
+        """Which batches that were taken are sure to have been ready."""
+        others = self.depth - self.depth // max(self.count, 1)
+        return np.asarray(self.takes["ready"] > others)
+
+    def _taking(self, which: NDArray[np.bool_]) -> float:
+        """Share of the step that the loop spends in taking some of the batches."""
+        taken = union(self.takes["start"][which], self.takes["end"][which]) - self.restarts
+        return self.facts.share_of(self.facts.part("loader") & taken)
 
     @property
     def waits_for_handoff(self) -> bool:
@@ -307,10 +315,11 @@ class Workers:
     @cached_property
     def bursty(self) -> bool:
         """Whether the workers are fast enough on average, and a deeper queue would absorb half of
-        the waiting."""
-        waits = self.waiting * self.facts.step_s / max(self.per_step, 1e-9)
+        the waiting: of that for batches that were not ready, where this is most of it."""
+        late = self._taking(~self._there)
+        waits = late * self.facts.step_s / max(self.per_step, 1e-9)
         short = self.calm / max(self.count, 1)
-        if waits <= 0.0 or short > self.rest / max(self.per_step, 1e-9):
+        if late < max(self.ready, LEAST_SHARE) or short > self.rest / max(self.per_step, 1e-9):
             return False
         now = self.replay(self.depth).others
         return now > 0.3 * waits and self.replay(4 * self.depth).others <= 0.5 * now
@@ -352,14 +361,10 @@ class Workers:
     def reread(self) -> float:
         """Share of what is read in later epochs that comes from storage although it was read
         before; 0 with a single epoch, or where storage is not read through this machine."""
-        rows = self.loading.batches[self.loading.batches["worker"] >= 0]
         made = sorted(iterator.start for iterator in self.loading.iterators)[1:]
         again = [*self._first[:1], *made[:1]]  # workers that stay are asked by one iterator
-        if not again:
-            return 0.0
-        later = rows[rows["start"] >= min(again)]
-        needed = later["chars"].sum() + 4096 * later["faults"].sum()
-        return float(later["read"].sum() / needed) if needed > 0 else 0.0
+        rows = self.loading.batches[self.loading.batches["worker"] >= 0]
+        return from_storage(rows[rows["start"] >= min(again)]) if again else 0.0
 
     @cached_property
     def repeated(self) -> tuple[int, int]:
