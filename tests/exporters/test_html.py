@@ -67,6 +67,20 @@ def test_all_findings_are_said_and_small_ones_folded(page):
     assert "changes precision" in said
 
 
+def test_one_long_step_does_not_flatten_the_others(full):
+    """The 95th percentile is a quarter of what the strip is high."""
+    told = msgspec.structs.replace(full.steps, p95_s=0.012)
+    page = Reader(render(msgspec.structs.replace(full, steps=told)))
+    bars = [
+        value
+        for tag, key, value in page.attributes
+        if tag == "span" and key == "style" and value.startswith("height:") and "width" in value
+    ]
+    heights = [float(value.split("height:")[1].split("px")[0]) for value in bars]
+    assert max(heights[1:]) == pytest.approx(max(heights) / 4, rel=0.01)
+    assert ", its bar cut" in " ".join(page.words)
+
+
 def test_nothing_comes_from_elsewhere(full):
     page = render(full)
     read = Reader(page)

@@ -106,3 +106,14 @@ def own_frame(stack: str) -> str:
         if place is not None and not in_library(place):
             return frame
     return ""
+
+
+def at_place(where: tuple[Place, ...]) -> str:
+    """The first place for the middle of a sentence: " in FUNCTION", " at FILE:LINE" where the code
+    stands outside functions, nothing where neither is known."""
+    first = where[0] if where else None
+    if first is None or not first.function:
+        return ""
+    if not first.function.startswith("<"):
+        return f" in {first.function}"
+    return f" at {(first.file or '').rpartition('/')[2]}:{first.line}" if first.line else ""

@@ -14,7 +14,9 @@ def amortise_python(proof: Proof) -> Plan:
     every = int(proof.facts.get("every", 10))
     place = proof.where[0] if proof.where else None
     what = "this Python code"
-    what += f" of {place.function} ({place.file}:{place.line})" if place else ""
+    named = place is not None and not (place.function or "<").startswith("<")
+    what += f" of {place.function}" if place and named else ""
+    what += f" ({place.file}:{place.line})" if place else ""
     return Plan(
         summary=f"run {what} every {every}th step, vectorise it, or move it to another process",
         edits=(Edit(knob="callbacks.every", value=every, was=1),),

@@ -10,6 +10,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
+from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest
 from whyidle.analysis.sampling import bounds, counted, unseen
 from whyidle.causes.host._debugging import debugging
@@ -44,10 +45,10 @@ def python_overhead(facts: Facts) -> Proof | None:
     if share < LEAST_SHARE:
         return None
     where = busiest(facts, spans)
-    at = f" in {where[0].function}" if where and where[0].function else ""
     least, most = bounds(facts, spans)
     most = min(1.0, most + unseen(facts, share))
     gains = (REMOVED[0] * least, REMOVED[1] * share, most)
+    at = at_place(where)
     return Proof(
         headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms of each step",
         low=gains[0],

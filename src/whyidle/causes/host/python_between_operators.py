@@ -8,6 +8,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.places import at_place
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -65,8 +66,8 @@ def python_between_operators(facts: Facts) -> Proof | None:
     if share < LEAST_SHARE:
         return None
     where = _places(facts, pauses)
-    at = f" in {where[0].function}" if where and where[0].function else ""
     low, expected, high = (share * removed for removed in REMOVED)
+    at = at_place(where)
     return Proof(
         headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms per step between operators",
         low=low,

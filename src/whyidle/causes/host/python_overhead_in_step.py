@@ -9,6 +9,7 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.places import at_place
 from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -75,7 +76,7 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
     where = _places(facts, pauses)
     lost_s = exposed * facts.step_s
-    at = f" in {where[0].function}" if where and where[0].function else ""
+    at = at_place(where)
     return Proof(
         headline=f"Python{at} keeps the GPU waiting for {lost_s * 1e3:.3g} ms per step",
         low=min(gains[0], exposed),

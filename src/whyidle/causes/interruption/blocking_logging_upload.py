@@ -6,6 +6,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.pauses import pauses
+from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
 from whyidle.analysis.sampling import bounds, counted
 from whyidle.model.cause import Proof, cause
@@ -89,9 +90,9 @@ def _blocked(facts: Facts) -> Proof | None:
     if share < LEAST_BLOCKED:
         return None
     where = busiest(facts, waits)
-    at = f" in {where[0].function}" if where and where[0].function else ""
     least, most = bounds(facts, waits)
     low = interruptions(least, LEFT_AT_WORST)
+    at = at_place(where)
     return Proof(
         headline=f"A blocking call{at} holds the training loop for {share:.0%} of the step",
         low=low,

@@ -15,6 +15,8 @@ STATES = {
 }
 _STRIP_STEPS = 240
 _STRIP_HEIGHT = 72
+_TALLEST = 4.0
+"""bars end at so many times the 95th percentile of steps: one long wait would flatten all others"""
 _LEFT_OUT = "left out: warm-up, cut short, or recorded in detail"
 
 
@@ -173,15 +175,16 @@ def steps(diagnosis: Diagnosis) -> Markup | None:
     if diagnosis.steps.mean_s is None or len(times) < 2:
         return None
     steady = (diagnosis.detail.steady or [True] * len(times))[: len(times)]
-    tallest = max(times) or 1.0
+    longest = max(times) or 1.0
+    tallest = min(longest, _TALLEST * (diagnosis.steps.p95_s or longest))
     width = max(3.0, min(56.0, 960 / len(times)))
     fills = _fills(diagnosis, steady)
     bars = [
         e(
             "span",
             class_="step" if ok else "step warm",
-            style=f"height:{max(2.0, s / tallest * _STRIP_HEIGHT):.1f}px;width:{width:.1f}px"
-            + fills.get(i, ""),
+            style=f"height:{max(2.0, min(s, tallest) / tallest * _STRIP_HEIGHT):.1f}px;"
+            f"width:{width:.1f}px" + fills.get(i, ""),
             title=f"step {i + 1}: {seconds(s)}{'' if ok else ' (left out of all figures)'}",
         )
         for i, (s, ok) in enumerate(zip(times, steady, strict=True))
@@ -190,7 +193,7 @@ def steps(diagnosis: Diagnosis) -> Markup | None:
     spread = [
         f"median {seconds(told.p50_s)}",
         f"95th percentile {seconds(told.p95_s)}",
-        f"longest shown {seconds(tallest)}",
+        f"longest shown {seconds(longest)}" + (", its bar cut" if longest > tallest else ""),
         f"found by {told.detected_by}" if told.detected_by else None,
         f"confidence {told.confidence:.0%}" if told.confidence is not None else None,
     ]
