@@ -1,10 +1,12 @@
 """Bursts joined to the diagnosis of the run that they are from."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine import _bursts
 from whyidle.engine.diagnose import diagnose
@@ -121,6 +123,30 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     notes = diagnose([replace(run[0], settings={"bursts": bursts})]).coverage.notes
     assert sum(off in note for note in notes) == said
     assert "a burst at step 7 came to nothing: abandoned: a fork" in notes
+
+
+def test_recorded_calls_are_asked_where_what_stands_in_for_them_proves_nothing():
+    allocating, launching = (catalog.causes()[i] for i in ("allocator-thrash", "naive-attention"))
+    live = SimpleNamespace(signals=frozenset(allocating.watched))
+    burst = SimpleNamespace(signals=frozenset({*allocating.needs, *launching.needs}))
+    poor = SimpleNamespace(signals=burst.signals - {"runtime_calls"})
+    assert _bursts.second_of(allocating, live, burst) is burst
+    assert _bursts.second_of(allocating, burst, burst) is None
+    assert _bursts.second_of(allocating, live, poor) is None
+    assert _bursts.second_of(allocating, live, None) is None
+
+
+def test_a_burst_proves_what_the_allocator_of_the_run_does_not_tell(run):
+    job = Builder()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(8))])
+            job.runtime("cudaFree", ms(9))
+            job.runtime("cudaMalloc", ms(3))
+    live = run[0]
+    burst = replace(job.timeline(), settings={**live.settings, "burst": TOLD})
+    watched = replace(live, bursts=(burst,))
+    assert "allocator-thrash" in [found.cause for found in diagnose([watched]).findings]
 
 
 READ, OTHER = "/job/train.py(31): train", "/job/train.py(40): log"

@@ -65,6 +65,15 @@ def judge_of(cause: Cause, job: Job, bursts: Job | None) -> Job:
     return bursts
 
 
+def second_of(cause: Cause, job: Job, bursts: Job | None) -> Job | None:
+    """Where a cause is judged again if nothing was proven: what a watched process tells of itself
+    stands in for calls of the runtime, and the burst holds them."""
+    instead = "runtime_calls" in cause.needs and not job.signals.issuperset(cause.needs)
+    if bursts is None or not instead or not bursts.signals.issuperset(cause.needs):
+        return None
+    return bursts
+
+
 def device_of(job: Job, bursts: Job | None) -> Job:
     """Who tells the device's shares: live signals where they see the device at all."""
     blind = "device_time" not in job.signals

@@ -78,6 +78,8 @@ def _judge(
             continue
         try:
             proven = _proven(cause, job, live)
+            if proven is None and (other := _bursts.second_of(cause, job, bursts)) is not None:
+                proven = _proven(cause, other, live)
         except MemoryError:
             raise
         except CONTAINED as error:
