@@ -60,6 +60,18 @@ def test_what_ran_on_all_cores_takes_no_longer_for_the_loading_beside_it():
     assert room(facts(2.0, 2, 1.0), 0.8, 0.8).floor[1] == pytest.approx(0.8 / (2 * SHARED) + 0.2)
 
 
+def test_operators_on_all_cores_are_expected_to_leave_none_of_them():
+    """With a thread for each core, hiding the loading only shares it out; with one thread of two
+    cores, a core is free for it."""
+    full, alone = facts(2.0, 2, 1.0), facts(2.0, 1, 1.0)
+    computing = full.share("compute")
+    rest = 1.0 - 0.2
+    assert room(alone, 0.2, 0.2).usual < room(full, 0.2, 0.2).usual
+    least = (0.2 + rest + min(computing, rest)) / 2
+    worst = room(full, 0.2, 0.2).floor[1]
+    assert room(full, 0.2, 0.2).usual == pytest.approx((min(least, worst) + worst) / 2)
+
+
 def test_expected_is_the_middle_of_what_the_cores_allow():
     """They are the only bound here, and the careful end is not counted twice."""
     low, expected, high = hidden_loading(0.8, 0.8, (0.0, 0.0), 0.0, floor=(0.5, 0.8))

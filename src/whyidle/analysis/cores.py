@@ -24,10 +24,12 @@ Architecture and Microarchitecture", Intel Technology Journal 6(1), 2002)"""
 @dataclass(frozen=True, slots=True)
 class Room:
     """``workers``: how many can work at once, at least and at most. ``floor``: the step cannot
-    become shorter than this, because the cores have all the work to do, at best and at worst."""
+    become shorter than this, because the cores have all the work to do, at best and at worst;
+    ``usual``: and as expected, None where nothing limits."""
 
     workers: tuple[int, int]
     floor: tuple[float, float]
+    usual: float | None = None
 
 
 def room(facts: Facts, work: float, blocked: float) -> Room:
@@ -49,9 +51,12 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
     rest = 1.0 - blocked
     best = (work * busy + rest) / cores
     worst = (work * busy + rest * min(threads, left)) / left
+    operators = min(facts.share("compute"), rest)
+    full = (work * busy + rest + operators * (min(threads, cores) - 1.0)) / cores
     whole = int(np.ceil(cores))
     most = WORKERS[1] if busy < MOSTLY else min(max(whole, WORKERS[0]), WORKERS[1])
-    return Room((WORKERS[0], most), (best, max(best, min(worst, 1.0))))
+    worst = max(best, min(worst, 1.0))
+    return Room((WORKERS[0], most), (best, worst), (min(full, worst) + worst) / 2)
 
 
 def _free(facts: Facts) -> float:

@@ -53,6 +53,7 @@ def hidden_loading(
     *,
     workers: tuple[int, int] = WORKERS,
     floor: tuple[float, float] = (0.0, 0.0),
+    usual: float | None = None,
 ) -> tuple[float, float, float]:
     """P1 without a storage model: share won when workers load while the device computes.
 
@@ -63,6 +64,7 @@ def hidden_loading(
         busy: share of the step the device is busy; no loader makes the step shorter than that.
         workers: how many can work at once (careful, hopeful).
         floor: the step that the cores need for all the work, as share (hopeful, careful).
+        usual: the same as expected; None: the middle.
 
     Returns:
         (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
@@ -75,7 +77,8 @@ def hidden_loading(
     slow = max(1.0 - blocked + handoff[1], work / few) * (1.0 + STALL_ERROR)
     careful = max(0.0, 1.0 - max(slow, floor[1] * (1.0 + STALL_ERROR)))
     careful = min(careful, hopeful)
-    expected = 1.0 - max((likely + slow) / 2, sum(floor) / 2)
+    usual = sum(floor) / 2 if usual is None else usual
+    expected = 1.0 - max((likely + slow) / 2, usual)
     return careful, min(max(expected, careful), hopeful), hopeful
 
 

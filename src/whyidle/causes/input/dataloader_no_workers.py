@@ -79,6 +79,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         facts.busy_ratio or 0.0,
         workers=space.workers,
         floor=space.floor,
+        usual=space.usual,
     )
     hot = hot_frame(facts, union(calls.start, calls.end))
     per_step = work * facts.step_s
