@@ -26,6 +26,8 @@ from overhead_job import ready
 
 BLOCK_S, SETTLING = 0.6, 2
 """of a block; steps of it that are not counted"""
+STEADY = 10**6
+"""looks after which they come as they do in a long run, rarer than at first"""
 
 
 class Watched:
@@ -34,6 +36,7 @@ class Watched:
     def __init__(self) -> None:
         (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
         self.sampler = loop.sampler
+        self.sampler.looks = STEADY
         self.switch = Switch(loop)
         self.switch.turn(True)
         self.on = True

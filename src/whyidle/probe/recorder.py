@@ -30,6 +30,8 @@ was running when the look was wanted us"""
 
 MAGIC = b"whyidle spans 1\n"
 """the first bytes of ``PID.spans``: what it is, and the version of this layout"""
+APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+"""plain calls: a file object asks the job for the interpreter's lock twice as often"""
 FLUSH_S = 0.25
 MOST_WAITING = 1 << 17
 """spans in memory at most (15 MB); beyond it the oldest are dropped, which a process that never
@@ -228,8 +230,12 @@ class Recorder:
 
     def _append(self, suffix: str, data: bytes) -> None:
         if data:
-            with open(self.place(suffix), "ab") as file:
-                file.write(data)
+            file = os.open(self.place(suffix), APPENDING, 0o666)
+            try:
+                while data:
+                    data = data[os.write(file, data) :]
+            finally:
+                os.close(file)
 
     def place(self, suffix: str) -> str:
         """The path of one of this process's files."""

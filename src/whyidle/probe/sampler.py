@@ -42,8 +42,10 @@ CHORES_S = 1.0
 PARTING_S, LAST_S = 1.0, 10.0
 """how long a process that ends waits at most for the thread: the shorter where it does not move,
 for it may hang in a write to a disk; the longer where it works, or wants a core and gets none"""
-BUDGET, EARLY_BUDGET, EARLY_LOOKS = 0.002, 0.006, 500
+BUDGET, EARLY_BUDGET, EARLY_LOOKS = 0.0015, 0.006, 500
 """share of the time that looks may take: more at first, so that short runs are judged, too"""
+LATER = 2
+"""times as long between writes, after ``EARLY_LOOKS``: one costs the job what two looks cost it"""
 FELT = 2.2
 """times its own CPU that a look takes from the job, which waits for the interpreter's lock and is
 woken: 112 us of 49, 180 of 99, 239 of 128 in three runs of 7 us operators, one after the other"""
@@ -140,7 +142,7 @@ class Sampler:
             if training and moment - done > CHORES_S:
                 done = moment
                 self._do_chores()
-            if moment - written > FLUSH_S:
+            if moment - written > FLUSH_S * (1 if self.looks < EARLY_LOOKS else LATER):
                 written = moment
                 self.recorder.flush()
 
