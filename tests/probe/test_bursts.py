@@ -149,10 +149,14 @@ def test_none_where_so_many_operators_would_take_too_long(run):
     assert "too many operators" in run.told["off"]
 
 
-def test_none_while_steps_change(run):
-    for i in range(40):
+def test_none_while_steps_change_unless_they_never_stop(run):
+    for i in range(2 + choosing.RESTLESS):  # the first two are too early for any
         run.train(1, step_s=0.02 if i % 2 else 0.01)
     assert not run.loop.recorder.documents
+    for i in range(30):
+        run.train(1, step_s=0.02 if i % 2 else 0.01)
+    assert run.told["bursts"][0]["state"] == "recorded"
+    assert run.told["off"] is None
 
 
 def test_none_while_something_compiles(run, monkeypatch):

@@ -1,6 +1,6 @@
 """When the next burst is worth it: decided by the sampler's thread, about once a second.
 
-Never while steps are unsteady, something compiles or the price is over budget (``pace``). After a
+Never while steps change, something compiles or the price is over budget (``pace``). After a
 burst the steps are compared with those before it; if they stay slower there is no other burst.
 """
 
@@ -24,6 +24,8 @@ MOST_BURSTS = 4
 MOST_ATTEMPTS = 8
 PATIENCE = 5
 """looks for which a changed picture must last"""
+RESTLESS = 6
+"""looks without steady steps, after which unsteady ones are recorded"""
 AFTER_STEPS = 20
 """steps after a burst before they are compared; as many again, if they look slower"""
 
@@ -41,7 +43,7 @@ class Choice:
         self._nodes: int | None = None
         self._first_node = 0
         self._events, self._event_s = 0, 0.0
-        self._odd = self._compiled = 0
+        self._odd = self._compiled = self._unsettled = 0
         self._waited = (0, 0)
 
     def cost(self, seconds: float) -> None:
@@ -56,7 +58,7 @@ class Choice:
         self._compiled = compiled
         share = self._wait_share()
         early = self.bursts.loop.steps < pace.LEAST_STEPS or elapsed < pace.LEAST_S
-        if early or compiled != before or not pace.settled(lengths):
+        if early or compiled != before or not self._settled(lengths):
             self._odd = 0
             return
         if self.resumed:
@@ -68,6 +70,12 @@ class Choice:
             if self._odd < PATIENCE:
                 return
         self._plan((median(lengths), share), elapsed)
+
+    def _settled(self, lengths: list[float]) -> bool:
+        """Whether steps are steady, or have not been for so long that this is how they are: a host
+        that runs ahead of its device makes many short ones, and then waits."""
+        self._unsettled = 0 if pace.settled(lengths) else self._unsettled + 1
+        return not self._unsettled or self._unsettled > RESTLESS
 
     def _plan(self, picture: tuple[float, float], elapsed: float) -> None:
         if self._nodes is None:
@@ -99,7 +107,10 @@ class Choice:
         return (self._waited[0] - waited) / max(self._waited[1] - looked, 1) if looked else 0.0
 
     def _compare(self) -> None:
-        """Whether steps are as fast as before the burst."""
+        """Whether steps are as fast as before the burst; of unsteady ones nobody can tell."""
+        if self._unsettled:
+            self.resumed = 0
+            return
         ends = [end for end in self.bursts.loop.ends.copy() if end >= self.resumed]
         lengths = [(b - a) / 1e9 for a, b in pairwise(ends)]
         before = self.bursts.told[-1]["before_s"]
