@@ -64,7 +64,8 @@ def environment(**settings: object) -> dict[str, str]:
     paths = [str(SOURCE), str(HERE), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(paths).rstrip(os.pathsep)
     told = {name: str(value) for name, value in settings.items()}
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **told}
+    compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # as everywhere where nobody forbids it
+    return {**os.environ, **compiled, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **told}
 
 
 def commands(traceml: str | None) -> dict[str, tuple[list[str], dict[str, str]]]:

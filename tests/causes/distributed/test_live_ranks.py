@@ -63,9 +63,10 @@ def test_first_finding(name, tmp_path):
     for turn in range(TRIES):
         diagnosis = watched(name, tmp_path / str(turn))
         seen.append(shown(diagnosis))
-        first = diagnosis["findings"][0]
-        if first["cause"] == cause:
+        if seen[-1] and seen[-1][0][0] == cause:
             break
+    assert seen[-1], seen
+    first = diagnosis["findings"][0]
     assert first["cause"] == cause, seen
     assert first["severity"] != "info"
     assert 0.0 <= first["lost"]["low"] <= first["lost"]["high"] <= 1.0
