@@ -159,6 +159,13 @@ def test_none_while_steps_change_unless_they_never_stop(run):
     assert run.told["off"] is None
 
 
+def test_a_job_of_whose_steps_no_end_is_known_is_left_alone(run, monkeypatch):
+    monkeypatch.setattr(run.loop, "ends", deque(maxlen=0))
+    run.train(40)
+    assert not run.loop.faults
+    assert not run.loop.recorder.documents
+
+
 def test_none_while_something_compiles(run, monkeypatch):
     compiled = [0]
     monkeypatch.setattr(choosing, "_compiles", lambda: compiled[0])

@@ -81,9 +81,9 @@ def test_waiting_and_ends_are_told_from_what_was_written(loop):
     loop.took(Sgd, begin)
     for end in (10, 20, 30):
         loop.add((loop.named, end - 5, end))
-    assert (loop.ends, loop.waited) == ([], 0)
+    assert (list(loop.ends), loop.waited) == ([], 0)
     loop.recorder.flush()
-    assert loop.ends == [10, 20, 30]
+    assert list(loop.ends) == [10, 20, 30]
     assert 0 < loop.waited <= loops.now() - begin
     assert loop.batch == tag(loop.numbers[Sgd], ANNOTATION)
 
@@ -98,3 +98,39 @@ def test_a_fork_begins_anew(loop):
     assert not loop.recorder.short
     assert (loop.steps, loop.home, loop.recorder.home) == (0, 0, 0)
     assert loop.careful
+
+
+def test_a_backward_pass_has_its_name_from_the_beginning(loop):
+    """An optimizer may step before any."""
+    begun = tag(loop.recorder.number(loops.hot.BACKWARD), loops.OP)
+    assert loop.backward == begun < 0
+    loop.recorder._forget()
+    loop._forked()
+    assert loop.backward == tag(loop.recorder.number(loops.hot.BACKWARD), loops.OP)
+
+
+def test_ends_outlast_many_other_spans(loop):
+    loop.other(Sgd(), 1, 2)
+    for end in (10, 20, 30):
+        loop.add((loop.named, end - 5, end))
+    for _ in range(5000):
+        loop.add((tag(3, ANNOTATION), 31, 32))
+    loop.recorder.flush()
+    assert list(loop.ends) == [10, 20, 30]
+
+
+def test_nothing_is_kept_once_nothing_is_recorded(loop):
+    loop.recorder.end()
+    loop.add((tag(0, STEP), 1, 2))
+    assert not loop.recorder.short
+    loop.recorder._forget()
+    loop._forked()
+    loop.add((tag(0, STEP), 1, 2))
+    assert loop.recorder.short
+
+
+def test_a_step_that_the_user_marks_looks_what_there_is_to_heed(loop, monkeypatch):
+    monkeypatch.setattr(loops.Loop, "trains", lambda *_: None)
+    loops.hot.step(loop)
+    assert loop.steps == 1
+    assert not loop.careful

@@ -69,6 +69,16 @@ def test_the_oldest_are_dropped_whole(recorder, more):
     assert recorder.dropped == 1
 
 
+@pytest.mark.parametrize("rest", [[-2], [-2, 5], [5], [5, 6], [0, 5, 6]])
+def test_what_was_kept_in_part_costs_nothing_else(recorder, rest):
+    """Wherever the queue overflowed, or memory ended."""
+    whole = (tag(1, OP), 1, 2)
+    recorder.short.extend((*whole, *rest, *whole, *whole))
+    assert len(written(recorder)) in (2, 3)
+    recorder.short.extend(whole)
+    assert len(written(recorder)) in (3, 4)
+
+
 def test_who_listens_hears_of_what_was_kept_the_short_way(recorder):
     heard = []
     recorder.heard = heard.extend

@@ -5,7 +5,7 @@ so the training's Python needs no whyidle installed, and nothing here may import
 whyidle.
 
 ``boot/sitecustomize.py`` waits for a framework to be imported and then calls ``install``. A
-handful of call sites are wrapped; each records ``(begin, end, thread, name, kind)`` into a list.
+handful of call sites are wrapped; each records when it was called, and for how long, in memory.
 Another thread samples what the training threads are doing a few dozen times a second, and writes
 everything to append-only files (``recorder``). A fault in a wrapper takes that wrapper off and is
 counted (``guard``); the job never sees it.
@@ -35,6 +35,6 @@ _loops: list[Any] = []
 def step() -> None:
     """A step ends here: ``whyidle.step()`` of a watched process."""
     for one in _loops:
-        from . import loop
+        from . import hot
 
-        loop.step(one)
+        hot.step(one)

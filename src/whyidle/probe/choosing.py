@@ -1,7 +1,8 @@
 """When the next burst is worth it: decided by the sampler's thread, about once a second.
 
-Never while steps change, something compiles or the price is over budget (``pace``). After a
-burst the steps are compared with those before it; if they stay slower there is no other burst.
+Never while steps change, unless they never stop changing, while something compiles or where the
+price is over budget (``pace``). After a burst steady steps are compared with those before it; if
+they stay slower there is no other burst.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Choice:
     def _settled(self, lengths: list[float]) -> bool:
         """Whether steps are steady, or have not been for so long that this is how they are: a host
         that runs ahead of its device makes many short ones, and then waits."""
+        if len(lengths) < pace.RECENT_STEPS:
+            return False
         self._unsettled = 0 if pace.settled(lengths) else self._unsettled + 1
         return not self._unsettled or self._unsettled > RESTLESS
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import device
-from .recorder import OP, tag
+from .recorder import ANNOTATION, OP
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -156,7 +156,6 @@ def _backward(loop: Loop, autograd: Any) -> None:
 
 def _went_back(loop: Loop, begin: int) -> None:
     """A backward pass ends now, and somebody may want to hear of it."""
-    loop.backward = tag(loop.recorder.number(BACKWARD), OP)
     loop.span(BACKWARD, OP, begin)
     loop.mark(device.BACKWARD_END, begin)
     if loop.evaluating is not None:
@@ -208,3 +207,16 @@ def _optimizer(loop: Loop) -> None:
         last.remove()
 
     loop.undo["optimizer"] = undo
+
+
+def step(loop: Loop) -> None:
+    """The user says that a step ends here."""
+    loop.contained("step", _marked, loop)
+
+
+def _marked(loop: Loop) -> None:
+    loop.span("whyidle.step", ANNOTATION, clock())
+    loop.steps += 1
+    loop.trains(None)
+    loop.ended(None)
+    loop.heed()

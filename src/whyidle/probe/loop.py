@@ -32,7 +32,7 @@ from . import (
     settings,
     tracebacks,
 )
-from .recorder import ANNOTATION, STEP, Recorder, Short, now, tag
+from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
 from .sampler import Sampler
 
 PACKAGE = __name__.partition(".")[0]
@@ -55,6 +55,7 @@ class Loop(hot.Hot):
         "bursts",
         "collecting",
         "device",
+        "ends",
         "evaluating",
         "full",
         "ids",
@@ -64,7 +65,6 @@ class Loop(hot.Hot):
         "optimizers",
         "others",
         "planned",
-        "recent",
         "recorder",
         "sampler",
         "saves",
@@ -77,9 +77,9 @@ class Loop(hot.Hot):
         self.recorder = recorder
         self.imported = now()
         self.undo: dict[str, Callable[[], Any]] = {}
-        self.recent: deque[Short] = deque(maxlen=2048)
-        """of the spans kept the short way, the last ones written"""
-        recorder.heard = self.heard
+        self.ends: deque[int] = deque(maxlen=512)
+        """when the last steps of the lead ended, as far as they were written, ns"""
+        recorder.heard, recorder.ended = self.heard, self.deaf
         self.planned = 1
         """the step after which something is to be done, and ``due`` if nothing comes before"""
         self.full: Callable[[], None] | None = None
@@ -113,7 +113,8 @@ class Loop(hot.Hot):
     def _begin(self) -> None:
         """Nothing was seen yet."""
         self.add = self.recorder.short.extend
-        self.steps = self.looks = self.backwards = self.backward = self.batch = self.named = 0
+        self.steps = self.looks = self.backwards = self.batch = self.named = 0
+        self.backward = tag(self.recorder.number(hot.BACKWARD), OP)
         self.planned = 1
         self.lead, self.iterator, self.others = None, None, (0, 0, 0)
         self.home = 0
@@ -121,7 +122,7 @@ class Loop(hot.Hot):
 
     def _forked(self) -> None:
         self._begin()
-        self.recent.clear()
+        self.ends.clear()
         self.numbers.clear()
         self.batches.clear()
         self.sampler = None
@@ -152,15 +153,14 @@ class Loop(hot.Hot):
         self._boundary = work
         self.alert()
 
-    @property
-    def ends(self) -> list[int]:
-        """When the last steps of the lead ended, as far as they were written, ns."""
-        return [end for what, _, end in self.recent.copy() if what == self.named]
-
     def heard(self, spans: list[Short]) -> None:
         """These spans of the home thread are being written, by the thread that does."""
-        self.recent.extend(spans)
+        self.ends.extend([end for what, _, end in spans if what == self.named])
         self.waited += sum(end - begin for what, begin, end in spans if what in self.batches)
+
+    def deaf(self) -> None:
+        """Nothing is recorded any more: not even in memory."""
+        self.add = _keep_nothing
 
     def span(self, name: str, kind: int, begin: int) -> None:
         """Record what ends now."""
@@ -168,7 +168,8 @@ class Loop(hot.Hot):
 
     def numbered(self, number: int, kind: int, begin: int) -> None:
         """The same, where the number of the name is known."""
-        self.recorder.add((begin, now(), thread(), number, kind))
+        span = (begin, now(), thread(), number, kind)  # first: a flush in between takes ``add``
+        self.recorder.add(span)
 
     def watch(self) -> None:
         """Look at what this thread does from now on."""
@@ -248,8 +249,9 @@ class Loop(hot.Hot):
             name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
             number = self.numbers[kind] = self.recorder.number(name)
         if thread() == self.home:
-            self.iterator, self.batch = kind, tag(number, ANNOTATION)
+            self.batch = tag(number, ANNOTATION)
             self.batches.add(self.batch)
+            self.iterator = kind
             self.add((self.batch, begin, now()))
         else:
             self.numbered(number, ANNOTATION, begin)
@@ -271,7 +273,8 @@ class Loop(hot.Hot):
             number = self.optimizes(optimizer)
         if id(optimizer) != self.lead:
             self._not_lead(optimizer, number)
-        self.recorder.add((begin, end, thread(), number, STEP))
+        span = (begin, end, thread(), number, STEP)
+        self.recorder.add(span)
 
     def _not_lead(self, optimizer: Any, number: int) -> None:
         """It becomes the lead where there is none, or none any more."""
@@ -280,7 +283,8 @@ class Loop(hot.Hot):
         count = count + 1 if of_lead == before else 1
         self.others = (others + 1, of_lead, count)
         if self.lead is None or count > MOST_OTHERS:  # the job has made a new one
-            self.lead, self.named = id(optimizer), tag(number, STEP)
+            self.named = tag(number, STEP)
+            self.lead = id(optimizer)
 
     def retreats(self) -> None:
         """A backward pass has ended, and no optimizer was seen to step yet."""
@@ -301,8 +305,9 @@ class Loop(hot.Hot):
             self.notable(optimizer)
         if self.device is not None:
             self.ended(optimizer)
-        if self._boundary is not None:
-            self.contained("burst", self._boundary, optimizer)
+        wanted = self._boundary
+        if wanted is not None:
+            self.contained("burst", wanted, optimizer)
         self.heed()
 
     def notable(self, optimizer: Any) -> None:
@@ -387,13 +392,5 @@ def install(recorder: Recorder) -> Loop:
     return loop
 
 
-def step(loop: Loop) -> None:
-    """The user says that a step ends here."""
-    loop.contained("step", _marked, loop)
-
-
-def _marked(loop: Loop) -> None:
-    loop.span("whyidle.step", ANNOTATION, now())
-    loop.steps += 1
-    loop.trains(None)
-    loop.ended(None)
+def _keep_nothing(span: Short) -> None:
+    """In the place of what keeps it."""

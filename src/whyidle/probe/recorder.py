@@ -1,6 +1,6 @@
 """Keeps spans and samples in memory for a moment, and on disk for good.
 
-The hot path puts three numbers into a queue. A daemon thread empties it a few times a second and
+The hot path puts three numbers into a queue. A daemon thread empties it every now and then and
 appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
 SIGKILL. Texts (names, stacks) go to ``PID.names`` and ``PID.stacks``, one per line, in order of
 their number, before the first record that uses them. A disk that fills, or a folder that vanishes,
@@ -69,6 +69,8 @@ class Recorder:
         self.short: deque[int] = deque(maxlen=MOST_SHORT)
         self.heard: Callable[[list[Short]], None] = _nobody
         """is told of the spans that were kept the short way, on the thread that writes them"""
+        self.ended: Callable[[], None] = _nothing
+        """is told that nothing is recorded any more"""
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
@@ -130,11 +132,7 @@ class Recorder:
                 self.home = thread
 
     def _taken_short(self) -> list[Short]:
-        waiting = [self.short.popleft() for _ in range(len(self.short))]
-        while waiting and waiting[0] >= 0:  # the rest of one whose tag was dropped
-            del waiting[0]
-        ahead = iter(waiting)
-        return list(zip(ahead, ahead, ahead, strict=False))
+        return _spans([self.short.popleft() for _ in range(len(self.short))])
 
     def flush(self) -> None:
         """Write what waits. May be called from any thread, at any time."""
@@ -177,6 +175,7 @@ class Recorder:
         self.broken = True
         self.spans = deque(maxlen=0)
         self.add = self.spans.append
+        self.ended()
         self.short.clear()
         self.tables = {}
 
@@ -247,6 +246,26 @@ _END = itemgetter(1)
 
 def _nobody(spans: list[Short]) -> None:
     """Nobody wants to hear of them."""
+
+
+def _nothing() -> None:
+    """Nobody wants to hear of that."""
+
+
+def _spans(numbers: list[int]) -> list[Short]:
+    """Three numbers each. Of one that was kept in part, as the queue was full or there was no
+    memory, what is left is passed over."""
+    tags, begins, ends = numbers[::3], numbers[1::3], numbers[2::3]
+    if len(numbers) % 3 == 0 and max(tags, default=-1) < 0 <= min(begins + ends, default=0):
+        return list(zip(tags, begins, ends, strict=True))
+    found, at = [], 0
+    while at + 2 < len(numbers):
+        what, begin, end = numbers[at : at + 3]
+        whole = what < 0 <= min(begin, end)
+        if whole:
+            found.append((what, begin, end))
+        at += 3 if whole else 1
+    return found
 
 
 def _long(spans: list[Short], thread: int) -> list[tuple[int, int, int, int, int]]:
