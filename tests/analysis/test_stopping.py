@@ -38,16 +38,22 @@ def test_share_of_the_reads_with_the_error_of_so_many():
 
 
 def test_mean_over_processes():
-    seen = outside(pid7=[STOPPED] * 8, pid8=[SLEEPS] * 8)
-    assert stops(seen, [7, 8]).share == 0.5
+    seen = outside(pid7=[STOPPED, STOPPED, STOPPED, RUNS] * 2, pid8=[SLEEPS] * 8)
+    assert stops(seen, [7, 8]).share == 0.375
     assert stops(seen, [7]).high == 1.0
     assert stops(seen, [8]) == NONE
 
 
 @pytest.mark.parametrize(
     "seen",
-    [outside(pid7=[STOPPED, STOPPED, *[RUNS] * 20]), outside(pid8=[STOPPED] * 9), outside(), None],
-    ids=["twice only", "another process", "no reads", "nothing read"],
+    [
+        outside(pid7=[STOPPED, RUNS, STOPPED, *[RUNS] * 20]),
+        outside(pid7=[RUNS, *[STOPPED] * 20]),
+        outside(pid8=[STOPPED] * 9),
+        outside(),
+        None,
+    ],
+    ids=["twice only", "once, for long", "another process", "no reads", "nothing read"],
 )
 def test_not_found_stopped(seen):
     assert stops(seen, [7]) == NONE
@@ -64,19 +70,30 @@ def rank(number, states):
 
 
 def test_the_rank_that_is_stopped_longer_than_the_others():
-    found = held([rank(0, [STOPPED, RUNS, RUNS, RUNS] * 3), rank(1, [STOPPED] * 12)])
+    found = held(
+        [rank(0, [STOPPED, RUNS, RUNS, RUNS] * 3), rank(1, [STOPPED, RUNS, *[STOPPED] * 10])]
+    )
     assert found.index == 1
     assert found.stops.share == pytest.approx(1.0, abs=0.1)
     assert 0.6 < found.beyond < 0.8
 
 
 def test_ranks_that_are_stopped_alike_hold_up_nobody():
-    assert held([rank(0, [STOPPED] * 12), rank(1, [STOPPED] * 12)]) is None
+    assert (
+        held([rank(0, [STOPPED, RUNS, *[STOPPED] * 10]), rank(1, [STOPPED, RUNS, *[STOPPED] * 10])])
+        is None
+    )
     assert held([rank(0, [RUNS] * 12), rank(1, [SLEEPS] * 12)]) is None
 
 
 def test_a_stopped_process_is_a_note():
-    notes = _stopped.notes_on(Job((rank(0, [STOPPED] * 12),)))
+    notes = _stopped.notes_on(Job((rank(0, [STOPPED, RUNS, *[STOPPED] * 10]),)))
     assert len(notes) == 1
     assert "the training process was found stopped" in notes[0]
     assert _stopped.notes_on(Job((rank(0, [RUNS] * 12),))) == []
+
+
+def test_a_rank_of_which_nothing_was_read_may_be_stopped_as_well():
+    seen = rank(0, [STOPPED, RUNS, *[STOPPED] * 10])
+    unread = replace(seen.timeline, rank=1, telemetry=None)
+    assert held([seen, Facts(unread)]) is None

@@ -75,10 +75,13 @@ def unrecorded(
 ) -> dict[str, float]:
     """Shares of every reason in steps as long as those around the burst, whose own took ``step_s``:
     the device's work keeps its seconds, and the difference is taken from what recording slows.
-    Sums stay what they were. Steps that were longer without a recording leave them alone.
+    Sums stay what they were. Steps that were longer without a recording leave them alone, and none
+    is shorter than the device's work, as a host that runs ahead of it makes most of them seem.
     """
     usual = around_s(told)
     slowed = sum(shares.get(reason, 0.0) for reason in SLOWED)
+    if usual is not None:
+        usual = max(usual, step_s * sum(shares.get(reason, 0.0) for reason in WORKING))
     if usual is None or step_s <= usual or not slowed:
         return dict(shares)
     excess = min(1.0 - usual / step_s, slowed)

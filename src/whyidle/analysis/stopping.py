@@ -9,14 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.analysis.outside import Outside
 from whyidle.analysis.scoped import Scoped
 
 STOPPED = 5
 """how the state of a stopped process is written"""
-LEAST_READS = 3
-"""a process that was found stopped less often may just have been put into the foreground"""
+LEAST_READS, LEAST_STOPS = 3, 2
+"""reads that find a process stopped, and stops that they tell of: somebody may have put it into the
+background once, or attached a debugger"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,17 @@ def stops(outside: Outside | None, pids: Iterable[int]) -> Stops:
         return NONE
     reads = [outside.reads("state", f"pid{pid}") for pid in pids]
     seen = np.concatenate([np.empty(0), *reads]) == STOPPED
-    if seen.sum() < LEAST_READS:
+    if seen.sum() < LEAST_READS or max(map(_often, reads)) < LEAST_STOPS:
         return NONE
     share = float(seen.mean())
     error = 2.0 * float(np.sqrt(share * (1.0 - share) / len(seen)))
     return Stops(max(0.0, share - error), share, min(1.0, share + error), len(seen))
+
+
+def _often(states: NDArray[np.float64]) -> int:
+    """How often a process was stopped anew, as far as its reads tell."""
+    stopped = states == STOPPED
+    return int(stopped[:1].sum() + (stopped[1:] & ~stopped[:-1]).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,11 @@ def held(ranks: Sequence[Scoped]) -> Held | None:
     found = []
     for facts in ranks:
         pid = facts.timeline.settings.get("pid")
-        found.append(stops(facts.outside, [] if pid is None else [int(pid)]))
+        if pid is None or facts.outside is None:
+            return None
+        if not len(facts.outside.reads("state", f"pid{pid}")):
+            return None
+        found.append(stops(facts.outside, [int(pid)]))
     index = max(range(len(found)), key=lambda i: found[i].share)
     others = max((each.share for i, each in enumerate(found) if i != index), default=0.0)
     beyond = found[index].share - others

@@ -30,8 +30,8 @@ HALF: Final = 0.5
 FEWEST: Final = 5
 """looks for which it must be so"""
 LEAST_US: Final = 200
-"""waking up takes this long on the quickest machine: in 229 recordings of two virtual cores, looks
-at a backward pass waited 0.13 ms (median of their medians), nine of ten 0.17 ms"""
+"""no less is told apart from waking up: in 229 recordings, all of one machine of two virtual cores,
+looks at a backward pass waited 0.13 ms (median of their medians), nine of ten 0.17 ms"""
 SLEPT: Final = 0.4
 """a thread that slept for more than this share of the time until the next look was waiting"""
 TAKEN: Final = 0.1

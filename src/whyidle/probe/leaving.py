@@ -1,8 +1,8 @@
 """A process that leaves without Python's own end: what waits in memory is written first.
 
 ``os._exit`` and ``os.execv`` run nothing at exit, so the last moments of such a process would be
-lost, and with them all of one that trained for less than ``FLUSH_S``. The writing is done by a
-thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not keep a job
+lost, and with them all of one that trained for less than there is between two writes. The writing
+is done by a thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not keep a job
 that means to go.
 """
 

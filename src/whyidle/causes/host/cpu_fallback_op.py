@@ -24,7 +24,8 @@ REMOVED = (0.5, 0.9, 1.0)
 BUCKETS: Final[tuple[Bucket, ...]] = ("sync", "host", "transfer")
 """where its time may lie: a large tensor's mostly in its copies"""
 STAYS = 0.5
-"""careful: the operator becomes cheaper where it is, and its data goes back and forth as before"""
+"""careful: the operator becomes cheaper where it is, and its copies take as long as before; the
+waits for them count as gone all the same"""
 
 
 @cause(

@@ -94,7 +94,11 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         predicted=from_gains((0.0, min(expected, high), high), "P1: one thread per worker"),
         evidence=(
             *evidence(workers, "cpu", "delay"),
-            measured("training thread waits for a core", waits, "ratio", source="/proc"),
+            *(
+                [measured("training thread waits for a core", waits, "ratio", source="/proc")]
+                if waits > 0.0
+                else []
+            ),
             measured("CPU of other threads per batch", workers.others, "s", source=SOURCE),
             measured("threads per worker", threads, None, source=SOURCE),
             measured("cores", workers.cores, None, source="affinity and quota"),
@@ -123,7 +127,9 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
     """The share of the step that is won if the cores have but the training process's work, as now,
     and that of the loading threads; its own thread cannot run any shorter."""
     subject, outside = f"pid{facts.timeline.settings.get('pid')}", facts.outside
-    rates = [outside.rate(name[4:], subject) for name in _CPU] if outside else []
+    rates = [outside.rate(name[4:], subject) for name in _CPU] if outside else [None]
+    if None in rates:
+        return waits / 2
     training = sum(rate for rate in rates if rate is not None)
     loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
     least = max(1.0 - waits - workers.waiting, (training + loading) / workers.cores)
