@@ -2,8 +2,8 @@
 
 ``os._exit`` and ``os.execv`` run nothing at exit, so the last moments of such a process would be
 lost, and with them all of one that trained for less than there is between two writes. The writing
-is done by a thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not keep a job
-that means to go.
+is done by a thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not
+keep a job that means to go.
 """
 
 from __future__ import annotations
