@@ -39,6 +39,10 @@ def command_for(script):
     return [sys.executable, script]
 
 
+TRIES = 3
+"""of ranks over gloo by themselves, some of which fail when one leaves before the others"""
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -65,7 +69,10 @@ def test_the_same_with_and_without(name, watching, scripts):
     command = command_for(scripts / name)
     alone = watching.start(command)  # both at once, unless they might pick the same free port
     if name == "ddp.py":
-        alone.wait(timeout=120)
+        for _ in range(TRIES):
+            if alone.wait(timeout=120) == 0:
+                break
+            alone = watching.start(command)
     watched = watching.run(*command)
     out, err = alone.communicate(timeout=120)
     assert watched.stdout == out
