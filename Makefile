@@ -27,8 +27,9 @@ watch:
 	  $(DEMO)/bin/python examples/photos/train.py --photos $(DEMO)/photos --out $(DEMO)/out/model.pt
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
-test: check  ## everything: lint, types, tests
-	$(bin)/python -m pytest -n 2
+test: check  ## everything: lint, types, tests; what failed has a second try, by itself
+	$(bin)/python -m pytest -n 2 || { test $$? -eq 1 && echo "what failed, again, alone:" && \
+	  $(bin)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; wants a machine that does nothing else
 	$(bin)/python -m pytest -n 2 -m live

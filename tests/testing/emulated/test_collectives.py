@@ -94,7 +94,8 @@ def exchanges(truth: dict) -> list[list]:
 
 
 def test_the_early_rank_waits_on_its_device_for_the_late_one(tmp_path: Path):
-    (early,), (late,) = (exchanges(truth) for truth in together(REDUCE, tmp_path))
+    ranks = [exchanges(truth) for truth in together(REDUCE, tmp_path)]
+    (early,), (late,) = sorted(ranks)  # a busy machine may hold up the other for longer
     assert early[1] == late[1]
     assert late[1] - late[0] == 10_000_000  # a megabyte, twice times a half, at 100 MB/s
     assert early[0] < late[0]
