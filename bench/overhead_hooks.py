@@ -155,13 +155,19 @@ def row(calls: list[Callable[[], Any]]) -> float:
     return (time.perf_counter() - begin) / ROW
 
 
-def main() -> None:
+def watched() -> tuple[Any, Callable[[], None]]:
+    """The probe's loop of this process, and a small training step that it has seen for a while."""
     torch.set_num_threads(1)
     step = step_of(network(16), 4)
     for _ in range(WARM):
         step()
     time.sleep(0.5)
     (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+    return loop, step
+
+
+def main() -> None:
+    loop, step = watched()
     switch = Switch(loop)
     switch.only(step)
     told: dict[str, list[float]] = {"hooks": [], "control": []}

@@ -19,13 +19,12 @@ from typing import Any
 
 import torch
 
-from overhead_job import network, step_of
+from overhead_hooks import watched
 
 BEFORE_NS, AFTER_NS = 200_000, 1_000_000
 NEAR_NS = 3_000_000
 """a write or the chores so soon after a look were the same wake-up's"""
 ROUND = 200
-WARM = 110
 CONTROLS = 2000
 MOST_US = 3000.0
 """what a wake-up is said to have taken at most: above it the machine did something else"""
@@ -103,12 +102,7 @@ def measure(sampler: Any, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    step = step_of(network(16), 4)
-    for _ in range(WARM):
-        step()
-    time.sleep(0.5)
-    (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+    loop, _ = watched()
     seconds = float(os.environ["JOB_SECONDS"])
     told = {}
     for when in ("early", "later"):
