@@ -14,6 +14,7 @@ from whyidle.analysis.kernels import classify
 from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.progress import progress
 from whyidle.analysis.roles import Roles
+from whyidle.analysis.saving import finishing
 from whyidle.analysis.steps import Steps
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
@@ -35,6 +36,8 @@ class Host:
     def rows(self, role: str) -> I64:
         """Rows of a role on the driving threads."""
         rows = self.roles.rows(role)
+        if role == "checkpoint":
+            rows = np.union1d(rows, finishing(self.timeline, self.roles))
         rows = rows[among(self.timeline.host.thread[rows], self.drivers)]
         return rows[~self._launching(rows)] if role == "preprocess" else rows
 

@@ -26,6 +26,9 @@ ERRORS = 2.0
 OUTLIER = 3.0
 """steps further from the fit than this many (robust) standard deviations are left out: the machine
 did something else"""
+MULTIPLE = 8
+"""lengths rounded up to such a multiple are no waste: matrix units want them (NVIDIA, "Deep
+Learning Performance Guide"; ``pad_to_multiple_of`` of Hugging Face's collators)"""
 SAME = 0.9
 """share of the batches that must be padded with the same number to take it for padding"""
 TOKENS = 4
@@ -33,7 +36,8 @@ TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What was counted in the steps in scope. Shares are of positions or of the step (0-1);
+    """What was counted in the steps in scope. Shares are of positions or of the step (0-1), both
+    without what only rounds a batch's length up;
     ``cost`` is what the padding costs (careful, expected, hopeful), None where batches do not tell
     it; nothing is expected where it may be noise. ``skipped``: the step pays for real positions
     only."""
@@ -61,15 +65,25 @@ def padding(facts: Facts) -> Padding | None:
     total = float(rows["total"].sum())
     constant = len(np.unique(rows["total"] // np.maximum(rows["rows"], 1))) == 1
     cost, skipped = _cost(facts, rows, constant)
+    kept = float(_rounding(rows).sum())
     return Padding(
-        share=1.0 - float(rows["real"].sum()) / total,
-        beyond_longest=1.0 - float(rows["longest"].sum()) / total,
+        share=1.0 - (float(rows["real"].sum()) + kept) / total,
+        beyond_longest=1.0 - (float(rows["longest"].sum()) + kept) / total,
         batches=len(rows),
         told_by=told_by,
         constant=constant,
         cost=cost,
         skipped=skipped,
     )
+
+
+def _rounding(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """Positions of each batch beyond its longest row that only round its length up."""
+    count = np.maximum(rows["rows"], 1)
+    beyond = rows["total"].astype(np.int64) - rows["longest"]
+    rounded = ((rows["total"] // count) % MULTIPLE == 0) & (beyond // count < MULTIPLE)
+    found: NDArray[np.int64] = np.where(rounded, beyond, 0)
+    return found
 
 
 def _one_value(rows: NDArray[np.void]) -> bool:
@@ -84,7 +98,7 @@ def _cost(
     step, work = _work_of(facts, rows)
     real = rows["real"][step >= 0].astype(np.float64)
     padded = (rows["total"] - rows["real"])[step >= 0].astype(np.float64)
-    work = work[step >= 0]
+    rounding, work = _rounding(rows)[step >= 0], work[step >= 0]
     if len(work) < FEWEST or padded.std() < SPREAD * (real + padded).mean():
         return None, False
     length = max(facts.step_s * 1e9, 1.0)
@@ -93,7 +107,7 @@ def _cost(
         skips = slope > ERRORS * error and slope * real.mean() > 0.5 * work.mean()
         return None, bool(skips)
     slope, error = _fit(work, padded, real)[0]
-    mean = float(padded.mean()) / length
+    mean = float((padded - rounding).mean()) / length
     low, middle, high = ((slope + sign * ERRORS * error) * mean for sign in (-1, 0, 1))
     middle = middle if low > 0.0 else 0.0  # it may as well be noise
     room = facts.share("compute")

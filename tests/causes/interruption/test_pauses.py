@@ -228,3 +228,58 @@ def test_a_short_collection_leaves_little_behind():
     sick = collecting(1, 200)
     proof = contracts.run_cause(catalog.causes()["python-gc-pauses"], [sick])
     assert proof.predicted.high <= 1.01 / (1 - 2 * proof.high)
+
+
+KEEP = "/job/train.py(40): keep"
+WRITING = f"torch/serialization.py(900): save;{KEEP};{LOOP}"
+
+
+def keeping(then, *, between=None, saved=True):
+    """Steps of 10 ms, every fifth of which ends with a save of 20 ms and a wait of 30 ms in the
+    line ``then``, after a call ``between``."""
+    guest = Guest()
+    for number in range(60):
+        guest.backward(LOOP, ms(8))
+        guest.step(LOOP, ms(2))
+        if number % 5 == 4:
+            if saved:
+                with guest.call("save_checkpoint"):
+                    guest.work(WRITING, ms(20))
+            if between:
+                with guest.call(between):
+                    guest.work(LOOP, ms(5))
+            guest.wait(then, ms(30))
+    return guest.timeline()
+
+
+def watched_proof(cause, timeline):
+    return contracts.run_cause(catalog.causes()[cause], [timeline])
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        f"/job/train.py(42): keep;{LOOP}",
+        f"/usr/lib/python3.11/shutil.py(9): move;/job/train.py(43): keep;{LOOP}",
+    ],
+)
+def test_a_wait_for_the_disk_after_saving_is_part_of_the_save(then):
+    sick = keeping(then)
+    assert watched_proof("blocking-logging-upload", sick) is None
+    proof = watched_proof("sync-checkpoint", sick)
+    assert proof.high == pytest.approx(50 / 100, abs=0.03)
+    assert Facts(sick).share("blocked") < 0.01
+
+
+@pytest.mark.parametrize(
+    ("then", "more"),
+    [
+        (f"/job/train.py(60): publish;{LOOP}", {}),
+        (f"/job/train.py(42): keep;{LOOP}", {"between": "enumerate(DataLoader)#next"}),
+        (f"/job/train.py(42): keep;{LOOP}", {"saved": False}),
+    ],
+)
+def test_other_waits_are_none_of_the_save_s(then, more):
+    sick = keeping(then, **more)
+    assert watched_proof("blocking-logging-upload", sick) is not None
+    assert Facts(sick).share("blocked") > 0.2

@@ -51,7 +51,7 @@ def padding_waste(facts: Facts) -> Proof | None:
     the step's work is fitted against both, ``T = a + b real + c padding``: ``c`` is what padding
     costs, with its standard error; nothing is expected where it may be noise. Where all batches
     have one length it cannot be seen: at most the share of padding of all work is lost, and at the
-    careful end nothing.
+    careful end nothing. What rounds a batch's length up to a multiple of 8 is not counted.
 
     What looks alike
     ----------------

@@ -39,7 +39,9 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     ------------------
     The device is idle while the launching thread is inside a function that saves (``torch.save``,
     ``save_pretrained``, ``torch.distributed.checkpoint``). An asynchronous save leaves the
-    device-to-host copies seen meanwhile. A recording with one save does not tell how often it
+    device-to-host copies seen meanwhile. On a watched process the waits of the function that saves
+    count too, as long as nothing else was called since: the file goes to the disk, gets its name.
+    A recording with one save does not tell how often it
     happens, so its careful prediction is nothing.
 
     What looks alike
