@@ -51,7 +51,7 @@ THIRD_PARTY = {
     "importers": {"numpy", "msgspec", "isal"},
     "sources": {"psutil", "pynvml"},
     "exporters": {"numpy", "msgspec", "isal", "rich"},
-    "store": {"msgspec"},
+    "store": {"msgspec", "tomli"},
     "catalog": set(),
     "engine": {"numpy", "msgspec", "psutil", "pynvml"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},

@@ -1,0 +1,141 @@
+"""The shared vocabulary of knobs: what an edit can set, and how a person sets it by hand.
+
+A knob is neutral of frameworks. Treatments prescribe values for them; what turns them, in a
+running process or in source text, looks the name up here.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+Setting = str | int | float | bool
+"""what a knob is set to"""
+
+
+class Knob(NamedTuple):
+    """One thing that can be set. ``by_hand`` is what a person writes, as the object of "write";
+    ``{value}`` stands for the setting as Python writes it, ``{text}`` as it is."""
+
+    kind: type[Setting]
+    by_hand: str
+
+
+ENVIRONMENT: Final = "env."
+"""knobs that begin so are variables of the command's environment; their settings are text"""
+
+KNOBS: Final[dict[str, Knob]] = {
+    "autocast.dtype": Knob(
+        str, "`with torch.autocast(device_type, dtype=torch.{text}):` around forward pass and loss"
+    ),
+    "autocast.grad_scaler": Knob(bool, "torch.amp.GradScaler around the backward pass: {value}"),
+    "autograd.anomaly_mode": Knob(bool, "torch.autograd.set_detect_anomaly({value})"),
+    "callbacks.every": Knob(int, "a condition that calls it in every {value}th step only"),
+    "checkpoint.asynchronous": Knob(
+        bool, "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"
+    ),
+    "collate.length_buckets": Knob(str, "a collate_fn that pads to the next of the {text}"),
+    "collate.pad_to": Knob(str, "a collate_fn that pads each batch to its {text} sample"),
+    "compile.cache": Knob(
+        str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
+    ),
+    "copy.non_blocking": Knob(
+        bool, "batch.to(device, non_blocking={value}) where batches go to the device"
+    ),
+    "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
+    "ddp.comm_hook": Knob(
+        str,
+        "model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
+        "default_hooks.{text}_hook)",
+    ),
+    "ddp.gradient_as_bucket_view": Knob(
+        bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
+    ),
+    "ddp.no_sync": Knob(
+        int, "`with model.no_sync():` around all but the last of the {value} micro-batches"
+    ),
+    "ddp.static_graph": Knob(bool, "DistributedDataParallel(..., static_graph={value})"),
+    "evaluation.batch_factor": Knob(int, "evaluation batches {value} times as large"),
+    "evaluation.gradients": Knob(
+        bool, "`with torch.inference_mode(mode=not {value}):` around evaluation"
+    ),
+    "evaluation.inference_mode": Knob(
+        bool, "`with torch.inference_mode(mode={value}):` around evaluation"
+    ),
+    "gc.collect_interval_steps": Knob(int, "gc.collect() in every {value}th step only"),
+    "gc.freeze": Knob(bool, "gc.collect() and gc.freeze() after the first steps"),
+    "loader.batch_by_length": Knob(
+        bool, "a batch_sampler that puts samples of similar length together"
+    ),
+    "loader.batch_size_times": Knob(float, "a batch size {value} times as large"),
+    "loader.device_prefetch": Knob(
+        int, "copies of the next {value} batch(es) on a second stream while this one is computed"
+    ),
+    "loader.persistent_workers": Knob(bool, "DataLoader(..., persistent_workers={value})"),
+    "loader.pin_memory": Knob(bool, "DataLoader(..., pin_memory={value})"),
+    "loader.prefetch_factor": Knob(int, "DataLoader(..., prefetch_factor={value})"),
+    "loader.worker_threads": Knob(
+        int, "torch.set_num_threads({value}) in the DataLoader's worker_init_fn"
+    ),
+    "loader.workers": Knob(int, "DataLoader(..., num_workers={value})"),
+    "log.scalar_every": Knob(int, "a condition that reads numbers in every {value}th step only"),
+    "logging.interval_factor": Knob(int, "an interval {value} times as long where it logs"),
+    "loop.microbatch_times": Knob(
+        float, "micro-batches {value} times as large, and as many times fewer of them"
+    ),
+    "matmul.precision": Knob(str, "torch.set_float32_matmul_precision({value})"),
+    "memory.empty_cache_every": Knob(
+        int, "torch.cuda.empty_cache() in every {value}th step only, or not at all"
+    ),
+    "model.attention": Knob(str, 'attn_implementation="{text}" where the model is made'),
+    "model.checkpointing": Knob(bool, "activation checkpointing (recomputation): {value}"),
+    "model.compile": Knob(bool, "model = torch.compile(model) once the model is on its device"),
+    "model.compile_dynamic": Knob(bool, "torch.compile(model, dynamic={value})"),
+    "model.compile_mode": Knob(str, "torch.compile(model, mode={value})"),
+    "model.memory_format": Knob(
+        str, "model.to(memory_format=torch.{text}), the input batch as well"
+    ),
+    "optimizer.foreach": Knob(bool, "torch.optim.NAME(..., foreach={value})"),
+    "optimizer.fused": Knob(bool, "torch.optim.NAME(..., fused={value})"),
+    "profiler.active": Knob(
+        bool, "torch.profiler.schedule(...), so that only a few steps are profiled"
+    ),
+    "python.profiler": Knob(bool, "the command without cProfile or another profiler of Python"),
+    "python.tracer": Knob(bool, "the command without debugger and coverage"),
+    "torch.deterministic": Knob(bool, "torch.use_deterministic_algorithms({value})"),
+    "torch.num_threads": Knob(int, "torch.set_num_threads({value}) at the beginning"),
+}
+
+
+def problem(name: str, value: object) -> str:
+    """What is wrong with a setting, as a sentence; empty where nothing is."""
+    if name.startswith(ENVIRONMENT):
+        kind: type = str
+        if not name.removeprefix(ENVIRONMENT):
+            return f"{name!r} names no variable."
+    elif name in KNOBS:
+        kind = KNOBS[name].kind
+    else:
+        close = get_close_matches(name, KNOBS, n=1)
+        return f"There is no knob {name!r}." + (f" Is {close[0]!r} meant?" if close else "")
+    fits = type(value) is kind or (kind is float and type(value) is int)
+    if not fits:
+        return f"{name!r} takes {_WORDS[kind]}, not {value!r}."
+    negative = isinstance(value, int | float) and not value >= 0
+    return f"{name!r} cannot be {value!r}." if negative else ""
+
+
+_WORDS: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def by_hand(name: str, value: Setting) -> str:
+    """What a person writes to set a knob, without full stop."""
+    if name.startswith(ENVIRONMENT):
+        return f"export {name.removeprefix(ENVIRONMENT)}={value} before the command"
+    return "write " + KNOBS[name].by_hand.format(value=_python(value), text=value)
+
+
+def _python(value: Setting) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)

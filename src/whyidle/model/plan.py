@@ -1,0 +1,58 @@
+"""The plan of fixes, ``whyidle/plan/1``: what was kept, to apply without editing.
+
+Unlike ``treatment.Plan``, which is one treatment's proposal, it is a document: a person reads it,
+changes it, and gives it to ``whyidle run --plan``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from whyidle.model.diagnosis import Consent
+from whyidle.model.knobs import Setting
+
+SCHEMA: Final = "whyidle/plan/1"
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the document's parts: frozen, by keyword, strict when read."""
+
+
+class Speedup(_Part, frozen=True, kw_only=True):
+    """How many times as fast: 1.25 is a quarter more steps per second."""
+
+    times: float
+    low: float
+    high: float
+
+
+class Fix(_Part, frozen=True, kw_only=True):
+    """One fix. ``edits`` says what each of its knobs is set to; without ``enabled`` it stays in the
+    plan and is not applied."""
+
+    treatment: str
+    consent: Consent
+    enabled: bool = True
+    summary: str = ""
+    predicted: Speedup | None = None
+    measured: Speedup | None = None
+    edits: dict[str, Setting]
+
+
+class FixPlan(_Part, frozen=True, kw_only=True):
+    """The whole document. ``made`` is a time as ISO 8601, ``whyidle`` the version that made it."""
+
+    schema: Literal["whyidle/plan/1"] = SCHEMA
+    command: list[str]
+    made: str
+    whyidle: str
+    fix: list[Fix] = []
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """What each knob is set to by the enabled fixes; the last one decides."""
+        return {
+            name: value for each in self.fix if each.enabled for name, value in each.edits.items()
+        }

@@ -1,0 +1,222 @@
+"""``plan.toml``: the plan of fixes as a file that people read, change and keep beside their job."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from whyidle.errors import InputError, StoreError
+from whyidle.model import knobs
+from whyidle.model.knobs import Setting
+from whyidle.model.plan import SCHEMA, Fix, FixPlan, Speedup
+from whyidle.store.atomic import write_atomic
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CHANGES: Final = {
+    "none": "changes no number",
+    "rounding": "may change the rounding and the order of random numbers",
+    "numerics": "computes with less precision",
+    "convergence": "may change how the model learns",
+}
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def write_plan(plan: FixPlan, path: Path) -> None:
+    """Write a plan, whole or not at all.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    try:
+        write_atomic(path, text_of(plan).encode())
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {path}.",
+            why=f"{error.strerror or error}.",
+            hint="Name another file.",
+        ) from error
+
+
+def text_of(plan: FixPlan) -> str:
+    """The plan as TOML, with comments that say what each fix does and what was measured."""
+    command = _comment(shlex.join(plan.command))
+    lines = [
+        f"# What whyidle kept for: {command}",
+        "# Apply it without editing the program:",
+        f"#     whyidle run --plan plan.toml {command}",
+        "# To leave a fix out, set its `enabled` to false. The values under `fix.edits` are yours",
+        "# to change; nothing checks that another value is as fast, or as safe.",
+        "",
+        f"schema = {_value(plan.schema)}",
+        f"command = {_value(plan.command)}",
+        f"made = {_value(plan.made)}",
+        f"whyidle = {_value(plan.whyidle)}",
+    ]
+    if not plan.fix:
+        lines += ["", "# No fix was kept."]
+    for number, fix in enumerate(plan.fix, 1):
+        lines += ["", *_fix(number, fix)]
+    return "\n".join(lines) + "\n"
+
+
+def _fix(number: int, fix: Fix) -> list[str]:
+    lines = [f"# {number}. {_comment(fix.summary or fix.treatment)}", f"#    {_gain(fix)}"]
+    lines += [f"#    {CHANGES[fix.consent]}", "[[fix]]"]
+    lines += [f"treatment = {_value(fix.treatment)}", f"consent = {_value(fix.consent)}"]
+    lines += [f"enabled = {_value(fix.enabled)}"]
+    lines += [f"summary = {_value(fix.summary)}"] if fix.summary else []
+    for name in ("predicted", "measured"):
+        gain: Speedup | None = getattr(fix, name)
+        if gain is not None:
+            numbers = f"times = {gain.times!r}, low = {gain.low!r}, high = {gain.high!r}"
+            lines.append(f"{name} = {{ {numbers} }}")
+    lines += ["", "[fix.edits]"]
+    return lines + [f"{_key(name)} = {_value(value)}" for name, value in fix.edits.items()]
+
+
+def _gain(fix: Fix) -> str:
+    said = [
+        f"{name} {gain.times:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f})"
+        for name, gain in (("measured", fix.measured), ("predicted", fix.predicted))
+        if gain is not None
+    ]
+    return ", ".join(said) or "neither predicted nor measured"
+
+
+def _comment(text: str) -> str:
+    """On one line, without what TOML does not allow in comments."""
+    return "".join(c for c in " ".join(text.split()) if c >= " " and c != "\x7f")
+
+
+def _key(name: str) -> str:
+    """``loader.workers`` as it is; the part behind the first dot in quotes where it must be."""
+    family, dot, rest = name.partition(".")
+    parts = (family, rest) if dot else (family,)
+    return ".".join(part if _BARE.fullmatch(part) else _value(part) for part in parts)
+
+
+def _value(value: Setting | list[str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + "".join(_escaped(character) for character in value) + '"'
+    return repr(value)
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character >= " " and character != "\x7f" else f"\\u{ord(character):04x}"
+
+
+def read_plan(path: Path) -> FixPlan:
+    """Read a plan, edited by hand or not.
+
+    Raises:
+        InputError: the file cannot be read, or is no plan that this version applies; the message
+            names the place and what to do.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise InputError(
+            f"Cannot read the plan {path}.",
+            why=f"{error.strerror or error}.",
+            hint="Name the plan that whyidle fix wrote.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no plan.", why="It is not text in UTF-8.") from error
+    return parse_plan(text, str(path))
+
+
+def parse_plan(text: str, name: str) -> FixPlan:
+    """A plan's text as a plan; ``name`` is what the file is called in messages.
+
+    Raises:
+        InputError: see ``read_plan``.
+    """
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f"{name} is not TOML.",
+            why=f"{error}.",
+            hint="Mend that line, or have the plan written anew.",
+        ) from error
+    _check_schema(document.get("schema"), name)
+    for each in _tables(document.get("fix")):
+        if isinstance(each.get("edits"), dict):
+            each["edits"] = _flat(each["edits"])
+    try:
+        plan = msgspec.convert(document, FixPlan)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"{name} is no plan that can be applied.",
+            why=f"{_place(str(error))}.",
+            hint="Correct that entry, or take it out.",
+        ) from error
+    _check_edits(plan, name)
+    return plan
+
+
+def _check_schema(schema: object, name: str) -> None:
+    if schema == SCHEMA:
+        return
+    if schema is None:
+        why, hint = "It has no `schema`.", f'A plan begins with schema = "{SCHEMA}".'
+    elif isinstance(schema, str) and schema.startswith("whyidle/plan/"):
+        why = f"It is written in {schema}; this version reads {SCHEMA}."
+        hint = "Update whyidle, or have the plan written anew."
+    else:
+        why, hint = f"Its `schema` is {schema!r}.", f"This version reads {SCHEMA}."
+    raise InputError(f"{name} is no plan that can be applied.", why=why, hint=hint)
+
+
+def _tables(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _flat(edits: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """``loader.workers = 4`` is a table in a table for TOML, and one knob for us."""
+    flat: dict[str, Any] = {}
+    for key, value in edits.items():
+        name = f"{above}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _place(message: str) -> str:
+    """What a decoder says, with places in the words of the file: fixes counted from one."""
+    message = re.sub(r"\$\.fix\[(\d+)\]", lambda m: f"fix {int(m[1]) + 1}", message)
+    return message.replace("Object", "It").replace("$.", "").replace(" - at `$`", "")
+
+
+def _check_edits(plan: FixPlan, name: str) -> None:
+    set_by: dict[str, tuple[Setting, int]] = {}
+    for number, fix in enumerate(plan.fix, 1):
+        for knob, value in fix.edits.items():
+            where = f"{name}, fix {number} ({fix.treatment})"
+            if wrong := knobs.problem(knob, value):
+                raise InputError(
+                    f"{where} cannot be applied.", why=wrong, hint="Correct it, or take it out."
+                )
+            before, other = set_by.get(knob, (value, number))
+            if fix.enabled and before != value:
+                raise InputError(
+                    f"{where} cannot be applied.",
+                    why=f"It sets {knob!r} to {value!r}, fix {other} to {before!r}.",
+                    hint="Let one of them alone set it.",
+                )
+            if fix.enabled:
+                set_by[knob] = value, number

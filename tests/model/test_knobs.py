@@ -1,0 +1,60 @@
+"""Every knob that a treatment turns is in the vocabulary, with a setting of the right kind."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import whyidle
+from whyidle.model.knobs import KNOBS, by_hand, problem
+from whyidle.treatments.debug_mode_off import SWITCHES
+
+TREATMENTS = Path(whyidle.__file__).parent / "treatments"
+TEXT = "\n".join(path.read_text(encoding="utf-8") for path in TREATMENTS.glob("*.py"))
+NAMED = set(re.findall(r'knob=f?"([a-z_.A-Z{}]+)"', TEXT)) | {each[0] for each in SWITCHES.values()}
+
+
+def test_treatments_and_vocabulary_name_the_same_knobs():
+    named = {name for name in NAMED if not name.startswith("env.")} - {"optimizer.{switch}"}
+    assert named | {"optimizer.fused", "optimizer.foreach"} == set(KNOBS)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_what_a_person_writes_holds_the_setting(name):
+    kind = KNOBS[name].kind
+    said = by_hand(name, kind(4))
+    assert said.startswith("write ")
+    assert "{" not in said
+    assert not said.endswith(".")
+
+
+def test_a_variable_is_exported():
+    assert by_hand("env.A_B", "1") == "export A_B=1 before the command"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("loader.workers", 4), ("loader.batch_size_times", 2), ("loader.batch_size_times", 1.5),
+     ("gc.freeze", True), ("matmul.precision", "high"), ("env.X", "")],
+)  # fmt: skip
+def test_good_settings(name, value):
+    assert problem(name, value) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("loader.workers", "4", "a whole number"),
+        ("loader.workers", True, "a whole number"),
+        ("loader.workers", 1.0, "a whole number"),
+        ("loader.workers", -1, "cannot be -1"),
+        ("loader.batch_size_times", float("nan"), "cannot be nan"),
+        ("gc.freeze", 1, "true or false"),
+        ("env.X", 1, "text"),
+        ("env.", "1", "no variable"),
+        ("loader.worker", 1, "Is 'loader.workers' meant?"),
+        ("xyz", 1, "There is no knob"),
+    ],
+)
+def test_bad_settings_are_told(name, value, said):
+    assert said in problem(name, value)
