@@ -194,7 +194,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fixed_subset:
         known |= _once_more(jobs, known, results, how)
     pairs = _pairs(jobs, known)
-    _say(args, pairs)
+    _say(args, pairs, results)
     if args.fixed_subset:
         return floor.hold(pairs, progress.spent)
     return FAILED if any(outcome.error for _, outcome in pairs) else 0
@@ -235,7 +235,7 @@ def report(args: argparse.Namespace) -> int:
     missing = len(jobs) - len(known)
     if missing:
         print(f"clinic: {missing} cases have no outcome by this version", file=sys.stderr)
-    _say(args, _pairs(jobs, known), missing)
+    _say(args, _pairs(jobs, known), results, missing)
     return 0
 
 
@@ -248,15 +248,19 @@ def _pairs(jobs: Sequence[Job], known: Known) -> list[Pair]:
     return [(case, known[case.id, mode]) for case, mode in jobs if (case.id, mode) in known]
 
 
-def _say(args: argparse.Namespace, pairs: Sequence[Pair], missing: int = 0) -> None:
+def _say(
+    args: argparse.Namespace, pairs: Sequence[Pair], results: Results, missing: int = 0
+) -> None:
     words = f"python -m clinic run --mode {args.mode}"
     words += f" --reseed {args.reseed}" if args.reseed is not None else ""
     words += " --fixed-subset" if args.fixed_subset else ""
     words += f" --cases {' '.join(args.cases)}" if args.cases else ""
     words += " --no-oracle" if args.no_oracle else ""
-    print(page(pairs, words, missing=missing))
+    emulated = [case for case, outcome in pairs if outcome.mode == "emulated"]
+    real = {case.id: one for case in emulated if (one := results.elsewhere(case, "gpu"))}
+    print(page(pairs, words, missing=missing, real=real))
     if args.write:
         picture = args.write.with_suffix(".svg")
         drawn = matrix(marks("whyidle", judged(pairs)))
         picture.write_text(drawn, encoding="utf-8")
-        args.write.write_text(page(pairs, words, picture.name, missing), encoding="utf-8")
+        args.write.write_text(page(pairs, words, picture.name, missing, real), encoding="utf-8")

@@ -97,18 +97,26 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
     """Pairs of runs, taken in turn and in turned order; more of them where there is little."""
     arms = {name: _timed(case, cured) for name, cured in case.arms().items()}
     rates: dict[str, list[float]] = {name: [] for name in arms}
+    spent = dict.fromkeys(arms, 0.0)
     gains: dict[str, Gain] = {}
     for number in range(case.budget.pairs * TRIES):
         for name in list(arms) if number % 2 == 0 else reversed(arms):
+            begin = launch.wall()
             rates[name].append(launch.alone(case, arms[name], mode).rate(case.measure))
-        gains = {
-            name: Gain(list(zip(rates["sick"], found, strict=True)))
-            for name, found in rates.items()
-            if name != "sick"
-        }
+            spent[name] += launch.wall() - begin
+        gains = _gains(rates, spent)
         if number + 1 >= case.budget.pairs and not near(gains["cured"]):
             break
     return gains
+
+
+def _gains(rates: dict[str, list[float]], spent: dict[str, float]) -> dict[str, Gain]:
+    sick, own = rates["sick"], {**spent, "cured": spent["sick"] + spent["cured"]}
+    return {
+        name: Gain(list(zip(sick, found, strict=True)), own[name])
+        for name, found in rates.items()
+        if name != "sick"
+    }
 
 
 def near(gain: Gain) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from clinic.report import percent
 from clinic.score import Pair, marks, score
+from clinic.wording import percent
 
 FLOOR = Path(__file__).with_name("floor.toml")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from clinic.card import Case, Fault
-from clinic.outcome import Outcome
+from clinic.outcome import Gain, Named, Outcome
 from clinic.rivals import LATER, Guess, Opinion
 
 LEAST = 1.02
@@ -17,6 +17,8 @@ LEAST_DECOY = 1.03
 """a decoy whose every pair of runs gained this much was none; it is left out, and said so"""
 ALARM = 1.03
 """a prediction up to here is a remark"""
+HARM = 0.98
+"""a cure that leaves less of the sick job's rate does harm"""
 CLOSE = 0.03
 """cures whose gains differ by less are as good: naming either is right"""
 NONE = "none"
@@ -172,19 +174,34 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     near: bool
 
 
-def forecasts(case: Case, outcome: Outcome) -> list[Forecast]:
-    """Of every planted cause that was among the first three, where its cure was measured."""
-    if kind_of(case, outcome) not in ("single", "masked"):
-        return []
-    found = []
-    serious = [one for one in outcome.named if one.severity != "info"][:3]
+def harmed(case: Case, outcome: Outcome) -> bool | None:
+    """Whether a cure that was advised made the job slower than it was; None where none that was
+    advised, and promised to be worth it, was measured."""
+    ratios = [gain.ratio for _, told, gain in _advised(case, outcome) if told[0] > ALARM]
+    return min(ratios) < HARM if ratios else None
+
+
+Advised = tuple[Named, tuple[float, float, float], Gain]
+
+
+def _advised(case: Case, outcome: Outcome, most: int | None = None) -> Iterator[Advised]:
+    """Planted causes among the first so many, with their predictions and measured cures."""
+    serious = [one for one in outcome.named if one.severity != "info"][:most]
     for number, fault in enumerate(case.inject):
         key = f"cured {number}" if len(case.inject) > 1 else "cured"
         gain = outcome.gains.get(key)
         one = next((one for one in serious if one.cause in fault.names), None)
         told = one.best(fault.treatment) if one else None
-        if gain is None or one is None or told is None:
-            continue
+        if gain is not None and one is not None and told is not None:
+            yield one, told, gain
+
+
+def forecasts(case: Case, outcome: Outcome) -> list[Forecast]:
+    """Of every planted cause that was among the first three, where its cure was measured."""
+    if kind_of(case, outcome) not in ("single", "masked"):
+        return []
+    found = []
+    for one, told, gain in _advised(case, outcome, 3):
         ratio = gain.ratio
         found.append(
             Forecast(

@@ -54,6 +54,8 @@ class Gain(msgspec.Struct, frozen=True):
     """Rates of pairs of runs, samples/s; the sick one first."""
 
     pairs: list[tuple[float, float]]
+    seconds: float = 0.0
+    """that all these runs took, the sick ones with the whole cure; 0: not told"""
 
     @property
     def ratio(self) -> float:
@@ -130,6 +132,13 @@ class Results:
         found = [one for path in paths if (one := self._whole(path)) and one.job == job]
         newest = max(found, key=lambda one: one.made, default=None)
         return newest and (self._timed(case, mode, newest) or newest)
+
+    def elsewhere(self, case: Case, mode: Mode) -> Outcome | None:
+        """The newest of the same options by any version of the product, on any machine."""
+        paths = (self.folder / mode).glob(f"{case.id}-????????????.json")
+        found = [one for path in paths if (one := self._whole(path))]
+        same = [one for one in found if one.options == case.arm()]
+        return max(same, key=lambda one: one.made, default=None)
 
     def save(self, case: Case, outcome: Outcome, document: bytes) -> None:
         """Keep an outcome, and the whole diagnosis beside it for people to look at."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from clinic.card import Case
-from clinic.judge import forecasts, right
+from clinic.account import accounted, validity
+from clinic.card import Mode
+from clinic.listing import WHERE, listed
 from clinic.outcome import Outcome, machine, timed
-from clinic.rivals import DOCTORS, product
-from clinic.score import Pair, Score, attribution_error, marks, score
+from clinic.rivals import DOCTORS
+from clinic.score import Pair, Score, score
+from clinic.wording import percent, signed
 
 HOW = Path(__file__).with_name("how.md")
 TARGETS = {
@@ -33,12 +37,23 @@ COLUMNS = {
     "abstained": "abstained",
     "reached": "reached",
 }
+MOST_S = 7200.0
+"""that the whole suite may take on two cores"""
 FORECAST = {"error_median": ("median", 0.05), "error_p90": ("90th percentile", 0.15)}
 
 
-def page(pairs: Sequence[Pair], command: str, picture: str = "", missing: int = 0) -> str:
-    """All of it."""
-    found = score(_counted(pairs))
+def page(
+    pairs: Sequence[Pair],
+    command: str,
+    picture: str = "",
+    missing: int = 0,
+    real: Mapping[str, Outcome] = MappingProxyType({}),
+) -> str:
+    """All of it; ``real`` are outcomes on a GPU, by case, which emulated ones are held against."""
+    found, modes = score(_counted(pairs)), _modes(pairs)
+    counted: dict[Mode, Score] = {m: one for m, one in modes.items() if m != "recorded"}
+    counted = counted if len(counted) > 1 else {}
+    emulated = [pair for pair in judged(pairs) if pair[1].mode == "emulated"]
     made = max((outcome.made for _, outcome in pairs), default="")
     lines = [
         f"# The clinic: {len(pairs)} jobs with known truth",
@@ -47,12 +62,16 @@ def page(pairs: Sequence[Pair], command: str, picture: str = "", missing: int = 
         "How each number is computed stands below, and in `clinic/README.md`.",
         "",
         *_reserve(pairs, missing),
-        *_targets(found, _modes(pairs)),
-        *_rivals(found),
-        *_families(found),
-        *_rest(found),
+        *_targets(found, modes),
+        *_rivals(found, counted),
+        *_families(found, counted),
+        *_predictions(found, counted),
+        *(accounted(found.attribution) if found.attribution else ()),
+        *(validity(emulated, real) if emulated else ()),
+        *_delay(found),
+        *_cost(found, counted),
         *([f"![What was planted, and what was named first]({picture})", ""] if picture else []),
-        *_cases(pairs),
+        *listed(pairs),
         *_how(),
     ]
     return "\n".join(lines)
@@ -69,7 +88,7 @@ def _counted(pairs: Sequence[Pair]) -> list[Pair]:
     return own or list(pairs)
 
 
-def _modes(pairs: Sequence[Pair]) -> dict[str, Score]:
+def _modes(pairs: Sequence[Pair]) -> dict[Mode, Score]:
     """The score of each mode, where there are several."""
     modes = dict.fromkeys(outcome.mode for _, outcome in pairs)
     if len(modes) < 2:
@@ -79,6 +98,12 @@ def _modes(pairs: Sequence[Pair]) -> dict[str, Score]:
 
 def _reserve(pairs: Sequence[Pair], missing: int) -> Iterator[str]:
     """What speaks against the numbers."""
+    emulated = sum(outcome.mode == "emulated" for _, outcome in pairs)
+    if emulated:
+        many = "All jobs" if emulated == len(pairs) else f"{emulated} of these jobs"
+        yield f"**{many} ran on the emulated device (`docs/emulated.md`), which is no GPU.** What"
+        yield "is told of them stands by itself under that word; no number of theirs is a GPU's."
+        yield ""
     if missing:
         yield from (f"**{missing} more cases of this mode were not run.**", "")
     untimed = sum(timed(c) and not outcome.gains and not outcome.error for c, outcome in pairs)
@@ -91,13 +116,16 @@ def _reserve(pairs: Sequence[Pair], missing: int) -> Iterator[str]:
         yield ""
 
 
-def _targets(found: Score, modes: Mapping[str, Score]) -> Iterator[str]:
+def _targets(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found.counts.items()))
     levels = ", ".join(f"{count} {level}" for level, count in sorted(found.levels.items()))
     yield f"Cases as measured: {kinds}" + (f"; {found.errors} failed" if found.errors else "") + "."
     yield f"Severity by the measured gain of the cure: {levels or 'not measured'}."
     if "recorded" in modes:
         yield "Recordings of other people stand beside, and are in no other number."
+    own = [mode for mode in modes if mode != "recorded"]
+    if len(own) > 1:
+        yield f"`here` is {' and '.join(own)} together."
     yield ""
     yield f"| what | {' | '.join(['here', *modes])} | target | |"
     yield "|---" * (len(modes) + 4) + "|"
@@ -119,7 +147,13 @@ def _wanted() -> Iterator[tuple[str, float, str, int, Reader]]:
         said = f"error of the predicted step time, {words}, of the sick step"
         yield said, bound, "≤", 1, partial(_of_forecasts, name)
     words = "attribution against the emulated device's own account, worst"
-    yield words, 0.05, "≤", 1, lambda found: found.attribution_error
+    yield words, 0.05, "≤", 1, _worst
+    words = "advised cures that left the job slower, of those measured"
+    yield words, 0.0, "≤", 1, lambda found: found.harmed / found.advised if found.advised else None
+
+
+def _worst(found: Score) -> float | None:
+    return found.attribution.worst if found.attribution else None
 
 
 def _of_product(name: str, found: Score) -> float | None:
@@ -140,88 +174,113 @@ def _at_most(value: float | None, bound: float) -> str:
     return "" if value is None else "met" if value <= bound else "**missed**"
 
 
-def _rivals(found: Score) -> Iterator[str]:
-    yield from ("## Beside simple rules", "", f"| | {' | '.join(COLUMNS.values())} |")
-    yield "|---" * (len(COLUMNS) + 1) + "|"
-    for table in found.tables:
-        values = (percent(getattr(table, name)) for name in COLUMNS)
-        yield f"| {table.doctor} | {' | '.join(values)} |"
-    yield ""
-
-
-def _families(found: Score) -> Iterator[str]:
-    yield from ("## By family", "", "| family | sick jobs | cause | bucket |", "|---|---|---|---|")
-    for family, (count, exact, bucket) in found.families.items():
-        yield f"| {family} | {count} | {percent(exact / count)} | {percent(bucket / count)} |"
-    yield ""
-
-
-def _rest(found: Score) -> Iterator[str]:
-    told = found.forecasting
-    if told:
-        yield from ("## Predictions", "", "| | |", "|---|---|")
-        yield f"| predictions of planted causes among the first three | {told.count} |"
-        yield f"| error, share of the sick step: median | {percent(told.error_median, 1)} |"
-        yield f"| 90th percentile | {percent(told.error_p90, 1)} |"
-        yield f"| error, share of the cured step: median | {percent(told.relative_median, 1)} |"
-        yield f"| 90th percentile | {percent(told.relative_p90, 1)} |"
-        yield f"| signed mean (below zero: too much was promised) | {signed(told.bias)} |"
-        yield f"| the measured gain lies in the stated interval | {percent(told.covered)} |"
-        yield f"| the interval meets the spread of the pairs | {percent(told.near)} |"
+def _rivals(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
+    yield from ("## Beside simple rules", "")
+    for title, one in _titled(found, modes):
+        yield from (*title, f"| | {' | '.join(COLUMNS.values())} |")
+        yield "|---" * (len(COLUMNS) + 1) + "|"
+        for table in one.tables:
+            values = (percent(getattr(table, name)) for name in COLUMNS)
+            yield f"| {table.doctor} | {' | '.join(values)} |"
         yield ""
+
+
+def _titled(found: Score, modes: Mapping[Mode, Score]) -> Iterator[tuple[tuple[str, ...], Score]]:
+    """All together, and each mode by itself where there are several."""
+    yield ("All together:", "") if modes else (), found
+    for mode, one in modes.items():
+        yield (f"{WHERE[mode]}:", ""), one
+
+
+def _families(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
+    every = (found, *modes.values())
+    names = ["", *(f", {mode}" for mode in modes)]
+    columns = " | ".join(f"sick jobs{name} | cause | bucket" for name in names)
+    yield from ("## By family", "", f"| family | {columns} |", "|---" * (3 * len(every) + 1) + "|")
+    for family in found.families:
+        cells = " | ".join(_family(one.families.get(family)) for one in every)
+        yield f"| {family} | {cells} |"
+    yield ""
+
+
+def _family(told: tuple[int, int, int] | None) -> str:
+    if told is None:
+        return " | | "
+    count, exact, bucket = told
+    return f"{count} | {percent(exact / count)} | {percent(bucket / count)}"
+
+
+def _beside(
+    rows: Sequence[tuple[str, Callable[[Score], str]]], found: Score, modes: Mapping[Mode, Score]
+) -> Iterator[str]:
+    """A table: all together, and each mode by itself where there are several."""
+    every = (found, *modes.values())
+    yield f"| | {' | '.join(['here', *modes])} |"
+    yield "|---" * (len(every) + 1) + "|"
+    for words, shown in rows:
+        yield f"| {words} | {' | '.join(map(shown, every))} |"
+    yield ""
+
+
+def _predictions(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
+    if not found.forecasting:
+        return
+    yield from ("## Predictions", "")
+    rows = [
+        ("predictions of planted causes among the first three", _told("count", str)),
+        ("error, share of the sick step: median", _told("error_median", _fine)),
+        ("90th percentile", _told("error_p90", _fine)),
+        ("error, share of the cured step: median", _told("relative_median", _fine)),
+        ("90th percentile", _told("relative_p90", _fine)),
+        ("signed mean (below zero: too much was promised)", _told("bias", signed)),
+        ("the measured gain lies in the stated interval", _told("covered", percent)),
+        ("the interval meets the spread of the pairs", _told("near", percent)),
+        ("advised cures that were measured", lambda one: str(one.advised)),
+        ("of these the job was slower with", lambda one: str(one.harmed)),
+    ]
+    yield from _beside(rows, found, modes)
+
+
+def _told(name: str, shown: Callable[[Any], str]) -> Callable[[Score], str]:
+    return lambda one: shown(getattr(one.forecasting, name)) if one.forecasting else "–"
+
+
+def _fine(value: float | None) -> str:
+    return percent(value, 1)
+
+
+def _delay(found: Score) -> Iterator[str]:
     if found.varying:
         seen = found.varying - found.undetected
         yield from ("## Delay", "", f"Of {found.varying} jobs that fall ill {seen} were told of.")
         if seen:
             yield f"Median: {found.delay_s:.0f} s, {found.delay_steps:.0f} steps after the onset."
         yield ""
+
+
+def _cost(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
     yield from ("## Cost", "")
-    yield f"Slower under watch than alone, median over cases: {signed(found.overhead)}. Runs of a"
-    yield "few seconds scatter by more; `performance.md` has the careful number."
-    yield f"Runs of one and the same job differ by {percent(found.noise, 1)} here (median)."
-    yield f"CPU of watching, as the product tells it: {percent(found.overhead_ratio, 2)}."
+    rows: list[tuple[str, Callable[[Score], str]]] = [
+        ("slower under watch than alone, median over cases", lambda one: signed(one.overhead)),
+        ("runs of one and the same job differ by, median", lambda one: _fine(one.noise)),
+        ("CPU of watching, as the product tells", lambda one: percent(one.overhead_ratio, 2)),
+        ("minutes of watching", lambda one: _minutes(one.seconds.watching)),
+        ("minutes of timing cures", lambda one: _minutes(one.seconds.timing)),
+        ("cases whose cures were not timed, or told no seconds", lambda o: str(o.seconds.untold)),
+    ]
+    yield from _beside(rows, found, modes)
+    yield "Runs of a few seconds scatter by more than watching costs; `performance.md` has the"
+    yield "careful number."
+    spent = found.seconds
+    if not spent.untold:
+        whole = spent.watching + spent.timing
+        said = "met" if whole <= MOST_S else "**missed**"
+        yield f"The whole suite took {_minutes(whole)} minutes; asked are at most 120: {said}."
     yield ""
 
 
-def _cases(pairs: Sequence[Pair]) -> Iterator[str]:
-    accounted = any(outcome.truth for _, outcome in pairs)
-    columns = ["case", "job", "kind", "truth", "named first", "ok", "gain measured", "predicted"]
-    columns += ["attribution off by"] if accounted else []
-    yield from ("## Case by case", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
-    for case, outcome in pairs:
-        cells = _cells(case, outcome)
-        if accounted:
-            error = attribution_error(outcome)
-            cells.append("" if error is None else percent(error, 1))
-        yield f"| {case.id} | {case.workload} | {' | '.join(cells)} |"
-    yield ""
-
-
-def _cells(case: Case, outcome: Outcome) -> list[str]:
-    """Kind, truth, what was said, whether it is right, gain, prediction."""
-    planted = " + ".join(fault.cause or fault.locus for fault in case.inject)
-    if outcome.error:
-        why = " ".join(outcome.error.split()).replace("|", "/")[-160:]
-        return [case.kind, planted, f"failed: {why}", "", "", ""]
-    (mark,) = marks("whyidle", [(case, outcome)])
-    kind = case.kind if mark.kind == case.kind else f"{case.kind}, by measure {mark.kind}"
-    told = (f"{o.predicted:.2f} ({o.low:.2f}-{o.high:.2f})" for o in forecasts(case, outcome))
-    sign = {True: "yes", False: "**no**", None: ""}[right(mark)]
-    return [kind, planted, _said(outcome), sign, _gain(outcome), ", ".join(told)]
-
-
-def _said(outcome: Outcome) -> str:
-    opinion = product(outcome)
-    if opinion.guesses:
-        return ", ".join(guess.cause for guess in opinion.guesses[:3])
-    return f"({outcome.state}{': ' + opinion.phase if opinion.phase else ''})"
-
-
-def _gain(outcome: Outcome) -> str:
-    gain = outcome.gains.get("cured")
-    if gain is None:
-        return ""
-    return f"{gain.ratio:.2f} ({min(gain.ratios):.2f}-{max(gain.ratios):.2f})"
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f}"
 
 
 def _how() -> Iterator[str]:
@@ -229,13 +288,3 @@ def _how() -> Iterator[str]:
     for name, doctor in DOCTORS.items():
         yield f"* **{name}**: {' '.join((doctor.__doc__ or '').split())}"
     yield ""
-
-
-def percent(value: float | None, digits: int = 0) -> str:
-    """A share as people read it; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
-
-
-def signed(value: float | None) -> str:
-    """The same with its sign."""
-    return "–" if value is None else f"{100 * value:+.1f} %"

@@ -8,9 +8,10 @@ from statistics import mean, median
 
 import msgspec
 
+from clinic.account import Attribution, attribution
 from clinic.card import Case
-from clinic.judge import Forecast, Mark, forecasts, judge, kind_of
-from clinic.outcome import Outcome
+from clinic.judge import Forecast, Mark, forecasts, harmed, judge, kind_of
+from clinic.outcome import Outcome, timed
 from clinic.rivals import DOCTORS
 
 SICK = ("single", "masked", "varying")
@@ -51,6 +52,15 @@ class Forecasting(msgspec.Struct, frozen=True, kw_only=True):
     near: float
 
 
+class Seconds(msgspec.Struct, frozen=True, kw_only=True):
+    """What cases took, without waiting for their turn; ``untold``: timings of cures that tell no
+    seconds, or were not made."""
+
+    watching: float
+    timing: float
+    untold: int
+
+
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is published of a set of cases."""
 
@@ -59,7 +69,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[Table]
     families: dict[str, tuple[int, int, int]]
     forecasting: Forecasting | None
-    attribution_error: float | None
+    attribution: Attribution | None
+    advised: int
+    harmed: int
     delay_s: float | None
     delay_steps: float | None
     undetected: int
@@ -68,6 +80,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     overhead_ratio: float | None
     errors: int
     noise: float | None
+    seconds: Seconds
 
 
 def score(pairs: Iterable[Pair]) -> Score:
@@ -78,7 +91,7 @@ def score(pairs: Iterable[Pair]) -> Score:
     delays = [o.delay for c, o in done if c.kind == "varying" and o.delay]
     slower = [o.alone_rate / o.watched_rate - 1 for _, o in done if o.alone_rate and o.watched_rate]
     ratios = [o.overhead_ratio for _, o in done if o.overhead_ratio is not None]
-    errors = [attribution_error(outcome) for _, outcome in done]
+    advised = [one for case, outcome in done if (one := harmed(case, outcome)) is not None]
     seen = [delay.seconds for delay in delays if delay.seconds is not None]
     steps = [delay.steps for delay in delays if delay.steps is not None]
     return Score(
@@ -87,7 +100,9 @@ def score(pairs: Iterable[Pair]) -> Score:
         tables=[table(name, done) for name in DOCTORS],
         families=by_family(marks("whyidle", done)),
         forecasting=forecasting(told),
-        attribution_error=_or_none(max, [one for one in errors if one is not None]),
+        attribution=attribution([outcome for _, outcome in done]),
+        advised=len(advised),
+        harmed=sum(advised),
         delay_s=_or_none(median, seen),
         delay_steps=_or_none(median, steps),
         undetected=len(delays) - len(seen),
@@ -96,6 +111,18 @@ def score(pairs: Iterable[Pair]) -> Score:
         overhead_ratio=_or_none(median, ratios),
         errors=len(every) - len(done),
         noise=_or_none(median, [spread(o) for _, o in done if "cured" in o.gains]),
+        seconds=taken(every),
+    )
+
+
+def taken(every: Sequence[Pair]) -> Seconds:
+    """The price of the suite."""
+    asked = [outcome.gains for case, outcome in every if timed(case)]
+    spent = [sum(gain.seconds for gain in gains.values()) for gains in asked]
+    return Seconds(
+        watching=sum(outcome.seconds for _, outcome in every),
+        timing=sum(spent),
+        untold=sum(not each for each in spent),
     )
 
 
@@ -181,14 +208,6 @@ def quantile(ordered: Sequence[float], at: float) -> float:
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
-
-
-def attribution_error(outcome: Outcome) -> float | None:
-    """The largest difference of a share from the emulated device's own account."""
-    if outcome.truth is None or outcome.evidence is None:
-        return None
-    told = outcome.evidence.attribution
-    return max(abs(told.get(bucket, 0.0) - true) for bucket, true in outcome.truth.items())
 
 
 def spread(outcome: Outcome) -> float:

@@ -62,6 +62,7 @@ def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
     gain = examine.measured(case, "cpu", results)["cured"]
     assert gain.ratio == pytest.approx(2.0)
     assert len(gain.pairs) == case.budget.pairs
+    assert results.gains(case, "cpu")["cured"].seconds == gain.seconds > 0
     results.save_gains(case, "cpu", {"cured": Gain([(1.0, 3.0)])})
     assert examine.measured(case, "cpu", results)["cured"].ratio == 3.0
 
@@ -98,7 +99,8 @@ def test_a_failed_case_is_an_outcome_and_is_run_again(case, tmp_path, monkeypatc
 
 def outcome(case, **more):
     told = {"job": oracle_key(case, "cpu"), "state": "saturated", "product": "this", **more}
-    return Outcome(id=case.id, mode="cpu", made="2026-01-02", options=case.arm(), **told)
+    told = {"mode": "cpu", **told}
+    return Outcome(id=case.id, made="2026-01-02", options=case.arm(), **told)
 
 
 def clinic_on(case, monkeypatch, tmp_path):
@@ -109,6 +111,17 @@ def clinic_on(case, monkeypatch, tmp_path):
         return app.main([*more, "--results", str(tmp_path / "kept")])
 
     return words
+
+
+def test_what_another_machine_found_of_the_same_options_is_found(case, tmp_path, monkeypatch):
+    results = Results(tmp_path / "kept")
+    monkeypatch.setattr("clinic.outcome.machine", lambda: "one with a GPU")
+    results.save(case, outcome(case, mode="gpu"), b"")
+    monkeypatch.setattr("clinic.outcome.machine", lambda: "this one")
+    assert results.load(case, "gpu", False) is None
+    assert results.elsewhere(case, "gpu").mode == "gpu"
+    other = msgspec.structs.replace(case, options={**case.options, "seed": 71})
+    assert results.elsewhere(other, "gpu") is None
 
 
 def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from clinic.account import attribution, attribution_error
 from clinic.card import Budget, Case, Fault
 from clinic.judge import binding, forecasts, judge, kind_of
 from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
@@ -16,7 +17,7 @@ from clinic.rivals import (
     nothing,
     product,
 )
-from clinic.score import attribution_error, forecasting, marks, quantile, score
+from clinic.score import Seconds, forecasting, marks, quantile, score
 from whyidle.model.buckets import BUCKETS
 
 FAMILIES = {
@@ -64,8 +65,9 @@ def evidence(device="cpu", loaders=(), settings=None, memory=None, **reasons):
 
 def outcome(*named, gain=1.5, gains=None, seen=None, **more):
     gains = {"cured": gain, **(gains or {})} if gain else {}
+    more = {"mode": "cpu", **more}
     return Outcome(
-        id="c0001", mode="cpu", made="2026-01-01", options={}, named=list(named),
+        id="c0001", made="2026-01-01", options={}, named=list(named),
         gains={name: Gain([(100.0, 100.0 * g), (50.0, 50.0 * g)]) for name, g in gains.items()},
         evidence=seen or evidence(), **more,
     )  # fmt: skip
@@ -217,6 +219,53 @@ def test_attribution_is_held_against_the_device():
     assert attribution_error(outcome()) is None
 
 
+def seen_unknown(**shares):
+    told = dict.fromkeys(BUCKETS, 0.0) | shares
+    return msgspec.structs.replace(evidence(), attribution=told)
+
+
+def test_what_is_said_to_be_unknown_is_no_error_of_what_is_told_too_small():
+    truth = {"compute": 0.8, "communication": 0.0, "transfer": 0.1}
+    rest = {"truth": truth, "gain": 0}
+    honest = outcome(seen=seen_unknown(compute=0.5, unknown=0.4, host=0.1), **rest)
+    assert attribution_error(honest) == 0.0
+    short = outcome(seen=seen_unknown(compute=0.5, unknown=0.1, host=0.4), **rest)
+    assert attribution_error(short) == pytest.approx(0.2)
+    much = outcome(seen=seen_unknown(compute=0.6, transfer=0.3, unknown=0.1), **rest)
+    assert attribution_error(much) == pytest.approx(0.2)  # nothing makes up for it
+    found = attribution([honest, short, much, outcome()])
+    assert (found.count, found.within) == (3, 1)
+    assert found.worst == pytest.approx(0.2)
+    assert found.told_worst == pytest.approx(0.3)
+    assert (found.unknown, found.unknown_most) == (pytest.approx(0.2), 0.4)
+
+
+def test_harm_is_a_cure_that_was_promised_to_help_and_did_not():
+    job = case("sync-checkpoint")
+    slower = score([(job, outcome(finding("sync-checkpoint"), gain=0.9))])
+    assert (slower.advised, slower.harmed) == (1, 1)
+    even = score([(job, outcome(finding("sync-checkpoint"), gain=0.99))])
+    assert (even.advised, even.harmed) == (1, 0)
+    remark = score([(job, outcome(finding("sync-checkpoint", 1.02), gain=0.9))])
+    assert (remark.advised, remark.harmed) == (0, 0)  # nothing was promised
+    other = score([(job, outcome(finding("python-gc-pauses"), gain=0.9))])
+    assert other.advised == 0  # what it would bring was not measured
+
+
+def test_the_price_of_the_suite_is_told_when_all_of_it_is_known():
+    job = case("sync-checkpoint")
+    gains = {"cured": Gain([(100.0, 150.0)], 3000.0)}
+    whole = msgspec.structs.replace(outcome(gain=0, seconds=600.0), gains=gains)
+    well = (case(kind="healthy"), outcome(gain=0, seconds=300.0))
+    assert score([(job, whole), well]).seconds == Seconds(watching=900.0, timing=3000.0, untold=0)
+    assert "The whole suite took 65 minutes; asked are at most 120: met." in page(
+        [(job, whole), well], "some command"
+    )
+    old = outcome(seconds=600.0)  # timed before seconds were kept
+    assert score([(job, whole), (job, old)]).seconds.untold == 1
+    assert "The whole suite" not in page([(job, whole), (job, old)], "some command")
+
+
 LOADER = {"workers": 0, "pinned": False, "persistent": False, "batch_size": 4}
 
 
@@ -296,3 +345,37 @@ def test_each_case_tells_how_far_off_its_attribution_was():
     assert "| attribution off by |" in text
     assert "| 4.0 % |" in text.split("## Case by case")[1]
     assert "own account, worst | 4.0 % | ≤ 5 % | met |" in text
+
+
+def test_emulated_jobs_stand_by_themselves_and_are_said_to_be_no_gpu():
+    right, wrong = outcome(finding("sync-checkpoint")), outcome(finding("python-gc-pauses"))
+    emulated = msgspec.structs.replace(wrong, mode="emulated")
+    pairs = [(case("sync-checkpoint"), right), (case("sync-checkpoint", number=2), emulated)]
+    text = page(pairs, "some command")
+    assert "1 of these jobs ran on the emulated device" in text
+    assert "| first finding is the planted cause | 50 % | 100 % | 0 % | ≥ 90 % |" in text
+    assert "`here` is cpu and emulated together" in text
+    assert "| interruption | 2 | 50 % | 100 % | 1 | 100 % | 100 % | 1 | 0 % | 100 % |" in text
+    rivals = text.split("## Beside simple rules")[1].split("## By family")[0]
+    assert [line[:14] for line in rivals.splitlines() if "whyidle |" in line] == [
+        "| whyidle | 50", "| whyidle | 10", "| whyidle | 0 ",
+    ]  # fmt: skip
+    listed = text.split("## Case by case")[1]
+    cpu, device = listed.split("### On the emulated device, which is no GPU")
+    assert "c0001" in cpu
+    assert "c0002" not in cpu
+    assert "c0002" in device
+    alone = page(pairs[:1], "some command").split("## How")[0]
+    assert "ran on the emulated device" not in alone
+    assert "## Validity" not in alone
+
+
+def test_emulated_shares_are_held_against_a_gpu_or_said_not_to_be():
+    emulated = outcome(gain=0, seen=evidence(loader=0.4), mode="emulated")
+    pairs = [(case("dataloader-no-workers", number=n), emulated) for n in (1, 2)]
+    text = page(pairs, "some command")
+    assert "**No GPU was at hand: none of these 2 emulated jobs ran on a real one.**" in text
+    gpu = outcome(gain=0, seen=evidence(loader=0.3), mode="gpu")
+    text = page(pairs, "some command", real={"c0002": gpu})
+    assert "1 of 2 emulated jobs ran on no real GPU." in text
+    assert "| c0002 | 40 % / 30 % | 60 % / 70 % | 10.0 % |" in text
