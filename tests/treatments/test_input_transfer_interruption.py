@@ -97,3 +97,11 @@ def test_what_may_change_learning_asks_for_it():
     assert consents["narrow-batches"] == "numerics"
     assert consents["pinned-copies"] == "none"
     assert consents["loader-workers"] == "rounding"
+
+
+def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():
+    rarer = Predicted(speedup=1.3, low=1.1, high=1.4, method="")
+    made = plan("rarer-evaluation", rarer=rarer)
+    assert made.predicted is rarer
+    assert not made.automatic
+    assert plan("rarer-evaluation", rarer=None) is None

@@ -59,6 +59,7 @@ KNOBS: Final[dict[str, Knob]] = {
     "evaluation.gradients": Knob(
         bool, "`with torch.inference_mode(mode=not {value}):` around evaluation"
     ),
+    "evaluation.interval_factor": Knob(int, "an interval {value} times as long where it evaluates"),
     "evaluation.inference_mode": Knob(
         bool, "`with torch.inference_mode(mode={value}):` around evaluation"
     ),

@@ -1,10 +1,13 @@
 """What several ranks cost each other, as watched ranks on a CPU tell it: with the line to blame."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from judging import covers, judge, judge_all, measured
 
 from whyidle.analysis.facts import Facts
-from whyidle.model.timeline import HostKind
+from whyidle.model.timeline import HostKind, Pace
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 
@@ -42,6 +45,42 @@ def test_exchanges_of_every_micro_batch():
     assert [place.line for place in proof.where] == [21]
     assert covers(proof, measured(sick, accumulating(1)))
     assert judge("allreduce-every-microstep", accumulating(1)) is None
+
+
+def uneven(exchanges, *extra):
+    """Two ranks of four micro-batches a step, one of which has more to do in each."""
+    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    for _ in range(30):
+        for number in range(4):
+            for more, guest in zip(extra, guests, strict=True):
+                guest.backward(BACKWARD, ms(10 + more))
+            if number >= 4 - exchanges:
+                exchange(guests)
+        for guest in guests:
+            guest.step(STEP, ms(1))
+    return [guest.timeline() for guest in guests]
+
+
+def test_who_waits_for_a_slower_rank_waits_as_long_at_a_single_exchange():
+    sick, cured = uneven(4, 0, 10), uneven(1, 0, 10)
+    proof = judge_all("allreduce-every-microstep", sick)
+    assert covers(proof, Facts(sick[0]).step_s / Facts(cured[0]).step_s)
+    assert judge_all("rank-workload-imbalance", sick).high > proof.high
+
+
+def test_who_runs_no_longer_than_the_others_is_not_held_up_by_python():
+    """Its core was taken away, or the machine jitters: both ranks ran for as long."""
+    held = together(("python", 0), ("python", 20))
+    assert judge_all("late-rank", held).predicted.speedup > 1.2
+    rounds = np.arange(1, 41)
+    ends = rounds * int(Facts(held[0]).step_s * 1e9) - ms(1)
+    alike = [replace(each, pace=Pace(ends, rounds * ms(21), rounds * 0)) for each in held]
+    assert judge_all("late-rank", alike) is None
+    longer = [
+        replace(each, pace=Pace(ends, rounds * ms(21 + 20 * rank), rounds * 0))
+        for rank, each in enumerate(held)
+    ]
+    assert judge_all("late-rank", longer).predicted.speedup > 1.2
 
 
 def together(*slow, both=("work", 10)):

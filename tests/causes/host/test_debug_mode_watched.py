@@ -57,6 +57,16 @@ def test_a_mode_that_is_on_for_a_part_of_the_time_costs_as_much():
     assert part.high == pytest.approx(whole.high / 5)
 
 
+def test_anomaly_mode_leaves_the_optimizer_alone():
+    """However long that takes, the mode can take no more than the rest of the step."""
+    job = Guest(**seen("anomaly_mode", 10))
+    for _ in range(40):
+        job.work(LOOP, ms(10))
+        job.backward(LOOP, ms(10))
+        job.step(LOOP, ms(60))
+    assert judge(CAUSE, job).high <= 20 / 80
+
+
 @pytest.mark.parametrize(("on", "found"), [(5, True), (2, False)])
 def test_a_profiler_must_be_on_in_every_look(on, found):
     proof = judge(CAUSE, train(own={"torch_profiler": on, "looks": 5}))

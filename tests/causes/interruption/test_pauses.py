@@ -188,6 +188,18 @@ def test_evaluations_are_counted_not_their_batches(frames, count, told):
     assert [e.value for e in proof.evidence if e.quantity == "evaluations"] == [told]
 
 
+def test_rarer_evaluations_win_what_they_took():
+    often, rare = job(FRAMES["heavy-evaluation"], ms(12)), job(None, 0)
+    proof = judge("heavy-evaluation", often)
+    rarer = proof.facts["rarer"]
+    assert rarer.low < 0.95 * measured(often, rare) < 1.05 * rarer.high
+    assert rarer.speedup > proof.predicted.speedup
+    assert (
+        judge("heavy-evaluation", job(FRAMES["heavy-evaluation"], ms(30), every=4)).facts["rarer"]
+        is None
+    )
+
+
 LOOP = "/job/train.py(20): main"
 
 

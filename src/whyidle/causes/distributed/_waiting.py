@@ -14,6 +14,8 @@ from whyidle.model.timeline import HostKind
 
 LEAST_SHARE = 0.01
 """share of the step that ranks wait for each other below which it is not worth a word"""
+RUNS = ("compute", "host")
+"""buckets in which a rank that is held up keeps its core busy"""
 DOING = {
     "input": "loading data",
     "transfer": "copying to and from its device",
@@ -38,9 +40,9 @@ def laggard(job: Job) -> Laggard | None:
 
 def _own(late: Laggard) -> float:
     """The share of the waiting that is the late rank's own doing: not that it waits for a core, and
-    where it is laid to computing, that it runs longer."""
+    where it is laid to computing or to Python, that it runs longer."""
     own = 1.0 - late.contended
-    return min(own, late.worked) if late.reason == "compute" else own
+    return min(own, late.worked) if late.reason in RUNS else own
 
 
 def even(job: Job, late: Laggard) -> Predicted:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.exchanges import rhythm_of
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.job import Job
 from whyidle.analysis.places import in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
@@ -21,8 +24,9 @@ LEAST_SHARE = 0.01
     "Gradients are exchanged after every micro-batch",
     bucket="communication",
     needs=("host_ops", "steps"),
+    scope="job",
 )
-def allreduce_every_microstep(facts: Facts) -> Proof | None:
+def allreduce_every_microstep(job: Job) -> Proof | None:
     """What it means
     ----------------
     The optimizer steps once per N micro-batches (gradient accumulation), but
@@ -36,8 +40,9 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
     ------------------
     Between two optimizer steps lie several forward passes of DistributedDataParallel (of a watched
     run: backward passes), and each is followed by all-reduces, at least half as many as after any
-    other. Lost time is (N - 1) / N of
-    the exposed communication behind which work was queued (P7).
+    other. Lost time is (N - 1) / N of the exposed communication behind which work was queued (P7),
+    mean over ranks. What the others wait for a rank that has more to do in every step is not lost
+    by the number of exchanges: they would wait as long at a single one.
 
     What looks alike
     ----------------
@@ -54,8 +59,8 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Skip unnecessary all-reduce if training with
     DistributedDataParallel and gradient accumulation".
     """
-    exposed = facts.share_of(facts.held_up) + facts.share("collective_call")
-    rhythm = rhythm_of(facts)
+    rhythm = rhythm_of(job.lead)
+    exposed = max(0.0, _exposed(job) - job.imbalance.lost[0])
     if rhythm is None or rhythm.per_update < 2 or exposed < LEAST_SHARE:
         return None
     needless = 1.0 - 1.0 / rhythm.per_update
@@ -75,12 +80,21 @@ def allreduce_every_microstep(facts: Facts) -> Proof | None:
                 source="host spans",
             ),
             measured("all-reduces per exchange", rhythm.calls, "1", source="host spans"),
-            measured("communication that holds up work, share of step", exposed, "ratio"),
+            measured(
+                "communication that holds up work, without waiting for a rank that is always late, "
+                "share of step",
+                exposed,
+                "ratio",
+            ),
         ),
-        where=_where(facts),
+        where=_where(job.lead),
         confidence=0.9,
         facts={"micro_batches": rhythm.per_update},
     )
+
+
+def _exposed(job: Job) -> float:
+    return float(np.mean([f.share_of(f.held_up) + f.share("collective_call") for f in job.ranks]))
 
 
 def _where(facts: Facts) -> tuple[Place, ...]:

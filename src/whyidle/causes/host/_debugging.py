@@ -30,6 +30,7 @@ class Mode:
     headline: str
     costs: tuple[float, float, float]
     frames: re.Pattern[str] | None = None
+    spared: str | None = None
 
 
 ANOMALY = Mode(
@@ -40,6 +41,7 @@ ANOMALY = Mode(
     re.compile(
         r"torch/fx/traceback\.py\(\d+\): format_stack|: (format_stack|_?extract_stack)(;|$)"
     ),
+    r"^Optimizer\.step#",  # no graph is recorded or walked there
 )
 PROFILER = Mode(
     "torch_profiler",
@@ -69,8 +71,7 @@ MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC)
 def debug_mode(facts: Facts) -> Proof | None:
     """The dearest mode that is on; others are named in the evidence."""
     on = [(mode, share) for mode in MODES if (share := _on(facts, mode)) > 0.0]
-    work = facts.share("compute") + facts.share("python")
-    priced = [(_gains(facts, mode, share * work), mode) for mode, share in on]
+    priced = [(_gains(facts, mode, share * _touched(facts, mode)), mode) for mode, share in on]
     if not priced:
         return None
     gains, mode = max(priced, key=lambda pair: pair[0][1])
@@ -111,6 +112,15 @@ def _on(facts: Facts, mode: Mode) -> float:
     if seen.get("looks"):
         return min(float(seen.get(mode.id) or 0) / float(seen["looks"]), 1.0)
     return float(bool(switches.get(mode.id)))
+
+
+def _touched(facts: Facts, mode: Mode) -> float:
+    """Share of the step that is work or Python which a mode can slow down."""
+    work = facts.part("compute", "python")
+    if mode.spared:
+        host, rows = facts.timeline.host, facts.named(mode.spared)
+        work = work - union(host.start[rows], host.end[rows])
+    return facts.share_of(work)
 
 
 def _gains(facts: Facts, mode: Mode, work: float) -> tuple[float, float, float]:

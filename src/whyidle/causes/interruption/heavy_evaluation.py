@@ -8,14 +8,16 @@ import numpy as np
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Predicted
 
 LEAST_SHARE = 0.01
 """share of the step below which evaluation is not worth a word"""
+RARER = (0.5, 0.1, 0.0)
+"""residual when it is done less often: careful, every second time; expected, every tenth; none"""
 _BATCH = re.compile(r"validation_step|val_step")
 """functions that evaluate one batch, and are called many times in an evaluation"""
 
@@ -41,7 +43,8 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     Only that idle time is counted; work of the device in evaluation is work. Where the device is
     the CPU itself, the whole evaluation counts: nothing is trained meanwhile. The recording cannot
     tell how much of the idle time larger batches would remove, so the careful prediction is
-    nothing and the hopeful one all of it.
+    nothing and the hopeful one all of it. What every second or every tenth evaluation only would
+    win is P9, where evaluation is seen to recur.
 
     What looks alike
     ----------------
@@ -73,7 +76,17 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
+        facts={"rarer": _rarer(found)},
     )
+
+
+def _rarer(found: Pauses) -> Predicted | None:
+    """The step with fewer evaluations; None where one alone does not tell how often they come."""
+    if not found.recurring:
+        return None
+    shares = (found.least, found.share, found.most)
+    low, expected, high = map(interruptions, shares, RARER)
+    return remove(low, high, "P9: evaluations made rarer", expected)
 
 
 def evaluations(facts: Facts, found: Pauses) -> int:
