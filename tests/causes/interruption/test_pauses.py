@@ -242,6 +242,24 @@ def test_a_short_collection_leaves_little_behind():
     assert proof.predicted.high <= 1.01 / (1 - 2 * proof.high)
 
 
+def test_a_single_long_collection_among_short_ones_may_be_rare():
+    def steps(long):
+        guest = Guest()
+        for number in range(60):
+            with guest.call("Python GC", HostKind.OVERHEAD):
+                guest.python(LOOP, us(long if number == 30 else 20))
+            guest.backward(LOOP, ms(4))
+            guest.step(LOOP, ms(1))
+        return guest.timeline()
+
+    proof, short = watched_proof("python-gc-pauses", steps(30_000)), steps(20)
+    assert proof.high > 0.08
+    assert proof.low < 0.005
+    once = proof.high - Facts(short).share("gc")
+    assert proof.predicted.speedup < 1 / (1 - 0.7 * once)
+    assert watched_proof("python-gc-pauses", short) is None
+
+
 KEEP = "/job/train.py(40): keep"
 WRITING = f"torch/serialization.py(900): save;{KEEP};{LOOP}"
 

@@ -29,7 +29,9 @@ def late_rank(job: Job) -> Proof | None:
     As for ``rank-workload-imbalance``: the rank with the shortest collectives is late, the others'
     exposed waiting is what it costs. The late rank does not compute longer; what it spends more
     time in than the others is named. The gain is P8: with one rank always late, that rank as fast
-    as the slowest other one; with turns, every rank at the mean.
+    as the slowest other one; with turns, every rank at the mean. Where Python
+    holds it up, and ranks on a CPU tell how long they ran, only what the late one ran longer
+    counts: the rest is jitter.
 
     What looks alike
     ----------------

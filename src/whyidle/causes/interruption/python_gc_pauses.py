@@ -45,7 +45,8 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     The device is idle during ``Python GC`` events or calls of ``gc.collect`` on the launching
     thread. A collection also leaves the caches cold. Where the device is the CPU, what the step
     pays for that is told by how much longer the rest of steps with one is than of steps without;
-    where every step has one it is bounded by what a core's cache holds.
+    where every step has one it is bounded by what a core's cache holds. A single collection that
+    took longer than all others together counts half: it does not tell how often it comes.
 
     What looks alike
     ----------------
@@ -90,7 +91,9 @@ def _gains(facts: Facts, found: Pauses) -> tuple[float, float, float]:
     too, which only a CPU's step is known to gain by."""
     if not found.recurring:
         return 0.0, found.share / 2, found.share
-    cold_s = _cold_s(found) if facts.on_cpu else (0.0, 0.0)
+    once_s = _once_s(found)
+    once = min(once_s / facts.scope_s, found.share)
+    cold_s = _cold_s(found, once_s) if facts.on_cpu else (0.0, 0.0)
     expected, hopeful = (
         found.share + cold * found.steps_hit / max(facts.step_count, 1) / facts.step_s
         for cold in cold_s
@@ -98,17 +101,26 @@ def _gains(facts: Facts, found: Pauses) -> tuple[float, float, float]:
     if found.steps_hit > EACH * facts.step_count:  # nothing is known of a step without one
         least = float(np.quantile(found.rest_s, QUIET))
         hopeful = max(hopeful, 1.0 - (least - cold_s[1]) / facts.step_s)
-    return interruptions(found.share, LEFT_AT_WORST), expected, hopeful
+    return interruptions(found.share - once, LEFT_AT_WORST), expected - once / 2, hopeful
 
 
-def _cold_s(found: Pauses) -> tuple[float, float]:
+def _once_s(found: Pauses) -> float:
+    """What the longest collection took, s, where that is more than all others together: how often
+    such a one comes is not known. Python looks through all objects when a quarter of them is new,
+    which is ever rarer, while young ones are looked through all the time."""
+    longest = float(found.idle_s.max())
+    return longest if longest > found.idle_s.sum() - longest else 0.0
+
+
+def _cold_s(found: Pauses, once_s: float) -> tuple[float, float]:
     """What a collection leaves behind for its step, s: expected and at most. The steps tell, where
     some of them have none; else half of the bound is expected."""
     hit, others = found.rest_s[found.hit], found.rest_s[~found.hit]
     if min(len(hit), len(others)) >= FEW:
         cold = max(0.0, float(np.median(hit) - np.median(others)))
         return cold, cold
-    most = at_most_s(FROM_MEMORY_S, found.seconds / found.steps_hit, float(np.median(hit)))
+    usual_s = max(found.seconds - once_s, 0.0) / found.steps_hit
+    most = at_most_s(FROM_MEMORY_S, usual_s, float(np.median(hit)))
     return most / 2, most
 
 
