@@ -3,7 +3,7 @@
 The folder listing is the registry. Names are listed without importing anything; a plug-in is
 imported when it is asked for. Files that begin with an underscore are parts, not plug-ins. Other
 packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.treatments``,
-``whyidle.importers``, ``whyidle.exporters``.
+``whyidle.patches``, ``whyidle.importers``, ``whyidle.exporters``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
+from whyidle.model.patch import SourceForm
 from whyidle.model.treatment import Treatment
 
-Plugin = TypeVar("Plugin", Cause, Treatment)
+Plugin = TypeVar("Plugin", Cause, Treatment, SourceForm)
 
 
 def names(folder: str) -> list[str]:
@@ -58,6 +59,17 @@ def treatments() -> dict[str, Treatment]:
         path = f"whyidle.treatments.{stem}"
         _register(found, Treatment, importlib.import_module(path), path)
     _add_entry_points(found, "whyidle.treatments", Treatment)
+    return found
+
+
+@lru_cache(maxsize=1)
+def source_forms() -> dict[str, SourceForm]:
+    """Every form of source text by id."""
+    found: dict[str, SourceForm] = {}
+    for stem in names("patches"):
+        path = f"whyidle.patches.{stem}"
+        _register(found, SourceForm, importlib.import_module(path), path)
+    _add_entry_points(found, "whyidle.patches", SourceForm)
     return found
 
 

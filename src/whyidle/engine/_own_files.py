@@ -1,0 +1,137 @@
+"""The files of a command that are its user's own: the script, and what it imports from the same
+tree. Never what is installed, never Python's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+INSTALLED = {"site-packages", "dist-packages"}
+MOST_FILES = 500
+"""beyond so many the rest is not read; the script comes first, then what it imports"""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """``root`` is the top of the user's repository, or else the working directory. ``options`` are
+    the command's words behind the script."""
+
+    root: Path
+    files: tuple[Path, ...]
+    script: Path | None
+    options: tuple[str, ...]
+    folders: tuple[Path, ...]
+    """where modules are looked for"""
+
+
+def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -> OwnFiles:
+    """What a command that is started in ``folder`` runs of its user's own. ``named`` are files that
+    are known to be part of it, from the folder or absolute."""
+    folder = folder.resolve()
+    root = repository(folder) or folder
+    script, options = script_of(command, folder)
+    folders = _search(folder, root, script)
+    start = [script] if script is not None else []
+    start += [path for name in named if (path := (folder / name)).suffix == ".py"]
+    found: dict[Path, None] = {}
+    waiting = [path.resolve() for path in start]
+    while waiting and len(found) < MOST_FILES:
+        path = waiting.pop(0)
+        if path in found or not is_own(path, root):
+            continue
+        found[path] = None
+        waiting += [other.resolve() for other in _imported(path, folders)]
+    own_script = script.resolve() if script is not None and script.resolve() in found else None
+    return OwnFiles(root, tuple(found), own_script, options, tuple(folders))
+
+
+def repository(folder: Path) -> Path | None:
+    """The top of the git repository that a folder lies in."""
+    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+
+
+def is_own(path: Path, root: Path) -> bool:
+    """Whether a file belongs to the user's tree, not to an environment that lies in it."""
+    if not path.is_file() or not path.is_relative_to(root):
+        return False
+    inside = path.relative_to(root)
+    folders = [root / above for above in inside.parents]
+    environment = any((above / "pyvenv.cfg").exists() for above in folders)
+    library = Path(sysconfig.get_paths()["stdlib"]).resolve()
+    return (
+        not INSTALLED & set(inside.parts) and not environment and not path.is_relative_to(library)
+    )
+
+
+def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[str, ...]]:
+    """The script that a command runs, through launchers, and the words behind it: the first word
+    that is a file of Python, or the first module behind ``-m`` that lies in the user's tree."""
+    for at, word in enumerate(command):
+        if word.endswith(".py") and (folder / word).is_file():
+            return folder / word, tuple(command[at + 1 :])
+        if word in ("-m", "--module") and at + 1 < len(command):
+            found = _module(
+                command[at + 1].split("."), [folder, *_python_path(folder), folder / "src"]
+            )
+            if found is not None:
+                return found, tuple(command[at + 2 :])
+    return None, ()
+
+
+def _python_path(folder: Path) -> list[Path]:
+    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [folder / each for each in told if each]
+
+
+def _search(folder: Path, root: Path, script: Path | None) -> list[Path]:
+    beside = [script.resolve().parent] if script is not None else []
+    usual = [folder, *_python_path(folder), folder / "src", root, root / "src"]
+    return list(dict.fromkeys([*beside, *usual]))
+
+
+def _module(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
+    """The file of a module: a package's is its ``__main__``, else its ``__init__``."""
+    for folder in folders:
+        base = folder.joinpath(*parts)
+        for path in (base.with_suffix(".py"), base / "__main__.py", base / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
+    """Files that a file's import statements may mean."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            where = list(folders)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            names = [base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)]
+            where = [path.parents[node.level - 1]] if node.level else list(folders)
+        else:
+            continue
+        for name in filter(None, names):
+            if name.partition(".")[0] not in sys.stdlib_module_names or where != list(folders):
+                yield from _files(name.split("."), where)
+
+
+def _files(parts: list[str], folders: Iterable[Path]) -> Iterator[Path]:
+    """A module's file, and those of the packages around it, which are imported first."""
+    for folder in folders:
+        base = folder.joinpath(*parts)
+        found = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
+        if found:
+            above = [folder.joinpath(*parts[:n]) / "__init__.py" for n in range(1, len(parts))]
+            yield from [*(path for path in above if path.is_file()), found[0]]
+            return

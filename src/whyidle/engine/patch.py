@@ -1,0 +1,139 @@
+"""Writes kept fixes as a patch of the user's own files. The files themselves are never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from whyidle import catalog
+from whyidle.engine._diff import unified
+from whyidle.engine._own_files import OwnFiles, own_files
+from whyidle.model.diagnosis import Edit, Place
+from whyidle.model.knobs import by_hand
+from whyidle.model.patch import Change, SourceForm
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A fix that was kept: its edits, and the places that its finding names."""
+
+    treatment: str
+    edits: Sequence[Edit]
+    where: Sequence[Place] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What ``git apply`` takes, run in ``root``. ``files`` are the changed files' new texts by
+    absolute path; ``sentences`` say what has no source form here, one for each; ``own`` is what was
+    looked at."""
+
+    diff: str
+    files: dict[Path, str]
+    sentences: tuple[str, ...]
+    own: OwnFiles
+
+    @property
+    def root(self) -> Path:
+        """The folder that the diff's names start from."""
+        return self.own.root
+
+
+def make_patch(kept: Sequence[Kept], command: Sequence[str], folder: Path) -> Patch:
+    """The patch for fixes that were kept for a command that is started in ``folder``."""
+    named = [place.file for fix in kept for place in fix.where if place.file]
+    own = own_files(command, folder, named)
+    tree = _Tree.read(own)
+    sentences = [said for fix, edit in _in_order(kept) for said in tree.apply(fix, edit, folder)]
+    changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
+    diff = "".join(
+        unified(path.relative_to(own.root).as_posix(), tree.before[path], text)
+        for path, text in sorted(changed.items())
+    )
+    return Patch(diff, changed, tuple(dict.fromkeys(sentences)), own)
+
+
+def _in_order(kept: Sequence[Kept]) -> list[tuple[Kept, Edit]]:
+    """Workers first: other settings of a loader are refused without them."""
+    pairs = [(fix, edit) for fix in kept for edit in fix.edits]
+    return sorted(pairs, key=lambda pair: pair[1].knob != "loader.workers")
+
+
+@dataclass(slots=True)
+class _Tree:
+    """The user's files, as they are and as they become."""
+
+    own: OwnFiles
+    before: dict[Path, str]
+    texts: dict[Path, str]
+    forms: dict[str, SourceForm] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, own: OwnFiles) -> _Tree:
+        texts = {path: text for path in own.files if (text := _text(path)) is not None}
+        forms = {knob: form for form in catalog.source_forms().values() for knob in form.knobs}
+        return cls(own, texts, dict(texts), forms)
+
+    def apply(self, fix: Kept, edit: Edit, folder: Path) -> list[str]:
+        """Write one edit into whichever files have a place for it; what is left to say."""
+        form = self.forms.get(edit.knob)
+        if edit.value is None:
+            return []
+        hand = f"{fix.treatment}: {by_hand(edit.knob, edit.value)}"
+        done, why = False, []
+        for path in self.texts if form is not None else ():
+            assert form is not None
+            named = _lines(fix.where, path, folder)
+            lines = _moved(named, self.before[path], self.texts[path])
+            change = Change(edit.knob, edit.value, edit.was, lines, self.own.options)
+            text, said, left = _written(form, self.texts[path], change, path)
+            self.texts[path] = text
+            done |= said
+            why += [f"{path.relative_to(self.own.root)}, {each}" for each in left]
+        if why:
+            return [f"{hand} ({'; '.join(why)})"]
+        return [] if done else [hand]
+
+
+def _written(
+    form: SourceForm, text: str, change: Change, path: Path
+) -> tuple[str, bool, tuple[str, ...]]:
+    """The new text where it is Python again; else the old one, and why."""
+    mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+    try:
+        found = form.write(body, change)
+        compile(found.text, str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return text, False, (f"cannot be changed by a program: {error}",)
+    return mark + found.text, found.done, found.why
+
+
+def _text(path: Path) -> str | None:
+    """A file's text, its line ends as they are; None where it is not UTF-8."""
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _lines(where: Iterable[Place], path: Path, folder: Path) -> tuple[int, ...]:
+    return tuple(
+        place.line
+        for place in where
+        if place.file and place.line is not None and (folder / place.file).resolve() == path
+    )
+
+
+def _moved(lines: tuple[int, ...], before: str, now: str) -> tuple[int, ...]:
+    """Where lines of the text before have gone; a line that was changed, to where it stood."""
+    if not lines or before == now:
+        return lines
+    matcher = SequenceMatcher(None, before.split("\n"), now.split("\n"), autojunk=False)
+    moved = []
+    for line in lines:
+        for _, start, end, new, _ in matcher.get_opcodes():
+            if start < line <= end:
+                moved.append(new + line - start)
+    return tuple(moved)

@@ -1,0 +1,58 @@
+"""How a setting is written into source text: ``@source_form`` declares the form of some knobs.
+
+A form is a function from a file's text and one change to the file's new text. It sees one file at
+a time, never guesses, and changes nothing but what the change means: where it is not certain it
+leaves the text as it is and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from whyidle.model.knobs import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One knob's new setting. ``was`` is the old one where it is known, ``lines`` are those of this
+    file that the finding names (from 1), ``options`` the words of the command behind the script."""
+
+    knob: str
+    value: Setting
+    was: Setting | None = None
+    lines: tuple[int, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What became of a file. ``done``: the text now says so somewhere, changed or not. ``why`` are
+    places that were left to a person, each as a sentence without full stop."""
+
+    text: str
+    done: bool = False
+    why: tuple[str, ...] = ()
+
+
+Write = Callable[[str, Change], Rewrite]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceForm:
+    """The registered form of some knobs. ``write`` raises SyntaxError for text that is no Python
+    it knows."""
+
+    id: str
+    knobs: tuple[str, ...]
+    write: Write
+
+
+def source_form(*knobs: str) -> Callable[[Write], SourceForm]:
+    """Declare how some knobs are written into source text. Its id is its file's name."""
+
+    def declare(write: Write) -> SourceForm:
+        stem = write.__module__.rsplit(".", 1)[-1]
+        return SourceForm(id=stem.replace("_", "-"), knobs=knobs, write=write)
+
+    return declare

@@ -1,0 +1,1 @@
+"""One form of source text per file; see ``whyidle.model.patch``."""

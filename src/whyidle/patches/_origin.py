@@ -1,0 +1,118 @@
+"""Where the value of an argument comes from: a literal in the call, a constant, a command's option.
+
+Only what is plain to see: a name that is bound once in the file, to a literal; an option of
+``argparse`` that is declared once, with a literal as default. Everything else has no origin here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+from libcst import metadata
+
+from whyidle.patches._source import NO_LITERAL, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The literal that decides a value. ``options`` are the words of the command line that decide
+    it instead where they are given; ``others`` are uses of it elsewhere in the file."""
+
+    node: cst.BaseExpression
+    value: Any
+    options: tuple[str, ...] = ()
+    others: tuple[cst.CSTNode, ...] = ()
+
+
+def origin(source: Source, value: cst.BaseExpression) -> Origin | None:
+    """The literal that an expression's value comes from, if that is plain to see."""
+    literal = source.literal(value)
+    if literal is not NO_LITERAL:
+        return Origin(value, literal)
+    if isinstance(value, cst.Name):
+        return _constant(source, value)
+    if isinstance(value, cst.Attribute):
+        return _option(source, value)
+    return None
+
+
+def _constant(source: Source, name: cst.Name) -> Origin | None:
+    bindings = source.assignments(name)
+    if len(bindings) != 1 or not isinstance(bindings[0], metadata.Assignment):
+        return None
+    bound = bindings[0]
+    target = source.parent(bound.node)
+    statement = source.parent(target) if isinstance(target, cst.AssignTarget) else target
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        node: cst.BaseExpression | None = statement.value
+    elif isinstance(statement, cst.AnnAssign) and statement.target is bound.node:
+        node = statement.value
+    else:
+        return None
+    literal = source.literal(node)
+    if node is None or literal is NO_LITERAL or source.around(statement, cst.For, cst.While):
+        return None
+    others = tuple(use.node for use in bound.references if use.node is not name)
+    return Origin(node, literal, others=others)
+
+
+def _option(source: Source, value: cst.Attribute) -> Origin | None:
+    """The default of the one ``add_argument`` whose result this attribute is."""
+    name = value.attr.value
+    if source.names(value) - {""} or _assigned(source, name):
+        return None
+    declared = [call for call in source.every(cst.Call) if _declares(source, call) == name]
+    if len(declared) != 1:
+        return None
+    default = next(
+        (a for a in declared[0].args if a.keyword and a.keyword.value == "default"), None
+    )
+    literal = source.literal(default.value) if default is not None else NO_LITERAL
+    if default is None or literal is NO_LITERAL:
+        return None
+    return Origin(default.value, literal, options=tuple(_flags(source, declared[0])))
+
+
+def _flags(source: Source, call: cst.Call) -> list[str]:
+    texts = [source.literal(arg.value) for arg in call.args if arg.keyword is None and not arg.star]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def _declares(source: Source, call: cst.Call) -> str | None:
+    """The attribute that an ``add_argument`` call makes; None for other calls."""
+    function = call.func
+    if not isinstance(function, cst.Attribute) or function.attr.value != "add_argument":
+        return None
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == "dest":
+            return str(source.literal(arg.value))
+    flags = [flag for flag in _flags(source, call) if flag.startswith("-")]
+    long = [flag for flag in flags if flag.startswith("--")]
+    chosen = (long or flags or [""])[0]
+    return chosen.lstrip("-").replace("-", "_")
+
+
+def _assigned(source: Source, attribute: str) -> bool:
+    """Whether the file itself sets an attribute of this name somewhere."""
+    targets = [each.target for each in source.every(cst.AssignTarget)]
+    targets += [each.target for each in source.every(cst.AugAssign)]
+    targets += [each.target for each in source.every(cst.AnnAssign)]
+    return any(isinstance(t, cst.Attribute) and t.attr.value == attribute for t in targets)
+
+
+def given(options: tuple[str, ...], flags: tuple[str, ...]) -> str:
+    """The word of a command line that sets an option with these flags; empty where none does.
+    ``argparse`` takes any unambiguous beginning of a long flag."""
+    for word in options:
+        name = word.partition("=")[0]
+        for flag in flags:
+            short = not flag.startswith("--") and word.startswith(flag)
+            if (
+                name == flag
+                or short
+                or (len(name) > 2 and name[:2] == "--" and flag.startswith(name))
+            ):
+                return word
+    return ""

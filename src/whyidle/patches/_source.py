@@ -1,0 +1,122 @@
+"""A user's file as a concrete syntax tree: what is called, where, and what its names mean.
+
+What is not changed comes out as it went in, character by character.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import libcst as cst
+from libcst import metadata
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+Changes = Mapping[cst.CSTNode, Callable[[Any], Any]]
+"""node of the tree -> what replaces it, from the node with the changes within it"""
+
+
+class _Missing:
+    """Stands for the value of what is no literal."""
+
+
+NO_LITERAL: Final = _Missing()
+
+
+class Source:
+    """A parsed file.
+
+    Raises:
+        SyntaxError: the text is no Python that can be parsed.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._wrapper = metadata.MetadataWrapper(cst.parse_module(text))
+        except cst.ParserSyntaxError as error:
+            raise SyntaxError(error.message) from error
+        self.text = text
+        self.module = self._wrapper.module
+        self._positions = self._wrapper.resolve(metadata.PositionProvider)
+        self._names = self._wrapper.resolve(metadata.QualifiedNameProvider)
+        self._parents = self._wrapper.resolve(metadata.ParentNodeProvider)
+        self._scopes = self._wrapper.resolve(metadata.ScopeProvider)
+
+    def every(self, kind: type[Node]) -> Iterator[Node]:
+        """All nodes of a kind, in the order of the text."""
+        found = [node for node in self._positions if isinstance(node, kind)]
+        yield from sorted(found, key=self._start)
+
+    def _start(self, node: cst.CSTNode) -> tuple[int, int]:
+        start = self._positions[node].start
+        return start.line, start.column
+
+    def names(self, node: cst.CSTNode) -> set[str]:
+        """What a name or attribute stands for, in full, as far as imports tell; more than one
+        where that depends on the run."""
+        found = self._names.get(node, set())
+        names = found() if callable(found) else found
+        imported = metadata.QualifiedNameSource.IMPORT
+        return {each.name if each.source is imported else "" for each in names}
+
+    def calls(self, names: Iterable[str]) -> list[cst.Call]:
+        """Calls of what is certainly one of these names, in full."""
+        wanted = set(names)
+        calls = ((call, self.names(call.func)) for call in self.every(cst.Call))
+        return [call for call, found in calls if found and found <= wanted]
+
+    def line(self, node: cst.CSTNode) -> int:
+        """The line on which a node begins, from 1."""
+        return self._start(node)[0]
+
+    def lines(self, node: cst.CSTNode) -> range:
+        """All lines that a node covers."""
+        place = self._positions[node]
+        return range(place.start.line, place.end.line + 1)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node."""
+        return self.module.code_for_node(node)
+
+    def literal(self, node: cst.CSTNode | None) -> Any:
+        """A literal's value; ``NO_LITERAL`` where it is none."""
+        if node is None:
+            return NO_LITERAL
+        try:
+            return ast.literal_eval(self.code(node).strip())
+        except (ValueError, SyntaxError):
+            return NO_LITERAL
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """What a node is part of."""
+        return self._parents.get(node)
+
+    def around(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> cst.CSTNode | None:
+        """The innermost node of these kinds around a node."""
+        above = self.parent(node)
+        while above is not None and not isinstance(above, kinds):
+            above = self.parent(above)
+        return above
+
+    def assignments(self, name: cst.Name) -> list[metadata.BaseAssignment]:
+        """Every binding that a name may refer to."""
+        scope = self._scopes.get(name)
+        return list(scope[name.value]) if scope is not None else []
+
+    def changed(self, changes: Changes) -> str:
+        """The text with nodes replaced."""
+        if not changes:
+            return self.text
+        new = self.module.visit(_Replace(changes))
+        return new.code
+
+
+class _Replace(cst.CSTTransformer):
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        change = self._changes.get(original_node)
+        return change(updated_node) if change is not None else updated_node
