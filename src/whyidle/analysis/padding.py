@@ -78,10 +78,12 @@ def padding(facts: Facts) -> Padding | None:
 
 
 def _rounding(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Positions of each batch beyond its longest row that only round its length up."""
+    """Positions of each batch beyond its longest row that only round its length up. Of a line whose
+    every next word is to be told the last one is not fed in."""
     count = np.maximum(rows["rows"], 1)
-    beyond = rows["total"].astype(np.int64) - rows["longest"]
-    rounded = ((rows["total"] // count) % MULTIPLE == 0) & (beyond // count < MULTIPLE)
+    beyond = np.maximum(rows["total"].astype(np.int64) - rows["longest"], 0)
+    left = (rows["total"] // count) % MULTIPLE
+    rounded = ((left == 0) | (left == MULTIPLE - 1)) & (beyond // count < MULTIPLE)
     found: NDArray[np.int64] = np.where(rounded, beyond, 0)
     return found
 

@@ -22,16 +22,20 @@ def lengths(rng, spread, longest=400):
     return [rng.randint(int(longest * (1 - spread)), longest) for _ in range(ROWS)]
 
 
-def train(
-    spread, cost, *, fixed=0, steps=60, value=0, loader=True, passes=1, multiple=1, longest=400
-):
-    """A step costs 5 ms, and ``cost(real, all)`` ms; batches are padded to their longest, rounded
-    up to a ``multiple``, or to ``fixed``. Without a ``loader`` they are told before each of the
-    backward ``passes``. Returns the recording, and how long its steps are, ms."""
+def widened(longest, *, fixed=0, multiple=1, told=0):
+    """As wide as the longest row, rounded up to a ``multiple``, less the last positions that are to
+    be ``told``; or ``fixed``."""
+    return fixed or -(-longest // multiple) * multiple - told
+
+
+def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400, **width):
+    """A step costs 5 ms, and ``cost(real, all)`` ms; how wide batches are see ``widened``. Without
+    a ``loader`` they are told before each of the backward ``passes``. Returns the recording, and
+    how long its steps are, ms."""
     rng, job, rows, total = random.Random(3), Guest(), [], 0.0
     for _ in range(steps):
         sizes = lengths(rng, spread, rng.randint(longest // 4, longest))
-        length = fixed or -(-max(sizes) // multiple) * multiple
+        length = widened(max(sizes), **width)
         if loader:
             job.batch(ms(1))
         row = sum(sizes), ROWS * length, ROWS * max(sizes), value, ROWS, 1 if loader else 5
@@ -113,6 +117,7 @@ def test_rounding_a_length_up_to_a_multiple_of_eight_is_no_waste():
     """Short rows: most of their padding is rounding, and it costs what all positions do."""
     short = {"spread": 0.04, "cost": all_positions, "longest": 60}
     assert judge(train(**short, multiple=8)[0]) is None
+    assert judge(train(**short, multiple=8, told=1)[0]) is None
     wasteful = judge(train(**short, multiple=24)[0])  # as a fixed maximum would be
     assert wasteful
     assert wasteful.facts["beyond_longest"] > 0.5

@@ -8,6 +8,7 @@ from whyidle.analysis.caches import FROM_SHARED_S, at_most_s
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.places import at_place
@@ -41,11 +42,12 @@ def python_overhead(facts: Facts) -> Proof | None:
     """Python between the calls of a step. Its careful and hopeful ends hold the sampling error of
     its share (``analysis.sampling.bounds``), the hopeful one also what looks cannot see."""
     spans = facts.part("python") - debugging(facts)
-    share = facts.share_of(spans)
+    kept = 1.0 - freeing(facts, spans)
+    share = kept * facts.share_of(spans)
     if share < LEAST_SHARE:
         return None
     where = busiest(facts, spans)
-    least, most = bounds(facts, spans)
+    least, most = (kept * bound for bound in bounds(facts, spans))
     most = min(1.0, most + unseen(facts, share))
     gains = (REMOVED[0] * least, REMOVED[1] * share, most)
     at = at_place(where)

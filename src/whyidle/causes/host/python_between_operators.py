@@ -7,6 +7,7 @@ from collections import Counter
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.places import at_place
 from whyidle.causes.host._debugging import debugging
@@ -62,7 +63,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     spent = facts.part("python") - debugging(facts)
     long = spent.length >= PAUSE_NS
     pauses = Intervals(spent.start[long], spent.end[long])
-    share = facts.share_of(pauses)
+    share = facts.share_of(pauses) * (1.0 - freeing(facts, spent))
     if share < LEAST_SHARE:
         return None
     where = _places(facts, pauses)
