@@ -1,0 +1,135 @@
+"""Around a trial's command: what it writes is thrown away, and what it sends does not leave."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from whyidle.engine.shield import trackers
+from whyidle.engine.shield.namespaces import Namespaces, UnavailableError, Upper
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file as the job would have left it; ``size_bytes`` is None where it would be gone."""
+
+    path: str
+    size_bytes: int | None
+
+
+class Open:
+    """No shield of the system's at all."""
+
+    level: Literal["python"] = "python"
+
+    def __init__(self) -> None:
+        self.uppers: list[Upper] = []
+        self.made: list[Path] = []
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command as it is."""
+        return list(words)
+
+
+class Shield:
+    """What stands around a command, of the best kind that can be had here."""
+
+    def __init__(self, scratch: Path, network: bool, real: Sequence[Path]) -> None:
+        self.kept = [Path(folder).resolve() for folder in real]
+        self.network = network
+        self._scratch = Path(scratch).resolve()
+        self.why = ""
+        """why there is no better kind here"""
+        self._kind: Namespaces | Open
+        try:
+            self._kind = Namespaces(self._scratch, not network, self.kept)
+        except UnavailableError as error:
+            self.why = str(error)
+            self._kind = Open()
+        self.level: Literal["namespaces", "landlock", "python"] = self._kind.level
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, wrapped: for `subprocess.Popen`, started in the same working folder. Its
+        process, group, streams, signals and exit status are what they would be without us. Every
+        call has a place of its own for what is written: one command does not see another's."""
+        return self._kind.command(words)
+
+    def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """What to add to the command's environment."""
+        told = trackers.environment(self._scratch, before, self.network)
+        return {**told, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def written(self) -> list[Written]:
+        """What the commands would have written and removed, each path as the job knew it."""
+        found = {}
+        for upper in self._kind.uppers:
+            for path, told in _files(upper.path):
+                place = str(Path(upper.folder, path.relative_to(upper.path)))
+                gone = stat.S_ISCHR(told.st_mode)
+                found[place] = Written(place, None if gone else told.st_size)
+        return [found[place] for place in sorted(found)]
+
+    @property
+    def places(self) -> list[Path]:
+        """Folders of ours that hold what is written, thrown away at the end."""
+        return [self._scratch, *self._kind.made]
+
+    def leaks(self) -> list[tuple[str, str]]:
+        """What was held back or could not be diverted: (what, where in the source)."""
+        return []
+
+    def close(self) -> None:
+        """Throw away what was written."""
+        for folder in self.places:
+            _remove(folder)
+
+
+@contextmanager
+def shield(scratch: Path, network: bool = False, real: Sequence[Path] = ()) -> Iterator[Shield]:
+    """Shield commands from here on: nothing they write outside of ``real`` stays, and without
+    ``network`` nothing they send leaves this machine. ``scratch`` is a new, empty folder of ours,
+    and gone afterwards.
+
+    The working folder must be where the commands are started.
+    """
+    guard = Shield(scratch, network, real)
+    try:
+        yield guard
+    finally:
+        guard.close()
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Files, links and whiteouts (an overlay's mark of what was removed, a character device)."""
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = Path(base, name)
+            told = path.lstat()
+            if (
+                stat.S_ISREG(told.st_mode)
+                or stat.S_ISLNK(told.st_mode)
+                or (stat.S_ISCHR(told.st_mode) and told.st_rdev == 0)
+            ):
+                yield path, told
+
+
+def _remove(folder: Path) -> None:
+    """Remove a tree whose folders may be closed to us: a job may have written them so, and an
+    overlay's own is."""
+
+    def open_up(call: Callable[..., Any], path: str, _: object) -> None:
+        for each in (Path(path).parent, Path(path)):
+            if each.is_dir() and not each.is_symlink():
+                each.chmod(0o700)
+        if call in (os.scandir, os.open, os.lstat) or Path(path).is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            call(path)
+
+    shutil.rmtree(folder, onerror=open_up)

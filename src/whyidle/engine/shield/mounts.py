@@ -1,0 +1,126 @@
+"""Which folders of this machine get an overlay in a trial, and where each keeps what is written.
+
+An overlay takes one folder of one file system: what is mounted further down has to get its own, and
+an ordinary user may not even take a folder that has a mount below it. So it is planned folder by
+folder, as high up as can be; the rest, files beside such folders, is read-only in a trial. Nor may
+what is written be kept inside of the folder that is overlaid, hence two shelves, in two places.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KERNEL = """
+autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs
+mqueue nfsd nsfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs
+"""
+"""file systems that hold no files of a user's"""
+LEFT = ("/proc", "/sys", "/dev")
+SERVICES = (
+    "/tmp/nvidia-mps",
+    "/run/nscd",
+    "/run/nvidia-fabricmanager",
+    "/run/nvidia-persistenced",
+    "/run/systemd/userdb",
+    "/var/lib/sss/pipes",
+)
+"""where sockets and pipes of services lie that answer questions (who is this user, which GPU):
+through an overlay they cannot be reached, and nothing is published by asking"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of ``/proc/self/mountinfo``."""
+
+    path: str
+    kind: str
+    writable: bool
+
+
+@dataclass(slots=True)
+class Layout:
+    """What to mount: ``overlays`` as (folder, its shelf's number), and what becomes read-only."""
+
+    overlays: list[tuple[str, int]] = field(default_factory=list)
+    read_only: list[str] = field(default_factory=list)
+
+
+def read(text: str) -> list[Mount]:
+    """The visible mounts of a ``mountinfo``: of several at one place the last."""
+    found: dict[str, Mount] = {}
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, (kind, _, options) = left.split(), right.split(" ")[:3]
+        path = (
+            fields[4]
+            .encode()
+            .decode("unicode_escape")
+            .encode("latin-1")
+            .decode(errors="surrogateescape")
+        )
+        writable = "ro" not in fields[5].split(",") and "ro" not in options.split(",")
+        found.pop(path, None)
+        found[path] = Mount(path, kind, writable)
+    return list(found.values())
+
+
+def inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def plan(
+    mounts: Sequence[Mount], shelves: Sequence[str | None], refused: frozenset[str] = frozenset()
+) -> Layout:
+    """Cover every place that can be written with overlays; ``refused`` are folders of which no
+    overlay can be made here."""
+    layout = Layout()
+    paths = [mount.path for mount in mounts]
+    for mount in mounts:
+        if (
+            not mount.writable
+            or mount.kind in KERNEL.split()
+            or any(inside(mount.path, p) for p in LEFT)
+        ):
+            continue
+        if not Path(mount.path).is_dir() or mount.path in refused:
+            layout.read_only.append(mount.path)  # a file with a mount of its own, as containers do
+            continue
+        above = [path for path in paths if path != mount.path and inside(path, mount.path)]
+        if not _cover(layout, mount.path, above, shelves, refused):
+            layout.read_only.append(mount.path)
+    return layout
+
+
+def _cover(
+    layout: Layout,
+    folder: str,
+    mounted: Sequence[str],
+    shelves: Sequence[str | None],
+    refused: frozenset[str],
+) -> bool:
+    """Cover one folder of a mount; whether all of it is covered."""
+    nested = [path for path in mounted if inside(path, folder)]
+    free = [number for number, shelf in enumerate(shelves) if shelf and not _overlap(shelf, folder)]
+    if free and not nested and folder not in refused and folder != "/":
+        layout.overlays.append((folder, free[0]))
+        return True
+    for child in _folders(folder):
+        if child not in nested and child not in LEFT and child not in shelves:
+            _cover(layout, child, nested, shelves, refused)
+    return False
+
+
+def _overlap(one: str, other: str) -> bool:
+    return inside(one, other) or inside(other, one)
+
+
+def _folders(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from sorted(each.path for each in entries if each.is_dir(follow_symlinks=False))
+    except OSError:
+        return

@@ -1,0 +1,201 @@
+"""A shield of Linux namespaces: every place has an overlay, and there is no network."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from whyidle.engine.shield import mounts, network
+
+ENTER = Path(__file__).with_name("enter.py")
+SHELVES = ("/var/tmp", "/tmp", "/dev/shm")
+"""where a second place for what is written may be found: as a rule, disk before memory"""
+ENOUGH_BYTES = 1 << 30
+"""a shelf with less room than a checkpoint or two is none"""
+MOST_TRIES = 6
+TRY_S = 20.0
+
+
+class UnavailableError(Exception):
+    """The kind of shield cannot be had here; the message says what failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upper:
+    """Where what a command writes in ``folder`` ends up."""
+
+    folder: str
+    path: Path
+
+
+class Namespaces:
+    """Overlays that were tried once, ready to be put around commands.
+
+    Args:
+        scratch: a folder of ours, empty, for what is written.
+        closed: whether the command is left without a network.
+        real: folders in which it writes for good.
+
+    Raises:
+        UnavailableError: here they are not to be had.
+    """
+
+    level: Literal["namespaces"] = "namespaces"
+
+    def __init__(self, scratch: Path, closed: bool, real: Sequence[Path]) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UnavailableError("there are no such namespaces outside of Linux")
+        self._scratch, self._closed, self._real = scratch, closed, real
+        self._commands = 0
+        self.uppers: list[Upper] = []
+        self.made = [Path(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
+        self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+        self._network = network.addresses() if closed else None
+        hosts = network.hosts() if closed else None
+        if hosts is not None:
+            (scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
+        self._hosts = hosts is not None and network.HOSTS.is_file()
+        self._user, self._layout = self._find()
+
+    @property
+    def denied(self) -> list[str]:
+        """Folders directly in which nothing can be written: they are read-only."""
+        return self._layout.read_only
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, to be started behind overlays of its own."""
+        uppers, path = self._prepare(self._user, self._layout)
+        self.uppers += uppers
+        return [sys.executable, "-I", "-S", str(ENTER), str(path), *words]
+
+    def _find(self) -> tuple[bool, mounts.Layout]:
+        """Root may mount as it is, or nobody may; everybody else is tried as their own root."""
+        if os.geteuid() == 0:
+            with suppress(UnavailableError):
+                return False, self._fit(user=False)
+        return True, self._fit(user=True)
+
+    def _fit(self, user: bool) -> mounts.Layout:
+        """The layout that can be mounted: what an overlay is refused for is planned around."""
+        shelves = [str(self._scratch), *map(str, self.made)]
+        unfit: set[str] = set()
+        refused: dict[str, str] = {}
+        for _ in range(MOST_TRIES):
+            usable = [None if shelf in unfit else shelf for shelf in shelves]
+            layout = mounts.plan(self._mounts, usable, frozenset(refused))
+            if not layout.overlays:
+                break
+            failed = self._try(user, layout)
+            if not failed:
+                self._check_reach(layout)
+                return layout
+            worse = {
+                number
+                for number in {number for _, number in layout.overlays}
+                if all(folder in failed for folder, each in layout.overlays if each == number)
+            }
+            unfit |= {shelves[number] for number in worse}
+            by_shelf = dict(layout.overlays)
+            refused |= {f: why for f, why in failed.items() if by_shelf[f] not in worse}
+            last = "; ".join(sorted(set(failed.values())))
+        raise UnavailableError(f"no overlay can be mounted: {last}")
+
+    def _check_reach(self, layout: mounts.Layout) -> None:
+        here = str(Path.cwd())
+        covered = any(mounts.inside(here, folder) for folder, _ in layout.overlays)
+        if not covered and os.access(here, os.W_OK):
+            raise UnavailableError(f"no overlay can be made of the working folder {here}")
+
+    def _try(self, user: bool, layout: mounts.Layout) -> dict[str, str]:
+        """Put it up around nothing: folder -> why it cannot have an overlay."""
+        _, path = self._prepare(user, layout)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", str(ENTER), str(path)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=TRY_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise UnavailableError(str(error)) from error
+        if done.returncode:
+            raise UnavailableError(done.stderr.decode(errors="replace").strip())
+        told = os.fsdecode(done.stdout).split("\0")[:-1]
+        return dict(zip(told[::2], told[1::2], strict=True))
+
+    def _prepare(self, user: bool, layout: mounts.Layout) -> tuple[list[Upper], Path]:
+        """New shelves for one command, and the plan that its start reads."""
+        self._commands += 1
+        shelves = [self._scratch, *self.made]
+        uppers, overlays = [], []
+        for number, (folder, shelf) in enumerate(layout.overlays):
+            base = shelves[shelf] / f"{self._commands}.{number}"
+            upper, work = base / "upper", base / "work"
+            for each in (base, upper, work):
+                each.mkdir()
+            if user:
+                _skeleton(upper, folder)
+            _dress(upper, folder)
+            uppers.append(Upper(folder, upper))
+            overlays.append((folder, str(upper), str(work)))
+        bind = [(str(folder), str(folder)) for folder in self._real]
+        bind += [(each, each) for each in mounts.SERVICES if Path(each).exists()]
+        bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
+        plan = {
+            "user": user,
+            "network": self._network,
+            "overlay": overlays,
+            "bind": bind,
+            "read_only": [(folder,) for folder in layout.read_only],
+        }
+        path = self._scratch / f"{self._commands}.plan"
+        path.write_bytes(marshal.dumps(plan))
+        return uppers, path
+
+
+def _skeleton(upper: Path, folder: str) -> None:
+    """The folders above where we are, made in advance: in a user namespace what is somebody else's
+    cannot be copied into the overlay, and with it nothing below."""
+    for goal in {Path.cwd(), Path.home(), Path(tempfile.gettempdir()).resolve()}:
+        if goal != Path(folder) and mounts.inside(str(goal), folder):
+            (upper / goal.relative_to(folder)).mkdir(parents=True, exist_ok=True)
+    for made, _, _ in os.walk(upper, topdown=False):  # from within: some will be closed to us
+        if made != str(upper):
+            _dress(Path(made), str(Path(folder, Path(made).relative_to(upper))))
+
+
+def _dress(upper: Path, folder: str) -> None:
+    """An overlay's top folder is what the upper one is: give it the owner and the rights of the
+    lower one, or, where the owner cannot be had, the rights that we have there."""
+    told = Path(folder).stat()
+    mode = stat.S_IMODE(told.st_mode)
+    try:
+        os.chown(upper, told.st_uid, told.st_gid)
+    except OSError:
+        with suppress(OSError):
+            os.chown(upper, -1, told.st_gid)
+        if told.st_uid != os.geteuid() and not os.access(folder, os.W_OK):
+            mode &= ~0o222
+    upper.chmod(mode)
+
+
+def _roomy() -> list[str]:
+    found = []
+    for each in SHELVES:
+        try:
+            room = os.statvfs(each)
+        except OSError:
+            continue
+        if os.access(each, os.W_OK) and room.f_bavail * room.f_frsize >= ENOUGH_BYTES:
+            found.append(each)
+    return found

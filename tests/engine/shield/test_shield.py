@@ -1,0 +1,220 @@
+"""Real processes behind the shield: what they write is gone, and nothing of the user's changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.shield import Shield, shield
+
+SHORT_S = 60
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder, in which the command is started."""
+    folder = tmp_path / "project"
+    (folder / "runs" / "old").mkdir(parents=True)
+    (folder / "data.txt").write_text("data\n")
+    (folder / "runs" / "old" / "last.pt").write_bytes(b"checkpoint")
+    (folder / "keep.log").write_text("one\n")
+    (folder / "link").symlink_to("data.txt")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Every file and folder below, with its kind, rights, time and content."""
+    found = {}
+    for path in sorted([folder, *folder.rglob("*")]):
+        told = path.lstat()
+        content = str(path.readlink()) if path.is_symlink() else ""
+        if path.is_file() and not path.is_symlink():
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        found[str(path)] = f"{told.st_mode:o} {told.st_mtime_ns} {content}"
+    return found
+
+
+@pytest.fixture
+def guard(project: Path, tmp_path: Path) -> Iterator[Shield]:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "scratch").mkdir()
+    with shield(tmp_path / "scratch", real=[tmp_path / "real"]) as guard:
+        yield guard
+
+
+@pytest.fixture
+def namespaces(guard: Shield) -> Shield:
+    if guard.level != "namespaces":
+        pytest.skip(f"no namespaces to be had here: {guard.why}")
+    return guard
+
+
+def run(guard: Shield, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **guard.environment()}
+    return subprocess.run(
+        guard.command(words),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SHORT_S,
+        **options,
+    )
+
+
+def python(guard: Shield, code: str) -> str:
+    done = run(guard, sys.executable, "-c", textwrap.dedent(code))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WRITES = """
+    import os, shutil, sqlite3, subprocess, sys
+    open("new.txt", "w").write("new")
+    open("keep.log", "a").write("two")
+    open("data.txt", "r+b").write(b"DATA")
+    os.remove("runs/old/last.pt")
+    os.makedirs("runs/next/deep")
+    open("runs/next/deep/last.tmp", "wb").write(b"x" * 1000)
+    os.rename("runs/next/deep/last.tmp", "runs/next/deep/last.pt")
+    os.replace("runs/next/deep/last.pt", "runs/next/last.pt")
+    os.chmod("keep.log", 0o600)
+    os.utime("data.txt", (1, 1))
+    os.symlink("new.txt", "other")
+    base = sqlite3.connect("runs.db")
+    base.execute("create table t (x)")
+    base.execute("insert into t values (1)")
+    base.commit()
+    subprocess.run(["cp", "data.txt", "copy.txt"], check=True)
+    subprocess.run(["rm", "link"], check=True)
+    child = "open('child.txt', 'w').write(open('new.txt').read())"
+    subprocess.run([sys.executable, "-c", child], check=True)
+    shutil.rmtree("runs/old")
+    print(open("keep.log").read().split(), open("copy.txt").read(), open("child.txt").read())
+    rows = base.execute("select * from t").fetchall()
+    print(sorted(os.listdir("runs")), os.path.exists("link"), rows)
+"""
+
+
+def test_a_job_reads_what_it_wrote_and_nothing_stays(namespaces: Shield, project: Path):
+    before = fingerprint(project)
+    said = python(namespaces, WRITES).splitlines()
+    assert said == ["['one', 'two'] DATA", " new", "['next'] False [(1,)]"]
+    assert fingerprint(project) == before
+    told = {Path(each.path): each.size_bytes for each in namespaces.written()}
+    assert told[project / "runs" / "next" / "last.pt"] == 1000
+    assert told[project / "keep.log"] == 7
+    assert told[project / "link"] is None
+    assert {project / name for name in ("new.txt", "runs.db", "copy.txt", "child.txt")} <= set(told)
+
+
+def test_every_command_starts_from_the_same(namespaces: Shield, project: Path):
+    for _ in range(2):
+        said = python(
+            namespaces, "import os; print(os.path.exists('x')); open('x', 'w').write('x')"
+        )
+        assert said == "False\n"
+
+
+def test_our_own_folder_is_written_for_good(namespaces: Shield, tmp_path: Path):
+    python(namespaces, f"open({str(tmp_path / 'real' / 'spans')!r}, 'w').write('told')")
+    assert (tmp_path / "real" / "spans").read_text() == "told"
+    assert not [each for each in namespaces.written() if "spans" in each.path]
+
+
+def test_other_places_are_covered_too(namespaces: Shield, tmp_path: Path):
+    outside = [tmp_path / "elsewhere", Path("/tmp/whyidle-shield-test"), Path.home() / "whyidle-x"]
+    python(namespaces, f"for p in {[*map(str, outside)]!r}: open(p, 'w').write('x')")
+    assert not any(each.exists() for each in outside)
+    assert {each.path for each in namespaces.written()} >= {*map(str, outside)}
+
+
+def test_process_and_status_are_the_command_s_own(namespaces: Shield, project: Path):
+    command = [
+        sys.executable,
+        "-c",
+        "import os; print(os.getpid(), os.getuid(), os.getcwd()); os._exit(7)",
+    ]
+    with subprocess.Popen(namespaces.command(command), stdout=subprocess.PIPE, text=True) as child:
+        said = child.communicate(timeout=SHORT_S)[0].split()
+    assert said == [str(child.pid), str(os.getuid()), str(project)]
+    assert child.returncode == 7
+    missing = run(namespaces, "no-such-program-anywhere")
+    assert (missing.returncode, "no-such-program" in missing.stderr) == (127, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_reach_the_command(namespaces: Shield, number: signal.Signals):
+    code = "import time; print('ready', flush=True); time.sleep(60)"
+    words = namespaces.command([sys.executable, "-c", code])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, start_new_session=True) as child:
+        assert child.stdout.readline() == b"ready\n"
+        os.killpg(child.pid, number)
+        child.communicate(timeout=SHORT_S)
+    assert child.returncode == -number
+
+
+def test_a_broken_pipe_ends_a_program_as_it_would_anyway(namespaces: Shield):
+    done = run(namespaces, "sh", "-c", "sh -c 'kill -PIPE $$'; echo $?")
+    assert done.stdout == f"{128 + signal.SIGPIPE}\n"
+
+
+CONNECT = """
+    import socket, time
+    began = time.monotonic()
+    for address in (("192.0.2.1", 80), ("203.0.113.1", 443)):
+        try:
+            socket.create_connection(address, timeout=5)
+            print("connected")
+        except OSError as error:
+            print(type(error).__name__)
+    assert time.monotonic() - began < 4
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=5)
+        print("itself")
+    try:
+        print(socket.getaddrinfo(socket.gethostname(), 1)[0][4][0] != "")
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_nothing_leaves_the_machine_but_it_reaches_itself(namespaces: Shield):
+    assert python(namespaces, CONNECT).splitlines() == ["OSError", "OSError", "itself", "True"]
+
+
+def test_scratch_is_gone_whatever_the_job_left(project: Path, tmp_path: Path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with shield(scratch) as guard:
+        run(
+            guard,
+            "sh",
+            "-c",
+            "mkdir -p closed/in && touch closed/in/x && chmod 000 closed/in closed",
+        )
+        places = [scratch, *guard.places]
+    assert not any(place.exists() for place in places)
+    assert not (project / "closed").exists()
+
+
+def test_what_a_job_leaves_running_keeps_no_hold(project: Path, tmp_path: Path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with shield(scratch) as guard:
+        words = guard.command(["sh", "-c", "(sleep 5; echo late > late.txt) >/dev/null 2>&1 &"])
+        subprocess.run(words, check=True, timeout=SHORT_S)
+    assert not scratch.exists()
+    time.sleep(0)
+    assert not (project / "late.txt").exists()

@@ -1,0 +1,102 @@
+"""The shield for people with less power than root: an ordinary user, root without capabilities."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+import whyidle
+
+NOBODY = 65534
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+SESSION = """
+    import os, subprocess, sys
+    from pathlib import Path
+    from whyidle.engine.shield import shield
+
+    scratch = Path(sys.argv[1])
+    scratch.mkdir()
+    with shield(scratch) as guard:
+        print(guard.level, guard.why)
+        done = subprocess.run(guard.command(["sh", "-c", sys.argv[2]]))
+        print(done.returncode, sorted(Path(each.path).name for each in guard.written()))
+    print(scratch.exists())
+"""
+
+
+def interpreter() -> str:
+    """A Python that everybody may execute."""
+    for each in (sys.executable, shutil.which("python3", path="/usr/bin")):
+        with suppress(OSError):
+            if each and not subprocess.run([each, "-c", ""], user=NOBODY, check=False).returncode:
+                return each
+    pytest.skip("no interpreter that another user may execute")
+
+
+def session(
+    place: Path, python: str, words: list[str], command: str, **options: object
+) -> list[str]:
+    paths = [Path(whyidle.__file__).parents[1], Path(psutil.__file__).parents[1]]
+    done = subprocess.run(
+        [*words, python, "-u", "-c", textwrap.dedent(SESSION), str(place / "scratch"), command],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        **options,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that everybody can reach: a user's, in one that is root's."""
+    base = Path("/var/tmp") / f"whyidle-{os.getpid()}-{os.urandom(4).hex()}"
+    (base / "users" / "me" / "runs").mkdir(parents=True)
+    yield base / "users" / "me"
+    shutil.rmtree(base)
+
+
+@ROOT
+def test_an_ordinary_user_is_shielded_too(place: Path):
+    for each in (place, place / "runs"):
+        os.chown(each, NOBODY, NOBODY)
+    (place / "old.pt").write_text("old")
+    os.chown(place / "old.pt", NOBODY, NOBODY)
+    command = "echo new > new.pt; echo more >> old.pt; cat new.pt old.pt; id -u; rm -r runs; exit 3"
+    python = interpreter()
+    said = session(
+        place, python, [], command, user=NOBODY, group=NOBODY, extra_groups=[], cwd=place
+    )
+    if not said[0].startswith("namespaces"):
+        pytest.skip(said[0])
+    assert said[1:] == ["new", "oldmore", str(NOBODY), "3 ['new.pt', 'old.pt', 'runs']", "False"]
+    assert sorted(each.name for each in place.iterdir()) == ["old.pt", "runs"]
+    assert (place / "old.pt").read_text() == "old"
+
+
+@ROOT
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
+def test_root_without_the_power_to_mount_reads_what_is_others_own(place: Path):
+    (place / "secret").write_text("x")
+    (place / "secret").chmod(0o600)
+    os.chown(place / "secret", 1234, 1234)
+    words = ["setpriv", "--bounding-set", "-sys_admin"]
+    command = "cat secret; echo y >> secret; echo z > new; stat -c %u secret; exit 4"
+    said = session(place, sys.executable, words, command, cwd=place)
+    if not said[0].startswith("namespaces"):
+        pytest.skip(said[0])
+    assert said[1:] == ["x1234", "4 ['new', 'secret']", "False"]
+    assert (place / "secret").read_text() == "x"
+    assert not (place / "new").exists()
