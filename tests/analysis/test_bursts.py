@@ -35,6 +35,26 @@ def test_without_shorter_steps_beside_it_shares_stand(told):
     assert unrecorded(SHARES, 0.020, told) == SHARES
 
 
+def test_over_the_run_pauses_take_what_they_take_there_and_the_rest_was_not_seen():
+    run = {"loader": 0.2, "checkpoint": 0.1, "logging": 0.0, "gc": 0.0}
+    found = unrecorded(SHARES, 0.020, {"run_s": 0.030, "run": run})
+    assert sum(found.values()) == pytest.approx(1.0)
+    for reason in ("compute", "copy", "launch", "sync_refill"):
+        assert found[reason] * 0.030 == pytest.approx(SHARES[reason] * 0.020)
+    assert found["loader"] == pytest.approx(0.2)
+    assert found["checkpoint"] == pytest.approx(0.1)
+    assert found["unseen"] == pytest.approx(0.1)
+
+
+def test_a_burst_that_met_a_pause_by_chance_makes_no_more_of_it():
+    run = {"loader": 0.0, "checkpoint": 0.01, "logging": 0.0, "gc": 0.0}
+    met = {"compute": 0.4, "checkpoint": 0.6}
+    found = unrecorded(met, 0.050, {"run_s": 0.0202, "run": run})
+    assert found["checkpoint"] == pytest.approx(0.01, abs=0.001)
+    assert found["compute"] == pytest.approx(0.99, abs=0.001)
+    assert found["unseen"] == 0.0
+
+
 def test_a_device_that_waits_for_no_host_has_nothing_to_shrink():
     busy = {"compute": 0.7, "loader": 0.3}
     assert unrecorded(busy, 0.020, {"before_s": 0.010}) == busy

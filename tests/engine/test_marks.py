@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
+import pytest
 
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.marks import ASKED, BATCH, EMPTY, MARK, STEPPED
@@ -12,14 +14,18 @@ from whyidle.testing.builder import Builder, ms, us
 WINDOW = "burst of steps 101 to 103"
 
 
-def job(steps):
-    """Batches take 9 ms, and kernels 3 ms of which the host waits for none."""
+def job(steps, pause=""):
+    """Batches take 9 ms, and kernels 3 ms of which the host waits for none; of every fifth step
+    the host makes a pause of 30 ms, where one is named."""
     made = Builder()
-    for _ in range(steps):
+    for number in range(steps):
         with made.step():
             made.loader(ms(9))
             made.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(3))])
             made.optimizer(kernels=[("elementwise_kernel", us(3))], name="Adam")
+            if pause and number % 5 == 4:
+                with made.span(pause):
+                    made.quiet(ms(30))
     return made.timeline()
 
 
@@ -51,6 +57,55 @@ def watched(timeline):
     )
 
 
+def shares(diagnosis):
+    return msgspec.structs.asdict(diagnosis.attribution)
+
+
+def found(diagnosis, cause):
+    return next((one for one in diagnosis.findings if one.cause == cause), None)
+
+
+PAUSES = [
+    ("save_checkpoint", "sync-checkpoint"),
+    ("Python GC", "python-gc-pauses"),
+    ("wandb/sdk: log", "blocking-logging-upload"),
+]
+
+
+@pytest.mark.parametrize(("pause", "cause"), PAUSES)
+def test_a_pause_leaves_the_device_idle_as_soon_as_it_has_done_its_work(pause, cause):
+    seen = job(30, pause)
+    diagnosis, truth = diagnose([watched(seen)]), shares(diagnose([seen]))
+    assert truth["interruption"] == pytest.approx(0.33, abs=0.03)
+    assert diagnosis.attribution.interruption == pytest.approx(truth["interruption"], abs=0.03)
+    assert found(diagnosis, cause).bucket == "interruption"
+
+
+@pytest.mark.parametrize(("pause", "cause"), PAUSES)
+def test_a_burst_without_a_pause_hides_none(pause, cause):
+    seen = job(30, pause)
+    burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
+    diagnosis = diagnose([replace(watched(seen), bursts=(burst,))])
+    told, truth = diagnosis.attribution, shares(diagnose([seen]))
+    assert told.compute == pytest.approx(truth["compute"], abs=0.02)
+    assert told.interruption == pytest.approx(truth["interruption"], abs=0.03)
+    assert told.input + told.unknown == pytest.approx(truth["input"], abs=0.03)
+    assert found(diagnosis, cause).severity == "critical"
+
+
+def test_what_a_device_does_in_an_evaluation_is_not_known():
+    seen = job(30, "evaluation")
+    burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
+    for bursts in ((), (burst,)):
+        diagnosis = diagnose([replace(watched(seen), bursts=bursts)])
+        assert diagnosis.attribution.interruption == 0.0
+        assert diagnosis.attribution.unknown == pytest.approx(0.36, abs=0.05)
+        heavy = found(diagnosis, "heavy-evaluation")
+        assert heavy.bucket == "unknown"
+        assert heavy.lost.low == 0.0
+        assert heavy.lost.high == pytest.approx(0.36, abs=0.05)
+
+
 def notes(diagnosis, begin):
     return [note for note in diagnosis.coverage.notes if note.startswith(begin)]
 
@@ -66,7 +121,7 @@ def test_with_a_burst_both_numbers_stand_side_by_side():
     live = watched(job(30))
     burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
     diagnosis = diagnose([replace(live, bursts=(burst,))])
-    assert diagnosis.attribution == diagnose([burst]).attribution
+    assert shares(diagnosis) == pytest.approx(shares(diagnose([burst])), abs=0.001)
     (note,) = notes(diagnosis, WINDOW + ": waiting for a batch")
     assert "points" in note
     assert not any("told by these" in note for note in diagnosis.coverage.notes)

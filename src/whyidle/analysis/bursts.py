@@ -3,6 +3,10 @@ shares would be, had nobody recorded them.
 
 Recording slows the host and not the device: kernels last as long as ever, and what stands still
 between them grows. How long steps take without it is known from the steps around the burst.
+
+A burst is a few steps. What happens now and then (a save, a slow batch, a pause) is in it by
+chance, or not; the signals of the whole run tell how often it is. What they do not tell of the
+rest of the run, nobody knows.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ SLOWED: Final = (
 )
 """reasons of waiting while the host is on its way to a launch, which a recording makes longer; a
 batch, a checkpoint or another rank comes no later for it"""
+OVER_THE_RUN: Final = ("loader", "checkpoint", "logging", "gc")
+"""reasons of waiting that marks tell of the whole run (``partition``)"""
 AROUND = 50
 """steps before a burst, and as many after it, whose median is what its steps usually take"""
 
@@ -46,9 +52,18 @@ def most_like(bursts: Sequence[Timeline], step_s: float) -> list[Timeline]:
     return sorted(bursts, key=unlike)
 
 
-def beside(burst: Timeline, live: Timeline, steps: Steps) -> Timeline:
-    """The burst, which then knows how long the ``steps`` of its run around it were."""
+def beside(
+    burst: Timeline,
+    live: Timeline,
+    steps: Steps,
+    run: tuple[float, Mapping[str, float]] | None = None,
+) -> Timeline:
+    """The burst, which then knows how long the ``steps`` of its run around it were, and of the
+    ``run``, where that is known, how long its steps are on average (s) and the shares of them."""
     told = burst.settings.get("burst", {})
+    if run is not None:
+        told = {**told, "run_s": run[0], "run": {name: run[1][name] for name in OVER_THE_RUN}}
+        burst = replace(burst, settings={**burst.settings, "burst": told})
     if "begin" not in told or "end" not in told:
         return burst
     start, end = (edges[steps.steady] for edges in steps.on_host)
@@ -77,19 +92,43 @@ def unrecorded(
     the device's work keeps its seconds, and the difference is taken from what recording slows.
     Sums stay what they were. Steps that were longer without a recording leave them alone, and none
     is shorter than the device's work, as a host that runs ahead of it makes most of them seem.
+    Where the whole run is known they are shares of its steps (``_of_the_run``).
     """
+    kept, length_s = _usual(shares, step_s, told)
+    return _of_the_run(kept, length_s, told)
+
+
+def _usual(
+    shares: Mapping[str, float], step_s: float, told: Mapping[str, Any]
+) -> tuple[dict[str, float], float]:
+    """Shares of steps as those around the burst, and their length, s."""
     usual = around_s(told)
     slowed = sum(shares.get(reason, 0.0) for reason in SLOWED)
     if usual is not None:
         usual = max(usual, step_s * sum(shares.get(reason, 0.0) for reason in WORKING))
     if usual is None or step_s <= usual or not slowed:
-        return dict(shares)
+        return dict(shares), step_s
     excess = min(1.0 - usual / step_s, slowed)
     kept = {
         reason: share * (1.0 - excess / slowed if reason in SLOWED else 1.0)
         for reason, share in shares.items()
     }
-    return {reason: share / (1.0 - excess) for reason, share in kept.items()}
+    return {reason: share / (1 - excess) for reason, share in kept.items()}, step_s * (1 - excess)
+
+
+def _of_the_run(
+    shares: dict[str, float], length_s: float, told: Mapping[str, Any]
+) -> dict[str, float]:
+    """What comes now and then takes the time that it takes over the run, anything else the seconds
+    that it takes in the burst's steps; what these leave of the run's mean step was not seen."""
+    if not told.get("run_s"):
+        return shares
+    seconds = {reason: share * length_s for reason, share in shares.items()}
+    seconds |= {reason: share * told["run_s"] for reason, share in told["run"].items()}
+    rest = max(0.0, told["run_s"] - sum(seconds.values()))
+    seconds["unseen"] = seconds.get("unseen", 0.0) + rest
+    whole = sum(seconds.values())
+    return {reason: each / whole for reason, each in seconds.items()}
 
 
 def slowed_by(told: Mapping[str, Any]) -> float:

@@ -139,7 +139,10 @@ class Facts(Scoped):
     def burst(self) -> Facts | None:
         """The recording of every operator in some steps that is most like those in scope."""
         found = most_like(self.timeline.bursts, self.step_s)
-        return Facts(beside(found[0], self.timeline, self.steps)) if found else None
+        if not found:
+            return None
+        run = (self.step_s, self.reasons) if self.host.progress.told else None
+        return Facts(beside(found[0], self.timeline, self.steps, run))
 
     @cached_property
     def operators(self) -> list[Operator]:

@@ -293,18 +293,28 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
 
 
 def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
-    """A device of which only marks are known: when it waited for batches; and of a process that is
+    """A device of which only marks are known: when it waited for batches, and while the host saved,
+    logged or collected garbage, as it is given nothing then; and of a process that is
     alone, when it had work, which it has as long as a synchronisation waits for it. With other
-    ranks that may be their waiting for each other."""
+    ranks that may be their waiting for each other. An evaluation gives it work, nobody knows
+    how much."""
     told = host.progress
     if not told.told or not steps.found_by:
         return []
     rows = host.rows("loader")
     late = told.late_in(timeline.host.start[rows], timeline.host.end[rows])
+    pauses = dict(_interruptions(timeline, host, steps)) | {"gc": host.during("gc")}
+    still = [
+        (role, told.late_in(pauses[role].start, pauses[role].end) - host.during("sync"))
+        for role in ("checkpoint", "logging", "gc")
+    ]
+    claims = [("loader", late), *still]
     if (timeline.world_size or 1) > 1:
-        return [("loader", late)]
-    fed = told.fed_in(*steps.on_host, late) | host.during("sync")
-    return [("loader", late), ("compute", fed)]
+        return claims
+    idle = late
+    for _, claim in still:
+        idle = idle | claim
+    return [*claims, ("compute", told.fed_in(*steps.on_host, idle) | host.during("sync"))]
 
 
 def _named(timeline: Timeline, *prefixes: str) -> NDArray[np.bool_]:

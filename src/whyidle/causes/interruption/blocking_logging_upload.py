@@ -25,6 +25,7 @@ LEFT_AT_WORST = 0.5
     "The training loop waits for logging or uploads",
     bucket="interruption",
     needs=("device_time", "steps", "pause_marks"),
+    watched=("device_marks", "steps", "pause_marks"),
 )
 def blocking_logging_upload(facts: Facts) -> Proof | None:
     """What it means

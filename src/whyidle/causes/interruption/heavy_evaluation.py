@@ -26,6 +26,7 @@ _BATCH = re.compile(r"validation_step|val_step")
     "Evaluation keeps training waiting",
     bucket="interruption",
     needs=("device_time", "steps", "pause_marks"),
+    watched=("device_marks", "steps", "pause_marks"),
 )
 def heavy_evaluation(facts: Facts) -> Proof | None:
     """What it means
@@ -41,7 +42,9 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     ------------------
     The device is idle while the launching thread is inside a function or a mark of evaluation.
     Only that idle time is counted; work of the device in evaluation is work. Where the device is
-    the CPU itself, the whole evaluation counts: nothing is trained meanwhile. The recording cannot
+    the CPU itself, the whole evaluation counts: nothing is trained meanwhile. Of a watched process
+    whose device is known by marks alone, nobody knows how much of an evaluation it idles: at most
+    all of it, which stands with what is unknown. The recording cannot
     tell how much of the idle time larger batches would remove, so the careful prediction is
     nothing and the hopeful one all of it. What every second or every tenth evaluation only would
     win is P9, where evaluation is seen to recur.
@@ -61,15 +64,21 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Disable gradient calculation for validation or inference".
     """
     found = pauses(facts, "evaluation")
-    if found is None or found.share < LEAST_SHARE:
+    if found is None:
+        return None
+    marked = not facts.on_cpu and not len(facts.device)
+    share = found.spans.total / max(facts.host_scope.total, 1) if marked else found.share
+    high = share if marked else found.most
+    if share < LEAST_SHARE:
         return None
     return Proof(
-        headline=_headline(facts, found),
+        headline=_headline(facts, share),
         low=0.0,
-        high=found.most,
-        predicted=remove(0.0, found.most, "P9: idle time inside evaluation", found.share / 2),
+        high=high,
+        predicted=remove(0.0, high, "P9: idle time inside evaluation", share / 2),
+        bucket="unknown" if marked else None,
         evidence=(
-            measured("not trained because of evaluation, share of time", found.share, "ratio"),
+            measured("not trained because of evaluation, share of time", share, "ratio"),
             measured("time spent evaluating", found.seconds, "s", samples=len(found.spans)),
             *_busy(facts, found),
             measured("evaluations", evaluations(facts, found), None, samples=facts.step_count),
@@ -102,15 +111,15 @@ def evaluations(facts: Facts, found: Pauses) -> int:
     return len(whole) + int(np.count_nonzero((batches - whole).inside(begin, end)))
 
 
-def _headline(facts: Facts, found: Pauses) -> str:
-    if facts.on_cpu:
-        return f"Nothing is trained for {found.share:.0%} of the time, because of evaluation"
-    return f"Evaluation leaves the {facts.noun} idle for {found.share:.0%} of the recording"
+def _headline(facts: Facts, share: float) -> str:
+    if not len(facts.device):
+        return f"Nothing is trained for {share:.0%} of the time, because of evaluation"
+    return f"Evaluation leaves the {facts.noun} idle for {share:.0%} of the recording"
 
 
 def _busy(facts: Facts, found: Pauses) -> tuple[Evidence, ...]:
     """How busy a device of its own is while the host evaluates."""
-    if facts.on_cpu:
+    if not len(facts.device):
         return ()
     working = union(facts.device.start, facts.device.end) & found.spans
     busy = working.total / max(found.spans.total, 1)

@@ -28,6 +28,7 @@ FEW = 5
     "Python's garbage collector stops the training loop",
     bucket="interruption",
     needs=("device_time", "steps", "pause_marks"),
+    watched=("device_marks", "steps", "pause_marks"),
 )
 def python_gc_pauses(facts: Facts) -> Proof | None:
     """What it means

@@ -23,6 +23,7 @@ stalls fall to between a twentieth and a quarter"""
     "Training waits while a checkpoint is written",
     bucket="interruption",
     needs=("device_time", "steps", "pause_marks"),
+    watched=("device_marks", "steps", "pause_marks"),
 )
 def sync_checkpoint(facts: Facts) -> Proof | None:
     """What it means
