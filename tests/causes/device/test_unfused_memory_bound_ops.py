@@ -23,6 +23,45 @@ def train(*, chain=6, name=ADD, length=100.0, host=6):
     return job
 
 
+SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>"
+
+
+def shaped(*sizes):
+    """As ``train``, with a chain of operators on tensors of so many elements; a negative one is
+    reduced."""
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            for _ in range(15):
+                job.op("aten::mm", kernels=[(GEMM, us(200))], host=us(6))
+                for size in sizes:
+                    op, name = ("aten::sum", SUM) if size < 0 else ("aten::add", ADD)
+                    job.op(op, kernels=[(name, us(100))], host=us(6), dims=[[abs(size)], []])
+    return job
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chained"),
+    [
+        ((64, 64, 64, 64), 1.0),
+        ((64, -64, 8, 8, 64), 1.0),  # a norm written out
+        ((64, 64, 48, 48), 0.66),  # two chains: two kernels saved of three
+        ((64, 48, 64, 48), 0.0),  # nothing is handed on
+        ((64, 8, 64, 8), 0.0),  # nor where nothing was reduced
+    ],
+)
+def test_a_chain_hands_one_tensor_on(sizes, chained):
+    proof, whole = (
+        judge(CAUSE, job) for job in (shaped(*sizes), train(chain=len(sizes), length=100))
+    )
+    if not chained:
+        assert proof is None
+        return
+    assert whole is not None
+    won, all_won = (1 - 1 / one.predicted.speedup for one in (proof, whole))
+    assert won == pytest.approx(chained * all_won, rel=0.1)
+
+
 @pytest.mark.parametrize("fused", [110, 240, 380])
 def test_the_prediction_holds_the_twin(fused):
     sick, cured = train(), train(chain=1, name=TRITON, length=fused)
