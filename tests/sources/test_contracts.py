@@ -38,6 +38,7 @@ SHOWN = {
             "clock_reasons": 0,
             "power_w": 300.0,
             "power_limit_w": 700.0,
+            "power_limit_default_w": 700.0,
             "energy_j": 10.0,
             "link_width": 16,
             "link_width_max": 16,

@@ -36,6 +36,7 @@ _GAUGES = {
     "clock_reasons": "clock_reasons",
     "power_w": "power_w",
     "power_limit_w": "power_limit_w",
+    "power_limit_default_w": "power_limit_default_w",
     "link_width": "pcie_lanes",
     "link_width_max": "pcie_lanes_max",
 }

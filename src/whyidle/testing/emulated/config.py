@@ -54,6 +54,9 @@ class Config:
     clock_mhz: int = 1980
     power_idle_w: float = 100.0
     power_limit_w: float = 700.0
+    """in force"""
+    power_limit_default_w: float = 700.0
+    """that it ships with"""
     network_bandwidth: float = 200e6
     network_ns: int = 50_000
     """latency of a collective"""

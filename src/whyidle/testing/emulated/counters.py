@@ -84,6 +84,7 @@ class Counters:
             "clock_reasons": reasons if busy_ns else IDLE_REASON,
             "power_w": round(power_w, 1),
             "power_limit_w": config.power_limit_w,
+            "power_limit_default_w": config.power_limit_default_w,
             "energy_j": self.energy_uj / 1e6,
             "link_width": config.link_width,
             "link_width_max": config.link_width_max,
