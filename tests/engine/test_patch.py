@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whyidle.engine._diff import unified
@@ -82,6 +82,7 @@ def test_any_line_ends_and_names(tmp_path: Path, shape, name: str):
 
 
 @needs_git
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=3)), st.data())
 def test_any_two_texts_differ_as_git_reads_it(tmp_path_factory, lines, data):
     after = data.draw(st.lists(st.sampled_from([*lines, "new"]), max_size=9))
@@ -189,7 +190,7 @@ def test_what_was_left_says_where_and_why(folder: Path):
     said = make_patch([WORKERS], ["python", "train.py"], folder).sentences
     assert said[0] == (
         "loader-workers: write DataLoader(..., num_workers=4) "
-        "(train.py, line 3: the call has num_workers=most())"
+        "(train.py, line 3 has num_workers=most())"
     )
 
 

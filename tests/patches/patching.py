@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 
 from whyidle import catalog
 from whyidle.model.knobs import Setting
 from whyidle.model.patch import Change, Rewrite
 
-FORMS = {knob: form for form in catalog.source_forms().values() for knob in form.knobs}
+FORMS = list(catalog.source_forms().values())
 
 
 def rewrite(text: str, knob: str, value: Setting, was: Setting | None = None, **more) -> Rewrite:
     """A form's answer, after checking that it is Python and that a second time changes nothing."""
     change = Change(knob, value, was, **more)
-    found = FORMS[knob].write(text, change)
+    found = _write(text, change)
     compile(found.text, "patched.py", "exec", dont_inherit=True)
-    again = FORMS[knob].write(found.text, Change(knob, value, was, options=change.options))
+    again = _write(found.text, replace(change, lines=()))
     if not change.lines:
         assert again.text == found.text, "a second application changes something"
     if found.text != text:
         assert found.done
     return found
+
+
+def _write(text: str, change: Change) -> Rewrite:
+    """What all forms of the knob make of it, one after another."""
+    family = change.knob.partition(".")[0] + ".*"
+    done, why = False, ()
+    for form in FORMS:
+        if change.knob in form.knobs or family in form.knobs:
+            found = form.write(text, change)
+            text, done, why = found.text, done or found.done, why + found.why
+    return Rewrite(text, done, why)
 
 
 def added(text: str, knob: str, value: Setting, was: Setting | None = None, **more) -> list[str]:

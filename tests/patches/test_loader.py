@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from patching import added, rewrite
 
@@ -94,7 +94,7 @@ def test_what_is_not_plain_is_left_and_told(call, said):
     assert found.text == text
     assert not found.done
     assert len(found.why) == 1
-    assert "line 3: the call " in found.why[0]
+    assert "line 3 " in found.why[0]
     assert said in found.why[0]
 
 
@@ -192,7 +192,7 @@ def test_what_needs_workers_is_never_given_without(knob, value, name, guarded):
     text = f"{PLAIN}DataLoader(d)\nDataLoader(e, num_workers=0)\n"
     found = rewrite(text, knob, value)
     assert found.text == text
-    assert "no workers" in found.why[0]
+    assert "without workers" in found.why[0]
     assert f"num_workers=2, {name}={value})" in rewrite(text.replace("=0", "=2"), knob, value).text
     by_option = OPTION + "DataLoader(e)\n"
     assert "num_workers=args.num_workers, " + name in rewrite(by_option, knob, value).text
@@ -213,6 +213,7 @@ ARGUMENTS = st.lists(
 GAPS = st.sampled_from([" ", "", "\n    ", "  # note\n    ", "\n\n    # above\n    ", " \\\n  "])
 
 
+@settings(deadline=None, max_examples=25)
 @given(ARGUMENTS, st.lists(GAPS, min_size=6, max_size=6), st.booleans())
 def test_any_layout_keeps_its_other_characters(arguments, gaps, trailing):
     words = ["d", *arguments]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -41,11 +41,14 @@ class Patch:
         return self.own.root
 
 
-def make_patch(kept: Sequence[Kept], command: Sequence[str], folder: Path) -> Patch:
-    """The patch for fixes that were kept for a command that is started in ``folder``."""
+def make_patch(
+    kept: Sequence[Kept], command: Sequence[str], folder: Path, device: str = "cuda"
+) -> Patch:
+    """The patch for fixes that were kept for a command that is started in ``folder`` and trains on
+    devices of a type."""
     named = [place.file for fix in kept for place in fix.where if place.file]
     own = own_files(command, folder, named)
-    tree = _Tree.read(own)
+    tree = _Tree.read(own, device)
     sentences = [said for fix, edit in _in_order(kept) for said in tree.apply(fix, edit, folder)]
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
@@ -68,33 +71,48 @@ class _Tree:
     own: OwnFiles
     before: dict[Path, str]
     texts: dict[Path, str]
-    forms: dict[str, SourceForm] = field(default_factory=dict)
+    device: str
 
     @classmethod
-    def read(cls, own: OwnFiles) -> _Tree:
+    def read(cls, own: OwnFiles, device: str) -> _Tree:
         texts = {path: text for path in own.files if (text := _text(path)) is not None}
-        forms = {knob: form for form in catalog.source_forms().values() for knob in form.knobs}
-        return cls(own, texts, dict(texts), forms)
+        return cls(own, texts, dict(texts), device)
 
     def apply(self, fix: Kept, edit: Edit, folder: Path) -> list[str]:
         """Write one edit into whichever files have a place for it; what is left to say."""
-        form = self.forms.get(edit.knob)
         if edit.value is None:
             return []
+        done, why = self._write(fix, edit, folder, list(self.texts))
+        if not done and not why and self.own.script in self.texts:
+            done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
         hand = f"{fix.treatment}: {by_hand(edit.knob, edit.value)}"
-        done, why = False, []
-        for path in self.texts if form is not None else ():
-            assert form is not None
-            named = _lines(fix.where, path, folder)
-            lines = _moved(named, self.before[path], self.texts[path])
-            change = Change(edit.knob, edit.value, edit.was, lines, self.own.options)
-            text, said, left = _written(form, self.texts[path], change, path)
-            self.texts[path] = text
-            done |= said
-            why += [f"{path.relative_to(self.own.root)}, {each}" for each in left]
         if why:
             return [f"{hand} ({'; '.join(why)})"]
         return [] if done else [hand]
+
+    def _write(
+        self, fix: Kept, edit: Edit, folder: Path, paths: list[Path], *, insert: bool = False
+    ) -> tuple[bool, list[str]]:
+        done, why = False, []
+        assert edit.value is not None
+        for path in paths:
+            for form in _forms(edit.knob):
+                named = _lines(fix.where, path, folder)
+                lines = _moved(named, self.before[path], self.texts[path])
+                change = Change(
+                    edit.knob, edit.value, edit.was, lines, self.own.options, insert, self.device
+                )
+                text, said, left = _written(form, self.texts[path], change, path)
+                self.texts[path] = text
+                done |= said
+                why += [f"{path.relative_to(self.own.root)}, {each}" for each in left]
+        return done, why
+
+
+def _forms(knob: str) -> list[SourceForm]:
+    family = knob.partition(".")[0] + ".*"
+    forms = catalog.source_forms().values()
+    return [form for form in forms if knob in form.knobs or family in form.knobs]
 
 
 def _written(

@@ -133,10 +133,11 @@ def by_hand(name: str, value: Setting) -> str:
     """What a person writes to set a knob, without full stop."""
     if name.startswith(ENVIRONMENT):
         return f"export {name.removeprefix(ENVIRONMENT)}={value} before the command"
-    return "write " + KNOBS[name].by_hand.format(value=_python(value), text=value)
+    return "write " + KNOBS[name].by_hand.format(value=as_python(value), text=value)
 
 
-def _python(value: Setting) -> str:
+def as_python(value: Setting) -> str:
+    """A setting as an expression of Python; text in double quotes."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return repr(value)

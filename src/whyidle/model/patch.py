@@ -16,13 +16,17 @@ from whyidle.model.knobs import Setting
 @dataclass(frozen=True, slots=True)
 class Change:
     """One knob's new setting. ``was`` is the old one where it is known, ``lines`` are those of this
-    file that the finding names (from 1), ``options`` the words of the command behind the script."""
+    file that the finding names (from 1), ``options`` the words of the command behind the script.
+    ``insert``: no file has a place for it, and this is the script, so a new line may say it.
+    ``device`` is the type of the devices that train."""
 
     knob: str
     value: Setting
     was: Setting | None = None
     lines: tuple[int, ...] = ()
     options: tuple[str, ...] = ()
+    insert: bool = False
+    device: str = "cuda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,8 @@ Write = Callable[[str, Change], Rewrite]
 
 @dataclass(frozen=True, slots=True)
 class SourceForm:
-    """The registered form of some knobs. ``write`` raises SyntaxError for text that is no Python
-    it knows."""
+    """The registered form of some knobs; ``env.*`` is every one that begins so. ``write`` raises
+    SyntaxError for text that is no Python it knows."""
 
     id: str
     knobs: tuple[str, ...]

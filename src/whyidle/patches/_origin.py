@@ -60,19 +60,27 @@ def _constant(source: Source, name: cst.Name) -> Origin | None:
 
 def _option(source: Source, value: cst.Attribute) -> Origin | None:
     """The default of the one ``add_argument`` whose result this attribute is."""
+    declared = _declaration(source, value)
+    args = declared.args if declared is not None else ()
+    default = next((a for a in args if a.keyword and a.keyword.value == "default"), None)
+    literal = source.literal(default.value) if default is not None else NO_LITERAL
+    if declared is None or default is None or literal is NO_LITERAL:
+        return None
+    return Origin(default.value, literal, options=tuple(_flags(source, declared)))
+
+
+def _declaration(source: Source, value: cst.Attribute) -> cst.Call | None:
     name = value.attr.value
     if source.names(value) - {""} or _assigned(source, name):
         return None
     declared = [call for call in source.every(cst.Call) if _declares(source, call) == name]
-    if len(declared) != 1:
-        return None
-    default = next(
-        (a for a in declared[0].args if a.keyword and a.keyword.value == "default"), None
-    )
-    literal = source.literal(default.value) if default is not None else NO_LITERAL
-    if default is None or literal is NO_LITERAL:
-        return None
-    return Origin(default.value, literal, options=tuple(_flags(source, declared[0])))
+    return declared[0] if len(declared) == 1 else None
+
+
+def flags_of(source: Source, value: cst.BaseExpression) -> list[str]:
+    """The flags of the command's option that an expression is, as far as the file tells."""
+    declared = _declaration(source, value) if isinstance(value, cst.Attribute) else None
+    return _flags(source, declared) if declared is not None else []
 
 
 def _flags(source: Source, call: cst.Call) -> list[str]:

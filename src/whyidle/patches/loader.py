@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
+from whyidle.model.knobs import Setting, as_python
 from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, Setter, argument, current
+from whyidle.patches._keyword import Keyword, argument, current, meant
+from whyidle.patches._setter import Setter
 from whyidle.patches._source import NO_LITERAL, Source
 
 DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -40,7 +42,9 @@ def loader(text: str, change: Change) -> Rewrite:
     ]
     rewrite = setter.set(served, lambda call: _guarded(source, call, guarded, change.value))
     if calls and not served:
-        return Rewrite(text, why=(f"line {source.line(calls[0])}: the DataLoader has no workers",))
+        return Rewrite(
+            text, why=(f"line {source.line(calls[0])} makes a DataLoader without workers",)
+        )
     return rewrite
 
 
@@ -49,39 +53,8 @@ def _varies(source: Source, call: cst.Call) -> bool:
     return value is not None and source.literal(value) is NO_LITERAL
 
 
-def _guarded(source: Source, call: cst.Call, code: str, value: object) -> str:
+def _guarded(source: Source, call: cst.Call, code: str, value: Setting) -> str:
     workers = argument(call, WORKERS)
     if workers is None or source.literal(workers) is not NO_LITERAL:
-        return repr(value)
-    return code.format(source.code(workers), repr(value))
-
-
-def meant(
-    source: Source, calls: list[cst.Call], keyword: Keyword, change: Change
-) -> list[cst.Call]:
-    """The calls that lines of the finding lie in or loop over; else those with the old value."""
-    named = [call for call in calls if _loop_lines(source, call) & set(change.lines)]
-    if named:
-        return named
-    values = {id(call): current(source, call, keyword) for call in calls}
-    old = (change.was, change.value, NO_LITERAL) if change.was is not None else ()
-    same = [call for call in calls if not old or values[id(call)] in old]
-    return same or calls
-
-
-def _loop_lines(source: Source, call: cst.Call) -> set[int]:
-    """Lines of a call, and of the heads of loops over what it is assigned to."""
-    lines = set(source.lines(call))
-    assigned = source.parent(call)
-    if not isinstance(assigned, cst.Assign) or len(assigned.targets) != 1:
-        return lines
-    target = source.code(assigned.targets[0].target)
-    for loop in source.every(cst.For):
-        passed = [loop.iter, *(_arguments(loop.iter))]
-        if target in [source.code(each) for each in passed]:
-            lines.add(source.line(loop))
-    return lines
-
-
-def _arguments(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    return [arg.value for arg in node.args] if isinstance(node, cst.Call) else []
+        return as_python(value)
+    return code.format(source.code(workers), as_python(value))

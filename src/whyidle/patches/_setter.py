@@ -1,0 +1,128 @@
+"""Sets a keyword argument of calls: at the call, or where its value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import libcst as cst
+
+from whyidle.model.knobs import as_python
+from whyidle.model.patch import Change, Rewrite
+from whyidle.patches._arguments import with_keyword
+from whyidle.patches._keyword import Keyword, argument
+from whyidle.patches._origin import flags_of, given, origin
+from whyidle.patches._source import NO_LITERAL, Changes, Source
+from whyidle.patches._spread import Spread, spread
+
+
+@dataclass(slots=True)
+class Edits:
+    """What is to be changed in one file, and what was left."""
+
+    changes: dict[cst.CSTNode, Callable[[Any], Any]] = field(default_factory=dict)
+    done: bool = False
+    why: list[str] = field(default_factory=list)
+
+    def replace(self, node: cst.CSTNode, code: str) -> None:
+        """Replace an expression; text stays in the quotes that it is in."""
+        new = cst.parse_expression(code)
+        if isinstance(node, cst.SimpleString) and isinstance(new, cst.SimpleString):
+            quoted = node.quote[0]
+            if quoted not in new.raw_value and not node.prefix:
+                new = new.with_changes(value=f"{quoted}{new.raw_value}{quoted}")
+        self.changes[node] = lambda _: new
+        self.done = True
+
+    def rewrite(self, source: Source) -> Rewrite:
+        """The file with these changes."""
+        changes: Changes = self.changes
+        return Rewrite(source.changed(changes), self.done, tuple(self.why))
+
+
+Code = Callable[[cst.Call], "str | None"]
+"""what to write at a call, as an expression; None: leave this call alone"""
+
+
+@dataclass(slots=True)
+class Setter:
+    """Sets one keyword at several calls of a file."""
+
+    source: Source
+    keyword: Keyword
+    change: Change
+    edits: Edits = field(default_factory=Edits)
+
+    def set(self, calls: Sequence[cst.Call], code: Code | None = None) -> Rewrite:
+        """Set the keyword at each of the calls. ``code`` is asked for each of them where the
+        setting itself is not what is to be written."""
+        for call in calls:
+            wanted = code(call) if code is not None else as_python(self.change.value)
+            if wanted is not None:
+                self._set(call, wanted)
+        return self.edits.rewrite(self.source)
+
+    def _set(self, call: cst.Call, code: str) -> None:
+        known = spread(self.source, call)
+        value = argument(call, self.keyword)
+        if value is None and known is None:
+            self.leave(call, "takes arguments from elsewhere (`*` or `**`)")
+        elif value is not None:
+            self._change(call, value, code)
+        elif known is not None and self.keyword.name in known.keys:
+            self._spread(call, known, code)
+        elif len(call.args) == 1 and isinstance(call.args[0].value, cst.GeneratorExp):
+            self.leave(call, "takes a bare generator")
+        else:
+            name = self.keyword.name
+            self.edits.changes[call] = lambda new: with_keyword(new, name, code)
+            self.edits.done = True
+
+    def _spread(self, call: cst.Call, known: Spread, code: str) -> None:
+        value = known.keys[self.keyword.name]
+        if value is None:
+            self.leave(call, f"takes {self.keyword.name} from a dictionary that depends on the run")
+        else:
+            self._change(call, value, code)
+
+    def change_value(self, place: cst.CSTNode, value: cst.BaseExpression) -> None:
+        """Have an expression be the setting, or what it comes from."""
+        self._change(place, value, as_python(self.change.value))
+
+    def _change(self, call: cst.CSTNode, value: cst.BaseExpression, code: str) -> None:
+        """Change the literal that an argument is or comes from, or else leave it."""
+        source, wanted = self.source, self.change.value
+        found = origin(source, value)
+        if source.code(value) == code or (
+            found is not None and found.value == wanted and type(found.value) is type(wanted)
+        ):
+            if found is not None and (word := given(self.change.options, found.options)):
+                self._told(call, word)
+            else:
+                self.edits.done = True
+        elif found is None or source.literal(cst.parse_expression(code)) is NO_LITERAL:
+            flags = "/".join(flags_of(source, value))
+            by = f", the command's option {flags}" if flags else ""
+            self.leave(call, f"has {self.keyword.name}={source.code(value)}{by}")
+        elif word := given(self.change.options, found.options):
+            self._told(call, word)
+        elif found.others and not self._only_here(found.others):
+            self.edits.replace(value, code)
+        else:
+            self.edits.replace(found.node, code)
+
+    def _only_here(self, uses: Sequence[cst.CSTNode]) -> bool:
+        """Whether a constant means this argument wherever it is used."""
+        parents = [self.source.parent(use) for use in uses]
+        return all(
+            isinstance(arg, cst.Arg) and arg.keyword and arg.keyword.value == self.keyword.name
+            for arg in parents
+        )
+
+    def _told(self, call: cst.CSTNode, word: str) -> None:
+        self.leave(call, f"gets {self.keyword.name} from the command line (`{word}`)")
+
+    def leave(self, call: cst.CSTNode, what: str) -> None:
+        """Leave a place to people, and say why."""
+        self.edits.why.append(f"line {self.source.line(call)} {what}")

@@ -1,0 +1,112 @@
+"""Statements more: behind the imports, and before or after another statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import libcst as cst
+
+from whyidle.patches._source import Source
+
+_HEAD = (cst.SimpleStatementLine, cst.Try, cst.If)
+
+
+def torch_name(source: Source) -> str | None:
+    """What the file calls ``torch`` at its top; None where it does not import it by itself."""
+    for statement in source.module.body:
+        for each in _imports(statement):
+            if isinstance(each, cst.Import):
+                for alias in each.names:
+                    name = source.code(alias.name)
+                    if name == "torch" and alias.asname is not None:
+                        return source.code(alias.asname.name)
+                    if name.partition(".")[0] == "torch" and alias.asname is None:
+                        return "torch"
+    return None
+
+
+def after_imports(source: Source, code: str) -> tuple[cst.CSTNode, Callable[[Any], Any]] | None:
+    """A change that puts a line behind the file's first imports, ``{torch}`` filled in. None where
+    they do not import PyTorch: then it is not this file that decides when it is loaded."""
+    head = _head(source)
+    names = {name for each in head for name in _modules(source, each)}
+    if "torch" not in names or not isinstance(head[-1], cst.SimpleStatementLine | cst.Try | cst.If):
+        return None
+    torch = torch_name(source)
+    lines = ["", code.format(torch=torch or "torch")]
+    lines = lines if torch else ["import torch", *lines]
+    return head[-1], lambda last: cst.FlattenSentinel([last, *parsed(source, *lines)])
+
+
+def _head(source: Source) -> list[cst.CSTNode]:
+    """The statements up to the last of the imports that stand before anything is defined."""
+    head: list[cst.CSTNode] = []
+    for statement in source.module.body:
+        if not isinstance(statement, _HEAD):
+            break
+        head.append(statement)
+    while head and not _imports(head[-1]):
+        head.pop()
+    return head
+
+
+def _imports(statement: cst.CSTNode) -> list[cst.Import | cst.ImportFrom]:
+    if isinstance(statement, cst.SimpleStatementLine):
+        return [each for each in statement.body if isinstance(each, cst.Import | cst.ImportFrom)]
+    if isinstance(statement, cst.Try | cst.If) and isinstance(statement.body, cst.IndentedBlock):
+        return [each for inner in statement.body.body for each in _imports(inner)]
+    return []
+
+
+def _modules(source: Source, statement: cst.CSTNode) -> set[str]:
+    """The top packages that a statement imports."""
+    names: set[str] = set()
+    for each in _imports(statement):
+        if isinstance(each, cst.Import):
+            names |= {source.code(alias.name).partition(".")[0] for alias in each.names}
+        elif each.module is not None and not each.relative:
+            names.add(source.code(each.module).partition(".")[0])
+    return names
+
+
+def parsed(source: Source, *lines: str) -> list[cst.BaseStatement]:
+    """Lines of code as statements; an empty line becomes part of the next one."""
+    config = source.module.config_for_parsing
+    module = cst.parse_module("\n".join(lines) + "\n", config)
+    statements: list[Any] = list(module.body)
+    if module.header:
+        first = statements[0]
+        leading = [*module.header, *first.leading_lines]
+        statements[0] = first.with_changes(leading_lines=leading)
+    return statements
+
+
+def before(source: Source, *lines: str) -> Callable[[Any], Any]:
+    """A change that puts lines before a statement, and leaves what stands above it above them."""
+
+    def change(statement: Any) -> Any:
+        first, *rest = parsed(source, *lines)
+        blank = [each for each in statement.leading_lines if each.comment is None]
+        own = [each for each in statement.leading_lines if each.comment is not None]
+        first = first.with_changes(leading_lines=blank)
+        return cst.FlattenSentinel([first, *rest, statement.with_changes(leading_lines=own)])
+
+    return change
+
+
+def after(source: Source, *lines: str) -> Callable[[Any], Any]:
+    """A change that puts lines behind a statement."""
+    return lambda statement: cst.FlattenSentinel([statement, *parsed(source, *lines)])
+
+
+def within(source: Source, head: str) -> Callable[[Any], Any]:
+    """A change that puts a statement under a head like ``with x:``, not the comments above."""
+
+    def change(statement: Any) -> Any:
+        (outer,) = parsed(source, head, "    pass")
+        inner = statement.with_changes(leading_lines=[])
+        body = cst.IndentedBlock(body=[inner])
+        return outer.with_changes(leading_lines=statement.leading_lines, body=body)
+
+    return change

@@ -1,0 +1,40 @@
+"""Variables of the environment that the program itself sets."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from whyidle.model.knobs import ENVIRONMENT
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._keyword import Keyword
+from whyidle.patches._setter import Setter
+from whyidle.patches._source import Source
+
+DEFAULT = Keyword("default", None, position=1)
+
+
+@source_form(f"{ENVIRONMENT}*")
+def environment(text: str, change: Change) -> Rewrite:
+    """``os.environ["NAME"] = "1"`` and ``os.environ.setdefault("NAME", "1")``: what the command
+    exports has no say over the first. A program that sets nothing is left as it is."""
+    name = change.knob.removeprefix(ENVIRONMENT)
+    if name not in text:
+        return Rewrite(text)
+    source = Source(text)
+    setter = Setter(source, DEFAULT, change)
+    for statement in source.every(cst.Assign):
+        if any(_is_variable(source, each.target, name) for each in statement.targets):
+            setter.change_value(statement, statement.value)
+    defaults = [
+        call for call in source.calls(["os.environ.setdefault"])
+        if call.args and source.literal(call.args[0].value) == name
+    ]  # fmt: skip
+    return setter.set(defaults)
+
+
+def _is_variable(source: Source, target: cst.BaseExpression, name: str) -> bool:
+    if not isinstance(target, cst.Subscript) or source.names(target.value) != {"os.environ"}:
+        return False
+    (element, *more) = target.slice
+    index = element.slice
+    return not more and isinstance(index, cst.Index) and source.literal(index.value) == name

@@ -1,0 +1,71 @@
+"""Calls that turn something of PyTorch on or off, or set it, for the whole process."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from whyidle.model.knobs import as_python
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._keyword import Keyword, meant
+from whyidle.patches._setter import Setter
+from whyidle.patches._source import Source
+from whyidle.patches._statements import after_imports
+
+CALLS = {
+    "autograd.anomaly_mode": (
+        ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly"),
+        Keyword("mode", None, position=0),
+    ),
+    "torch.deterministic": (
+        ("torch.use_deterministic_algorithms",), Keyword("mode", None, position=0)
+    ),
+    "matmul.precision": (
+        ("torch.set_float32_matmul_precision",), Keyword("precision", None, position=0)
+    ),
+    "torch.num_threads": (("torch.set_num_threads",), Keyword("int", None, position=0)),
+}  # fmt: skip
+WRITTEN = {
+    "matmul.precision": "{{torch}}.set_float32_matmul_precision({0})",
+    "torch.num_threads": "{{torch}}.set_num_threads({0})",
+}
+"""knobs that a line behind the imports can set"""
+DETECT = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
+TF32 = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cuda.matmul.fp32_precision")
+
+
+@source_form(*CALLS)
+def switches(text: str, change: Change) -> Rewrite:
+    """The calls that are there; where there is none, a line behind the script's imports for what
+    starts in another state."""
+    if "torch" not in text:
+        return Rewrite(text)
+    source = Source(text)
+    names, keyword = CALLS[change.knob]
+    setter = Setter(source, keyword, change)
+    calls = source.calls(names)
+    if change.knob == "autograd.anomaly_mode":
+        _contexts(source, setter)
+    if change.knob == "matmul.precision":
+        _assigned(source, setter)
+    if not calls and change.insert and change.knob in WRITTEN and not setter.edits.why:
+        found = after_imports(source, WRITTEN[change.knob].format(as_python(change.value)))
+        if found is not None:
+            setter.edits.changes[found[0]] = found[1]
+            setter.edits.done = True
+    return setter.set(meant(source, calls, keyword, change))
+
+
+def _contexts(source: Source, setter: Setter) -> None:
+    """``with detect_anomaly():`` turns the mode on whatever it is given."""
+    for call in source.calls(DETECT):
+        if isinstance(call.func, cst.Attribute):
+            setter.edits.replace(call, f"{source.code(call.func.value)}.set_detect_anomaly(False)")
+        else:
+            setter.leave(call, "turns the mode on")
+
+
+def _assigned(source: Source, setter: Setter) -> None:
+    """The older switch decides as well, wherever it comes later."""
+    for target in source.every(cst.AssignTarget):
+        if source.names(target.target) & set(TF32):
+            setter.leave(target, f"also sets {source.code(target.target)}")
