@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from whyidle.engine.record import BOOT
 from whyidle.engine.shield import Shield, shield
 
 SHORT_S = 60
@@ -60,7 +62,7 @@ def namespaces(guard: Shield) -> Shield:
 
 
 def run(guard: Shield, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **guard.environment()}
+    environment = {**os.environ, "PYTHONPATH": str(BOOT), **guard.environment()}
     return subprocess.run(
         guard.command(words),
         env=environment,
@@ -192,6 +194,82 @@ CONNECT = """
 
 def test_nothing_leaves_the_machine_but_it_reaches_itself(namespaces: Shield):
     assert python(namespaces, CONNECT).splitlines() == ["OSError", "OSError", "itself", "True"]
+
+
+SENDS = """
+import os, socket, subprocess, sys
+
+def send(place):
+    try:
+        socket.create_connection(place, timeout=5)
+    except OSError as error:
+        print(type(error).__name__)
+
+send(("192.0.2.1", 443))
+send(("metrics.example.org", 443))
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    try:
+        sock.sendto(b"x", ("192.0.2.1", 53))
+    except OSError as error:
+        print(type(error).__name__)
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname(), timeout=5)
+socket.getaddrinfo(socket.gethostname(), None)
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, __file__, "again"], check=True)
+"""
+
+
+def test_who_tried_to_send_what_where_is_told(namespaces: Shield, project: Path):
+    (project / "train.py").write_text(SENDS)
+    done = run(namespaces, sys.executable, "train.py")
+    assert done.returncode == 0, done.stderr
+    line = f"{project / 'train.py'}:6"
+    assert [tuple(each) for each in namespaces.leaks()] == [
+        ("connection to 192.0.2.1:443", line),
+        ("connection to 192.0.2.1:53", f"{project / 'train.py'}:14"),
+        ("connection to metrics.example.org:443", line),
+    ]
+
+
+def test_what_tries_to_send_without_python_is_told(namespaces: Shield):
+    send = "exec 3<>/dev/tcp/192.0.2.1/80"
+    python(namespaces, f"import subprocess; subprocess.run(['bash', '-c', {send!r}])")
+    assert [each.what for each in namespaces.leaks()] == [
+        "connection by a program or library that is not Python"
+    ]
+
+
+def test_a_job_that_keeps_to_itself_leaves_nothing_to_tell(namespaces: Shield, project: Path):
+    python(namespaces, WRITES)
+    assert namespaces.leaks() == []
+
+
+def test_sockets_of_others_are_out_of_reach(namespaces: Shield, tmp_path: Path):
+    place = str(tmp_path / "daemon.sock")
+    code = f"""
+        import socket
+        try:
+            socket.socket(socket.AF_UNIX).connect({place!r})
+            print("reached")
+        except OSError as error:
+            print(type(error).__name__)
+    """
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(place)
+        daemon.listen()
+        assert python(namespaces, code) == "ConnectionRefusedError\n"
+
+
+def test_a_write_that_no_overlay_can_take_is_told(namespaces: Shield, project: Path):
+    if not namespaces.denied:
+        pytest.skip("every place has an overlay")
+    place = Path(namespaces.denied[0], "whyidle-shield-test")
+    (project / "train.py").write_text(f"open({str(place)!r}, 'w')")
+    assert run(namespaces, sys.executable, "train.py").returncode == 1
+    assert not place.exists()
+    told = (f"write to {place} refused", f"{project / 'train.py'}:1")
+    assert told in [tuple(each) for each in namespaces.leaks()]
 
 
 def test_scratch_is_gone_whatever_the_job_left(project: Path, tmp_path: Path):

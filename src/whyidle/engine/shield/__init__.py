@@ -1,5 +1,5 @@
 """The shield around a trial: it can overwrite nothing and publish nothing."""
 
-from whyidle.engine.shield.guard import Shield, Written, shield
+from whyidle.engine.shield.guard import Leak, Shield, Written, shield
 
-__all__ = ["Shield", "Written", "shield"]
+__all__ = ["Leak", "Shield", "Written", "shield"]

@@ -189,6 +189,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"whyidle: the trial could not be shielded: {error.strerror}\n")
         return FAILED
     os.chdir(folder)  # the folder itself, so far, below whatever is mounted over it now
+    os.environ.update(plan["environment"])
     words = arguments[1:]
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it executes would

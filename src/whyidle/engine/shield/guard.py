@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -9,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from whyidle.engine.shield import trackers
 from whyidle.engine.shield.namespaces import Namespaces, UnavailableError, Upper
+from whyidle.engine.shield.network import names as network_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,15 @@ class Written:
     size_bytes: int | None
 
 
+class Leak(NamedTuple):
+    """Something that a job did which no copy of its files can undo: ``connection to host:port``,
+    ``program cp``, ``write to PATH refused``; and the line of the user's (``FILE:LINE``, or empty)
+    that did it."""
+
+    what: str
+    where: str
+
+
 class Open:
     """No shield of the system's at all."""
 
@@ -31,6 +42,7 @@ class Open:
     def __init__(self) -> None:
         self.uppers: list[Upper] = []
         self.made: list[Path] = []
+        self.denied: list[str] = []
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command as it is."""
@@ -46,13 +58,22 @@ class Shield:
         self._scratch = Path(scratch).resolve()
         self.why = ""
         """why there is no better kind here"""
+        self._notes = self._scratch / "notes"
+        self._notes.mkdir()
         self._kind: Namespaces | Open
         try:
-            self._kind = Namespaces(self._scratch, not network, self.kept)
+            self._kind = Namespaces(self._scratch, not network, [*self.kept, self._notes])
         except UnavailableError as error:
             self.why = str(error)
             self._kind = Open()
         self.level: Literal["namespaces", "landlock", "python"] = self._kind.level
+        asked = {
+            "folder": str(self._notes),
+            "local": network_names(),
+            "closed": self.level == "namespaces" and not network,
+            "read_only": self._kind.denied,
+        }
+        (self._scratch / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, wrapped: for `subprocess.Popen`, started in the same working folder. Its
@@ -76,13 +97,26 @@ class Shield:
         return [found[place] for place in sorted(found)]
 
     @property
+    def denied(self) -> list[str]:
+        """Folders directly in which nothing can be written in a trial."""
+        return self._kind.denied
+
+    @property
     def places(self) -> list[Path]:
         """Folders of ours that hold what is written, thrown away at the end."""
         return [self._scratch, *self._kind.made]
 
-    def leaks(self) -> list[tuple[str, str]]:
-        """What was held back or could not be diverted: (what, where in the source)."""
-        return []
+    def leaks(self) -> list[Leak]:
+        """What was held back or could not be diverted, each once."""
+        found = set()
+        for path in self._notes.glob("*.notes"):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                what, _, where = line.partition("\t")
+                found.add(Leak(what, where))
+        sent = any(each.what.startswith(("connection", "look-up")) for each in found)
+        if not sent and next(self._notes.glob("*.routes"), None):
+            found.add(Leak("connection by a program or library that is not Python", ""))
+        return sorted(found)
 
     def close(self) -> None:
         """Throw away what was written."""

@@ -21,6 +21,8 @@ SHELVES = ("/var/tmp", "/tmp", "/dev/shm")
 """where a second place for what is written may be found: as a rule, disk before memory"""
 ENOUGH_BYTES = 1 << 30
 """a shelf with less room than a checkpoint or two is none"""
+GUEST = "WHYIDLE_SHIELD"
+"""the variable that tells the guest's part what to watch for"""
 MOST_TRIES = 6
 TRY_S = 20.0
 
@@ -54,7 +56,7 @@ class Namespaces:
     def __init__(self, scratch: Path, closed: bool, real: Sequence[Path]) -> None:
         if not sys.platform.startswith("linux"):
             raise UnavailableError("there are no such namespaces outside of Linux")
-        self._scratch, self._closed, self._real = scratch, closed, real
+        self._scratch, self._real, self._asked = scratch, real, scratch / "asked.json"
         self._commands = 0
         self.uppers: list[Upper] = []
         self.made = [Path(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
@@ -153,6 +155,7 @@ class Namespaces:
         bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
         plan = {
             "user": user,
+            "environment": {GUEST: str(self._asked)},
             "network": self._network,
             "overlay": overlays,
             "bind": bind,

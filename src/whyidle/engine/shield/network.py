@@ -26,6 +26,11 @@ def _loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
+def names() -> list[str]:
+    """What this machine is called, and its addresses: whoever connects to them stays on it."""
+    return [socket.gethostname().lower(), socket.getfqdn().lower(), *addresses()]
+
+
 def hosts(path: Path = HOSTS) -> str | None:
     """``/etc/hosts`` with this machine's name in it, where only a name server would know it."""
     try:

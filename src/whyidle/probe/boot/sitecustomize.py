@@ -58,6 +58,22 @@ def _wake(folder, name):
         _complain(error)
 
 
+def _shield(folder, asked):
+    """What a trial may not do is watched from the first line on, and never switched off."""
+    import importlib.util
+    import os
+
+    spec = importlib.util.spec_from_file_location(
+        "_whyidle_shield",
+        os.path.join(folder, "shield", "__init__.py"),
+        submodule_search_locations=[os.path.join(folder, "shield")],
+    )
+    shield = importlib.util.module_from_spec(spec)
+    sys.modules["_whyidle_shield"] = shield
+    spec.loader.exec_module(shield)
+    shield.install(asked)
+
+
 def _complain(error):
     import os
 
@@ -74,6 +90,8 @@ def _boot():
 
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != here]
+    if os.environ.get("WHYIDLE_SHIELD"):
+        _shield(os.path.dirname(here), os.environ["WHYIDLE_SHIELD"])
     if os.environ.get("WHYIDLE_RUN") and os.environ.get("WHYIDLE_DISABLE") != "1":
         sys.meta_path.insert(0, _Waiter(os.path.dirname(here)))
 

@@ -1,0 +1,19 @@
+"""The guest's part of a trial's shield: it names what the system cannot hold back or divert.
+
+Loaded by ``boot/sitecustomize.py`` at the start of every Python process of a trial, before any code
+of the job's, under a name of its own; standard library only. ``WHYIDLE_SHIELD`` is the path of what
+is asked, a JSON object (`notes.Asked`).
+"""
+
+from __future__ import annotations
+
+import json
+
+from . import notes
+
+
+def install(path: str) -> None:
+    """Watch this process from now on."""
+    with open(path, encoding="utf-8") as file:
+        asked = notes.Asked(**json.load(file))
+    notes.install(asked)
