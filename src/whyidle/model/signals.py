@@ -28,6 +28,10 @@ SIGNALS: Final[dict[str, Signal]] = {
     "host_ops": Signal(
         "operators on the host", "record with activities=[ProfilerActivity.CPU, ...]"
     ),
+    "every_operator": Signal(
+        "every operator of some steps",
+        "watch the job until a burst was recorded, or record it with torch.profiler",
+    ),
     "runtime_calls": Signal(
         "calls of the device runtime (launches, copies, synchronisations)",
         "record CPU and CUDA activities together",

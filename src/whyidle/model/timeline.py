@@ -208,6 +208,8 @@ class Timeline:
         host, found = self.host, set()
         kinds = np.bincount(host.kind, minlength=len(HostKind))
         found |= {"host_ops"} if kinds[HostKind.OP] else set()
+        sampled = self.source.format == "probe"  # what ran at some moments, and no operator by name
+        found |= {"every_operator"} if kinds[HostKind.OP] and not sampled else set()
         found |= {"runtime_calls"} if kinds[HostKind.RUNTIME] else set()
         found |= {"python_stacks"} if kinds[HostKind.PYTHON] or self._has("stack") else set()
         found |= {"shapes"} if self._has("dims") else set()

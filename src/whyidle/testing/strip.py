@@ -63,6 +63,7 @@ STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     "device_events": _device_events,
     "device_time": _device_events,
     "host_ops": lambda timeline: _without_host(timeline, HostKind.OP),
+    "every_operator": lambda timeline: _without_host(timeline, HostKind.OP),
     "runtime_calls": lambda timeline: _without_host(timeline, HostKind.RUNTIME),
     "launch_links": _launch_links,
     "steps": lambda timeline: _without_host(_device_events(timeline), *HostKind),

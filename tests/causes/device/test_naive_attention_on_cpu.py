@@ -6,9 +6,11 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
-from whyidle.testing.builder import Builder, us
+from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers
 
 CAUSE = "naive-attention"
@@ -63,3 +65,19 @@ def test_the_prediction_covers_the_twin():
 def test_near_misses(timeline):
     found = judge(timeline)
     assert found is None or found.predicted.speedup < 1.03
+
+
+def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
+    job = Guest()
+    for _ in range(6):
+        job.work("/job/train.py(20): main", ms(20))
+        job.backward("/job/train.py(21): main", ms(20))
+        job.step("/job/train.py(22): main", ms(2))
+    live = job.timeline()
+    missed = {one.cause: one.missing for one in diagnose([live]).abstentions}
+    assert CAUSE in missed
+    told = {"file": "1.burst-1.json", "state": "recorded", "step": 2, "steps": 6, "cost_s": 0.1}
+    burst = replace(train(), settings={**live.settings, "burst": {**told, "window": "burst"}})
+    seen = diagnose([replace(live, bursts=(burst,))])
+    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    assert {one.window for one in found.evidence} == {"burst"}

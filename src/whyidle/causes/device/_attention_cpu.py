@@ -27,12 +27,6 @@ _OTHER = ("matrix_product", "convolution", "attention", "optimizer", "embedding"
 
 
 def written_out_on_cpu(facts: Facts) -> Proof | None:
-    """In the burst of a watched run, or a profiler's recording."""
-    seen = facts.burst if facts.timeline.source.format == "probe" else facts
-    return None if seen is None else _written_out(seen)
-
-
-def _written_out(facts: Facts) -> Proof | None:
     """A softmax, or its gradient, between two batched products and nothing but small operators."""
     rows, own, groups = own_times(facts)
     softmax, between, products = _found(facts, rows, groups)

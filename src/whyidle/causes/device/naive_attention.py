@@ -24,7 +24,7 @@ BETWEEN = (0.5, 0.15, 0.0)
     "Attention is written out instead of fused",
     bucket="compute",
     needs=("device_events",),
-    watched=("device_time", "host_ops", "steps"),
+    watched=("device_time", "every_operator", "steps"),
 )
 def naive_attention(facts: Facts) -> Proof | None:
     """What it means
@@ -48,7 +48,7 @@ def naive_attention(facts: Facts) -> Proof | None:
     two batched products, and no other product between them. What lies between goes by half, mostly,
     or all, and with it none, a little or some of the products' time: a fused operator keeps the
     weights in the cache, and leaves out what a causal mask hides. A watched run is judged by its
-    burst, which holds every operator of some steps; without one nothing is said.
+    burst, which holds every operator of some steps; without one it is not judged.
 
     What looks alike
     ----------------
