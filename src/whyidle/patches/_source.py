@@ -48,6 +48,16 @@ class Source:
         found = [node for node in self._positions if isinstance(node, kind)]
         yield from sorted(found, key=self._start)
 
+    def inside(self, kind: type[Node], outer: cst.CSTNode) -> list[Node]:
+        """All nodes of a kind within another, in the order of the text."""
+        start, end = self._start(outer), self._end(outer)
+        found = [node for node in self.every(kind) if node is not outer]
+        return [node for node in found if start <= self._start(node) and self._end(node) <= end]
+
+    def _end(self, node: cst.CSTNode) -> tuple[int, int]:
+        end = self._positions[node].end
+        return end.line, end.column
+
     def _start(self, node: cst.CSTNode) -> tuple[int, int]:
         start = self._positions[node].start
         return start.line, start.column

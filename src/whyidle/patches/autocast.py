@@ -1,0 +1,121 @@
+"""Forward pass and loss under ``torch.autocast``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
+
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._keyword import Keyword
+from whyidle.patches._setter import Edits, Setter
+from whyidle.patches._source import Source
+from whyidle.patches._statements import parsed, torch_name
+from whyidle.patches._training import method, models
+
+AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
+OLDER = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
+DTYPE = "bfloat16"
+"""the one that needs no gradient scaler around the rest of the step"""
+
+
+@source_form("autocast.dtype", "autocast.grad_scaler")
+def autocast(text: str, change: Change) -> Rewrite:
+    """The statements from the model's call to the loss, where they stand in one block with the one
+    backward pass of the file. An autocast that is there and off is turned on."""
+    if change.knob == "autocast.grad_scaler":
+        return Rewrite(text, done=not change.value)
+    if change.value != DTYPE or "torch" not in text:
+        return Rewrite(text)
+    source = Source(text)
+    calls, older = source.calls(AUTOCAST), source.calls(OLDER)
+    if calls or older:
+        on = Change("autocast.enabled", True, lines=change.lines, options=change.options)
+        setter = Setter(source, Keyword("enabled", True, position=2), on)
+        setter.set([call for call in calls if _says(call, "enabled")])
+        setter.keyword = Keyword("enabled", True, position=0)
+        setter.set([call for call in older if _says(call, "enabled")])
+        setter.edits.done |= not setter.edits.why
+        return setter.edits.rewrite(source)
+    return _around(source, change)
+
+
+def _says(call: cst.Call, name: str) -> bool:
+    return any(arg.keyword is not None and arg.keyword.value == name for arg in call.args)
+
+
+def _around(source: Source, change: Change) -> Rewrite:
+    edits = Edits()
+    backward = [call for call in source.every(cst.Call) if method(call) == "backward"]
+    if not backward:
+        return edits.rewrite(source)
+    place = f"line {source.line(backward[0])}"
+    torch = torch_name(source)
+    if len(backward) > 1 or torch is None:
+        edits.why.append(f"{place} is one of several backward passes, or without `import torch`")
+        return edits.rewrite(source)
+    span = _forward(source, backward[0])
+    if span is None:
+        edits.why.append(f"{place}: where the forward pass begins is not plain to see")
+        return edits.rewrite(source)
+    block, first, last = span
+    head = f'with {torch}.autocast("{change.device}", dtype={torch}.{change.value}):'
+
+    def wrapped(new: Any) -> Any:
+        body = list(new.body)
+        (outer,) = parsed(source, head, "    pass")
+        inner = [body[first].with_changes(leading_lines=[]), *body[first + 1 : last + 1]]
+        outer = outer.with_changes(
+            leading_lines=body[first].leading_lines, body=cst.IndentedBlock(body=inner)
+        )
+        return new.with_changes(body=[*body[:first], outer, *body[last + 1 :]])
+
+    edits.changes[block] = wrapped
+    edits.done = True
+    return edits.rewrite(source)
+
+
+def _forward(source: Source, backward: cst.Call) -> tuple[cst.CSTNode, int, int] | None:
+    """The block with the backward pass, and its first and last statement from the model's call to
+    the loss; None where they are not plain statements of one block."""
+    assert isinstance(backward.func, cst.Attribute)
+    loss = backward.func.value
+    line = source.around(backward, cst.SimpleStatementLine)
+    block = source.parent(line) if line is not None else None
+    if not isinstance(loss, cst.Name) or not isinstance(block, cst.IndentedBlock | cst.Module):
+        return None
+    statements: list[cst.CSTNode | None] = list(block.body)
+    above = [each for each in statements[: statements.index(line)] if each is not None]
+    last = next((i for i in reversed(range(len(above))) if _sets(above[i], loss.value)), None)
+    names = {each.name for each in models(source)}
+    runs = [i for i, statement in enumerate(above) if _runs(source, statement, names)]
+    if last is None or not runs or runs[0] > last:
+        return None
+    return None if _breaks(source, above[runs[0] : last + 1]) else (block, runs[0], last)
+
+
+def _sets(statement: cst.CSTNode, name: str) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    targets = [
+        t.target for each in statement.body if isinstance(each, cst.Assign) for t in each.targets
+    ]
+    parts = [e.value for t in targets if isinstance(t, cst.Tuple) for e in t.elements]
+    return any(isinstance(t, cst.Name) and t.value == name for t in (*targets, *parts))
+
+
+def _runs(source: Source, statement: cst.CSTNode, names: set[str]) -> bool:
+    """Whether a statement calls the model, or hands it to a function of the file's own."""
+    return any(
+        source.code(call.func) in names
+        or (method(call) == "" and any(source.code(arg.value) in names for arg in call.args))
+        for call in source.inside(cst.Call, statement)
+    )
+
+
+def _breaks(source: Source, statements: Sequence[cst.CSTNode]) -> bool:
+    """Whether something between must not run under autocast."""
+    called = {method(c) for each in statements for c in source.inside(cst.Call, each)}
+    yields = any(source.inside(cst.Yield, each) for each in statements)
+    return yields or bool(called & {"backward", "step", "unscale_"})

@@ -1,0 +1,119 @@
+"""Evaluation without gradients: ``torch.no_grad()`` or ``torch.inference_mode()`` around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import libcst as cst
+
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._setter import Edits
+from whyidle.patches._source import Source
+from whyidle.patches._statements import torch_name, within
+from whyidle.patches._training import method, trains
+
+WITHOUT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
+
+
+@source_form("evaluation.gradients", "evaluation.inference_mode")
+def evaluation(text: str, change: Change) -> Rewrite:
+    """The function or the loop that the finding's lines lie in, where it trains nothing; without
+    lines the one function that calls ``eval()`` and loops. Where gradients are off already,
+    ``inference_mode`` takes the place of ``no_grad``."""
+    wants = change.value is False if change.knob == "evaluation.gradients" else bool(change.value)
+    if "torch" not in text or not wants:
+        return Rewrite(text)
+    source, edits = Source(text), Edits()
+    torch = torch_name(source)
+    guard = "no_grad" if change.knob == "evaluation.gradients" else "inference_mode"
+    for found in _found(source, change.lines):
+        off = _guards(source, found)
+        if any(guard in (each, "no_grad") for each in off.values()):
+            edits.done = True
+        elif off:
+            for node in off:
+                _rename(source, edits, node, guard)
+        elif torch is None:
+            edits.why.append(
+                f"line {source.line(found)} evaluates, in a file without `import torch`"
+            )
+        else:
+            edits.changes[found] = _guarded(source, found, f"{torch}.{guard}()")
+            edits.done = True
+    return edits.rewrite(source)
+
+
+Found = cst.FunctionDef | cst.For
+
+
+def _found(source: Source, lines: tuple[int, ...]) -> list[Found]:
+    if lines:
+        found = [each for line in lines if (each := _at(source, line)) is not None]
+        return list(dict.fromkeys(found))
+    likely = [f for f in source.every(cst.FunctionDef) if _evaluates(source, f)]
+    return list(likely) if len(likely) == 1 else []
+
+
+def _evaluates(source: Source, function: cst.FunctionDef) -> bool:
+    called = {method(call) for call in source.inside(cst.Call, function)}
+    loops = source.inside(cst.For, function)
+    return "eval" in called and bool(loops) and not trains(source, function)
+
+
+def _at(source: Source, line: int) -> Found | None:
+    """The outermost function or loop around a line that trains nothing and evaluates: a function
+    that calls ``eval()`` or is named for it, or a loop in a function that trains."""
+    functions = [f for f in source.every(cst.FunctionDef) if line in source.lines(f)]
+    for function in functions:
+        if not trains(source, function) and (_evaluates(source, function) or _named(function)):
+            return function
+    loops = [loop for loop in source.every(cst.For) if line in source.lines(loop)]
+    loops = [loop for loop in loops if not trains(source, loop)]
+    inner = functions[-1] if functions else source.module
+    return loops[0] if loops and trains(source, inner) else None
+
+
+def _named(function: cst.FunctionDef) -> bool:
+    name = function.name.value.lower()
+    return any(word in name for word in ("eval", "valid", "test", "infer", "predict"))
+
+
+def _guards(source: Source, found: Found) -> dict[cst.CSTNode, str]:
+    """Calls of ``no_grad`` and the like in and around what was found -> their names."""
+    nodes = [each.item for each in source.every(cst.WithItem) if _covers(source, each, found)]
+    if isinstance(found, cst.FunctionDef):
+        nodes += [each.decorator for each in found.decorators]
+    calls = {node: node.func if isinstance(node, cst.Call) else node for node in nodes}
+    names = {node: source.names(function) for node, function in calls.items()}
+    return {
+        calls[node]: name.pop().rpartition(".")[2]
+        for node, name in names.items()
+        if len(name) == 1 and name <= WITHOUT
+    }
+
+
+def _covers(source: Source, item: cst.WithItem, found: Found) -> bool:
+    outer = source.parent(item)
+    assert outer is not None
+    inside = set(source.lines(outer)) <= set(source.lines(found))
+    return inside or set(source.lines(found)) <= set(source.lines(outer))
+
+
+def _rename(source: Source, edits: Edits, node: cst.CSTNode, guard: str) -> None:
+    if isinstance(node, cst.Attribute):
+        edits.replace(node, f"{source.code(node.value)}.{guard}")
+    else:
+        edits.why.append(f"line {source.line(node)} has {source.code(node)}")
+
+
+def _guarded(source: Source, found: Found, code: str) -> Callable[[Any], Any]:
+    if isinstance(found, cst.For):
+        return within(source, f"with {code}:")
+    decorator = cst.Decorator(cst.parse_expression(code))
+
+    def decorated(function: Any) -> Any:
+        first = decorator.with_changes(leading_lines=[])
+        return function.with_changes(decorators=[*function.decorators, first])
+
+    return decorated

@@ -1,0 +1,273 @@
+"""Forms that look for the training loop, the model or the evaluation."""
+
+import pytest
+from patching import added, rewrite
+
+PLAIN = """import torch
+from torch import nn
+
+
+def test(model, loader, device):
+    model.eval()
+    right = 0
+    for x, y in loader:
+        right += (model(x.to(device)) == y).sum().item()
+    model.train()
+    return right
+
+
+def main(args):
+    model = nn.Linear(8, 2).to("cuda")
+    # the usual one
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step, (x, y) in enumerate(loader):
+        x, y = x.to("cuda"), y.to(device)
+        # forward
+        out = model(x)
+        loss = loss_of(out, y)  # mean
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        torch.cuda.empty_cache()
+    print(test(model, held_out, device))
+"""
+
+
+def test_a_model_is_compiled_before_its_optimizer():
+    assert added(PLAIN, "model.compile", True) == ["+model.compile()"]
+    assert (
+        'to("cuda")\n    model.compile()\n    # the' in rewrite(PLAIN, "model.compile", True).text
+    )
+
+
+def test_a_model_is_laid_out_before_its_optimizer():
+    assert added(PLAIN, "model.memory_format", "channels_last") == [
+        "+model.to(memory_format=torch.channels_last)"
+    ]
+
+
+def test_models_of_objects():
+    text = "import torch\nclass T:\n    def make(self):\n        return torch.optim.SGD(self.net.parameters())\n"  # noqa: E501
+    assert added(text, "model.compile", True) == ["+self.net.compile()"]
+
+
+@pytest.mark.parametrize(
+    "line", ["model = torch.compile(model)", "model.compile()", "@torch.compile\ndef f(): pass"]
+)
+def test_a_compiled_model_stays_as_it_is(line):
+    text = f"import torch\n{line}\nopt = torch.optim.SGD(model.parameters())\n"
+    found = rewrite(text, "model.compile", True)
+    assert found.text == text
+    assert found.done
+
+
+def test_of_two_models_none_is_chosen():
+    text = (
+        "import torch\na = torch.optim.SGD(g.parameters())\nb = torch.optim.SGD(d.parameters())\n"
+    )
+    found = rewrite(text, "model.compile", True)
+    assert found.text == text
+    assert found.why == ("line 2 trains g, d",)
+
+
+@pytest.mark.parametrize("call", ["torch.compile(model)", "model.compile()"])
+def test_how_a_model_is_compiled(call):
+    text = f"import torch\nx = {call}\nopt = torch.optim.SGD(model.parameters())\n"
+    (line,) = added(text, "model.compile_mode", "reduce-overhead", "default")[1:]
+    assert line.endswith('mode="reduce-overhead")')
+    (line,) = added(text, "model.compile_dynamic", True)[1:]
+    assert line.endswith("dynamic=True)")
+
+
+@pytest.mark.parametrize(("knob", "guard"), [
+    (("evaluation.gradients", False), "no_grad"),
+    (("evaluation.inference_mode", True), "inference_mode"),
+])  # fmt: skip
+@pytest.mark.parametrize("lines", [(), (8,), (9,)])
+def test_an_evaluating_function_is_decorated(knob, guard, lines):
+    assert added(PLAIN, *knob, lines=lines) == [f"+@torch.{guard}()"]
+    assert f"\n\n\n@torch.{guard}()\ndef test(" in rewrite(PLAIN, *knob, lines=lines).text
+
+
+def test_lines_of_training_are_no_evaluation():
+    assert not rewrite(PLAIN, "evaluation.gradients", False, lines=(20,)).done
+
+
+INLINE = """import torch
+for epoch in range(3):
+    for x in train:
+        f(x).backward()
+    # held out
+    for x in held_out:
+        total += f(x)
+"""
+
+
+def test_a_loop_that_evaluates_is_put_under_it():
+    assert rewrite(INLINE, "evaluation.gradients", False, lines=(7,)).text == INLINE.replace(
+        "    for x in held_out:\n        total += f(x)",
+        "    with torch.no_grad():\n        for x in held_out:\n            total += f(x)",
+    )
+    assert not rewrite(INLINE, "evaluation.gradients", False).done
+
+
+@pytest.mark.parametrize(
+    "old", ["@torch.no_grad()\ndef test(", "@torch.inference_mode()\ndef test("]
+)
+def test_gradients_that_are_off_stay_off(old):
+    text = PLAIN.replace("def test(", old)
+    assert rewrite(text, "evaluation.gradients", False).done
+    assert added(text, "evaluation.gradients", False) == []
+
+
+def test_no_grad_becomes_inference_mode():
+    text = PLAIN.replace("def test(", "@torch.no_grad()\ndef test(")
+    assert added(text, "evaluation.inference_mode", True) == [
+        "-@torch.no_grad()", "+@torch.inference_mode()"
+    ]  # fmt: skip
+    text = PLAIN.replace(
+        "    for x, y in loader:\n        right",
+        "    with torch.no_grad():\n     for x, y in loader:\n        right",
+    )
+    assert "+with torch.inference_mode():" in added(text, "evaluation.inference_mode", True)
+
+
+def test_batches_are_not_waited_for():
+    assert added(PLAIN, "copy.non_blocking", True) == [
+        '-x, y = x.to("cuda"), y.to(device)',
+        '+x, y = x.to("cuda", non_blocking=True), y.to(device, non_blocking=True)',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ("x = batch[0].cuda()", "x = batch[0].cuda(non_blocking=True)"),
+        ('x = batch["a"].to(device=d)', 'x = batch["a"].to(device=d, non_blocking=True)'),
+        ("batch = {k: v.to(d) for k, v in batch.items()}",
+         "batch = {k: v.to(d, non_blocking=True) for k, v in batch.items()}"),
+        ("batch = [t.to(d) for t in batch]",
+         "batch = [t.to(d, non_blocking=True) for t in batch]"),
+        ("x, y = batch; x = x.to(d, torch.float16)",
+         "x, y = batch; x = x.to(d, torch.float16, non_blocking=True)"),
+    ],
+)  # fmt: skip
+def test_parts_of_batches(line, new):
+    text = f"import torch\nfor batch in loader:\n    {line}\n    f(batch).backward()\n"
+    assert added(text, "copy.non_blocking", True) == [f"-{line}", f"+{new}"]
+
+
+@pytest.mark.parametrize(
+    "line", ["x = out.to('cpu')", "x = model.to(d)", "x = batch[0].to(torch.float16)",
+             "x = batch[0].to(other.dtype)", "x = batch[0].to(*a)"],
+)  # fmt: skip
+def test_what_is_no_copy_of_a_batch_is_left(line):
+    text = f"import torch\nfor batch in loader:\n    {line}\n    f(batch).backward()\n"
+    assert rewrite(text, "copy.non_blocking", True).text == text
+
+
+def test_a_batch_of_any_type_is_told():
+    text = "for batch in loader:\n    batch = batch.to(d)\n    f(batch).backward()\n"
+    found = rewrite(text, "copy.non_blocking", True)
+    assert found.text == text
+    assert found.why == ("line 2 moves batch, which may be anything",)
+    assert rewrite(text, "copy.non_blocking", True, lines=(2,)).text != text
+
+
+def test_calls_in_every_step_are_thinned():
+    assert added(PLAIN, "memory.empty_cache_every", 500, 1) == [
+        "-torch.cuda.empty_cache()",
+        "+if step % 500 == 0:",
+        "+torch.cuda.empty_cache()",
+    ]
+    text = PLAIN.replace("torch.cuda.empty_cache()", "gc.collect()").replace(
+        "import", "import gc, ", 1
+    )
+    assert "+if step % 100 == 0:" in added(text, "gc.collect_interval_steps", 100, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("for step, (x, y) in enumerate(loader):", "for x, y in loader:"),
+        ("        torch.cuda.empty", "        if bad: torch.cuda.empty"),
+        ("        torch.cuda.empty", "        step += 1\n        torch.cuda.empty"),
+        ("        torch.cuda.empty", "        x = torch.cuda.empty"),
+    ],
+)
+def test_what_cannot_be_counted_is_left(old, new):
+    text = PLAIN.replace(old, new)
+    found = rewrite(text, "memory.empty_cache_every", 500, 1)
+    assert found.text == text
+    assert len(found.why) == 1
+
+
+def test_calls_outside_of_training_are_left_silently():
+    text = "import torch\ntorch.cuda.empty_cache()\nfor x in y:\n    torch.cuda.empty_cache()\n"
+    found = rewrite(text, "memory.empty_cache_every", 500, 1)
+    assert not found.done
+    assert not found.why
+
+
+def test_forward_and_loss_run_under_autocast():
+    new = PLAIN.replace(
+        "        # forward\n        out = model(x)\n        loss = loss_of(out, y)  # mean\n",
+        "        # forward\n"
+        '        with torch.autocast("cuda", dtype=torch.bfloat16):\n'
+        "            out = model(x)\n            loss = loss_of(out, y)  # mean\n",
+    )
+    assert rewrite(PLAIN, "autocast.dtype", "bfloat16").text == new
+
+
+def test_accumulated_losses_stay_under_it():
+    text = PLAIN.replace("  # mean\n", "\n        loss = loss / 4\n")
+    came = added(text, "autocast.dtype", "bfloat16")
+    assert came[-1] == "+loss = loss / 4"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("loss.backward()", "scaler.scale(loss).backward()"),
+        ("loss.backward()", "loss.backward()\n        other.backward()"),
+        ("out = model(x)", "out = forward(x)"),
+        ("        loss = loss_of(out, y)  # mean", "        if y: loss = loss_of(out, y)"),
+    ],
+)
+def test_a_step_that_is_not_plain_is_left(old, new):
+    text = PLAIN.replace(old, new)
+    found = rewrite(text, "autocast.dtype", "bfloat16")
+    assert found.text == text
+    assert len(found.why) == 1
+
+
+def test_half_precision_that_needs_a_scaler_is_left_to_people():
+    assert not rewrite(PLAIN, "autocast.dtype", "float16").done
+    assert not rewrite(PLAIN, "autocast.grad_scaler", True).done
+    assert rewrite(PLAIN, "autocast.grad_scaler", False).done
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        (
+            'with torch.autocast("cuda", enabled=False):',
+            'with torch.autocast("cuda", enabled=True):',
+        ),
+        (
+            "with torch.cuda.amp.autocast(enabled=False):",
+            "with torch.cuda.amp.autocast(enabled=True):",
+        ),
+    ],
+)
+def test_an_autocast_that_is_off_goes_on(line, new):
+    text = f"import torch\n{line}\n    x = 1\n"
+    assert added(text, "autocast.dtype", "bfloat16") == [f"-{line}", f"+{new}"]
+
+
+def test_an_autocast_that_an_option_turns_on_is_told():
+    text = 'import torch\np.add_argument("--amp", action="store_true")\n'
+    text += 'with torch.autocast("cuda", enabled=args.amp):\n    pass\n'
+    found = rewrite(text, "autocast.dtype", "bfloat16")
+    assert found.text == text
+    assert "the command's option --amp" in found.why[0]
