@@ -28,7 +28,7 @@ SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>"
 
 def shaped(*sizes):
     """As ``train``, with a chain of operators on tensors of so many elements; a negative one is
-    reduced."""
+    reduced, one after the point is a cast."""
     job = Builder()
     for _ in range(4):
         with job.step():
@@ -36,7 +36,8 @@ def shaped(*sizes):
                 job.op("aten::mm", kernels=[(GEMM, us(200))], host=us(6))
                 for size in sizes:
                     op, name = ("aten::sum", SUM) if size < 0 else ("aten::add", ADD)
-                    job.op(op, kernels=[(name, us(100))], host=us(6), dims=[[abs(size)], []])
+                    dims = [[int(abs(size))], [] if size < 0 or size % 1 else [1]]
+                    job.op(op, kernels=[(name, us(100))], host=us(6), dims=dims)
     return job
 
 
@@ -46,6 +47,7 @@ def shaped(*sizes):
         ((64, 64, 64, 64), 1.0),
         ((64, -64, 8, 8, 64), 1.0),  # a norm written out
         ((64, 64, 48, 48), 0.66),  # two chains: two kernels saved of three
+        ((64, -64, 8, 64.5, 64.5), 0.75),  # a cast of a weight as large, and of another
         ((64, 48, 64, 48), 0.0),  # nothing is handed on
         ((64, 8, 64, 8), 0.0),  # nor where nothing was reduced
     ],

@@ -112,27 +112,36 @@ def _chains(facts: Facts) -> tuple[_busy.I64, _busy.I64]:
 
 def _another(facts: Facts, order: _busy.I64, starts: _busy.Mask) -> _busy.Mask:
     """Which kernels work on a tensor that the one before, of the same chain, cannot have made:
-    it has another number of elements, and none that a reduction explains."""
+    it has another number of elements, and none that a reduction explains. What a reduction left
+    is spread to the old size again by operators of two tensors; one of a single tensor takes what
+    it is given."""
     found = np.zeros(len(order), dtype=bool)
-    widest, reduced = UNKNOWN, False
     reduces = facts.group[order] == "reduction"
-    for i, (size, begins) in enumerate(zip(_elements(facts, order), starts, strict=True)):
-        known = UNKNOWN not in (size, widest)
-        found[i] = not begins and known and size != widest and not (reduced and widest % size == 0)
-        if begins or found[i] or widest == UNKNOWN:
+    widest, last, reduced = UNKNOWN, UNKNOWN, False
+    sizes, tensors = _inputs(facts, order)
+    for i, (size, many) in enumerate(zip(sizes, tensors, strict=True)):
+        known = UNKNOWN not in (size, widest, last)
+        smaller = known and reduced and size < widest and widest % size == 0
+        spread = known and reduced and size == widest and many > 1
+        found[i] = not starts[i] and known and not (size == last or smaller or spread)
+        if starts[i] or found[i] or widest == UNKNOWN:
             widest, reduced = int(size), False
-        reduced |= bool(reduces[i])
+        last, reduced = int(size), reduced or bool(reduces[i])
     return found
 
 
-def _elements(facts: Facts, rows: _busy.I64) -> _busy.I64:
-    """Of the largest input of each kernel's operator; ``UNKNOWN`` where shapes do not tell."""
+def _inputs(facts: Facts, rows: _busy.I64) -> tuple[_busy.I64, _busy.I64]:
+    """Of each kernel's operator: elements of its largest input, ``UNKNOWN`` where shapes do not
+    tell, and how many tensors it takes."""
     details = picked(facts.timeline.host.detail, facts.launching_op[rows], -1)
     kinds, index = np.unique(details, return_inverse=True)
     told = [shapes_of(facts.timeline, int(kind)) for kind in kinds]
-    counts = [[math.prod(s) for s in shapes if s and all(isinstance(n, int) for n in s)]
-              for shapes in told]  # fmt: skip
-    return np.array([max(each, default=UNKNOWN) for each in counts], np.int64)[index]
+    counts = [
+        [math.prod(s) for s in shapes if s and all(isinstance(n, int) for n in s)]
+        for shapes in told
+    ]
+    largest = np.array([max(each, default=UNKNOWN) for each in counts], np.int64)
+    return largest[index], np.array([len(each) for each in counts], np.int64)[index]
 
 
 def _rate(facts: Facts, rows: _busy.I64) -> tuple[Evidence, ...]:
