@@ -149,6 +149,26 @@ def test_allocator_time_is_an_interruption():
     assert attribution(job)["interruption"] == pytest.approx(1500 / 2530, abs=0.05)
 
 
+@pytest.mark.parametrize(("call", "theirs"), [("cudaFree", True), ("cudaMalloc", False)])
+def test_after_memory_was_given_back_the_queue_is_to_be_refilled(call, theirs):
+    """Giving back waits for the device, getting some does not."""
+    job = Builder()
+    for _ in steps(job):
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(3000))])
+        if theirs:
+            job.sync(call)
+        else:
+            job.now += us(3000)
+            job.runtime(call, us(5))
+        for _ in range(10):
+            job.op("aten::relu", kernels=[("elementwise_kernel", us(20))], host=us(100))
+    found = Facts(job.timeline()).reasons
+    share = 800 / 4100
+    assert found["allocator"] == pytest.approx(share if theirs else 0.0, abs=0.03)
+    left = found["launch"] + found["python"]
+    assert left == pytest.approx(0.0 if theirs else share, abs=0.05)
+
+
 def test_the_input_is_left_untouched():
     timeline = healthy().timeline()
     before = timeline.device.start.copy(), timeline.host.end.copy()

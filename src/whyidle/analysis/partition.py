@@ -30,6 +30,8 @@ QUIET_NS = 1_000_000
 """a longer stretch without any event on the launching threads is not explained by the recording"""
 CONTRADICTION_NS = 1_000_000
 """the device cannot be idle this long while the host waits for it, unless events are missing"""
+FREEING = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
+"""calls that wait until the device has done everything"""
 LAZY_LAUNCH_NS = 2_000_000
 """a launch call this long on an idle device loads code, it does not wait for the queue"""
 
@@ -217,8 +219,10 @@ def _cold(steps: Steps, gaps: Gaps) -> Intervals:
 
 
 def _refills(timeline: Timeline, host: Host, steps: Steps, gaps: Gaps) -> Claims:
-    """After a call that waited for the device to drain, the host must refill the queue."""
+    """After a call that waited for the device to drain, the host must refill the queue. Giving
+    memory back is such a call; what follows it is the allocator's, too."""
     events = timeline.host
+    freed = np.intersect1d(host.rows("allocator"), np.flatnonzero(_named(timeline, *FREEING)))
     forwards = _calls_of(host, "h2d")
     backwards = _calls_of(host, "d2h")
     syncs = host.rows("sync")
@@ -231,7 +235,11 @@ def _refills(timeline: Timeline, host: Host, steps: Steps, gaps: Gaps) -> Claims
     lead = Lead(lost, most, _apart(timeline, host, gaps))
     return [
         (reason, refilling(gaps, events.start[rows], events.end[rows], lead))
-        for reason, rows in (("copy_refill", copy_rows), ("sync_refill", sync_rows))
+        for reason, rows in (
+            ("allocator", freed),
+            ("copy_refill", copy_rows),
+            ("sync_refill", sync_rows),
+        )
     ]
 
 
