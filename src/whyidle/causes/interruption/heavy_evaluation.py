@@ -67,8 +67,8 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     if found is None:
         return None
     marked = not facts.on_cpu and not len(facts.device)
-    share = found.spans.total / max(facts.host_scope.total, 1) if marked else found.share
-    high = share if marked else found.most
+    shares = _passed(facts, found) if marked else (found.least, found.share, found.most)
+    _, share, high = shares
     if share < LEAST_SHARE:
         return None
     return Proof(
@@ -85,15 +85,20 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"rarer": _rarer(found)},
+        facts={"rarer": _rarer(shares) if found.recurring else None},
     )
 
 
-def _rarer(found: Pauses) -> Predicted | None:
-    """The step with fewer evaluations; None where one alone does not tell how often they come."""
-    if not found.recurring:
-        return None
-    shares = (found.least, found.share, found.most)
+def _passed(facts: Facts, found: Pauses) -> tuple[float, float, float]:
+    """Share of the time that evaluations take of training: at most all that the host is in them,
+    at least what is left when the device has done what it had been given before."""
+    late = facts.host.progress.late_in(found.spans.start, found.spans.end)
+    least, most = facts.share_of(late), facts.share_of(found.spans)
+    return least, (least + most) / 2, most
+
+
+def _rarer(shares: tuple[float, float, float]) -> Predicted:
+    """The step with fewer evaluations; one alone does not tell how often they come."""
     low, expected, high = map(interruptions, shares, RARER)
     return remove(low, high, "P9: evaluations made rarer", expected)
 
