@@ -7,6 +7,7 @@
     │   ├── NotATraceError       it is not a recording we know; says what it looks like
     │   └── BrokenTraceError     it is one, but nothing in it could be read
     ├── StoreError               the run store cannot be read or written
+    ├── TrialError               a job cannot be tried: it does not run, or shows too few steps
     ├── MissingExtraError        an optional dependency is absent; names the extra to install
     └── CatalogError             a plug-in file does not keep its contract (a programming mistake)
 
@@ -45,6 +46,10 @@ class BrokenTraceError(InputError):
 
 class StoreError(WhyidleError):
     """The run store cannot be read or written."""
+
+
+class TrialError(WhyidleError):
+    """A job cannot be tried."""
 
 
 class MissingExtraError(WhyidleError):

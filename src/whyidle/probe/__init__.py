@@ -26,7 +26,15 @@ def install(framework: str) -> None:
         return
     from . import loop, recorder
 
+    if os.environ.get("WHYIDLE_PLAN"):
+        from . import knobs
+
+        knobs.install(folder)  # before the hooks, which are to see what has become of the job
     _loops.append(loop.install(recorder.Recorder(folder)))
+    if os.environ.get("WHYIDLE_TRIAL"):
+        from . import trial
+
+        trial.install(folder)
 
 
 _loops: list[Any] = []

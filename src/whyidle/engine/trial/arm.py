@@ -1,0 +1,195 @@
+"""One arm of a trial: the command runs until enough steps are done, and tells what it saw."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from whyidle.engine.record import BOOT, Limits
+from whyidle.model.diagnosis import Edit
+
+Ending = Literal["stopped", "finished", "crashed", "hung", "silent"]
+"""``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen"""
+GRACE_S = 3.0
+"""after its steps are done a job may end by itself for so long"""
+STARTUP_S = 120.0
+"""until the first step, at most"""
+TAIL = 2_000
+"""characters kept of what it printed"""
+
+
+class Guard(Protocol):
+    """What keeps an arm from overwriting and publishing anything."""
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, kept in."""
+
+    def environment(self) -> Mapping[str, str]:
+        """What is added to its environment."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What one process of an arm wrote: ns of a clock that all processes share."""
+
+    ended: str
+    begun: int
+    marks: list[int]
+    losses: list[float]
+    rank: str | None = None
+    memory_bytes: int | None = None
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """What became of the knobs in one process."""
+
+    applied: dict[str, int] = {}
+    declined: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an arm is to do: ``edits`` to apply; ``steps`` or else ``seconds`` from the first step
+    on to run; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
+    ``profile`` it is also watched in detail."""
+
+    edits: tuple[Edit, ...] = ()
+    steps: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+    patience_s: float = 120.0
+    profile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What an arm showed. ``told`` is of the rank that lasted longest; None where no step was
+    seen. ``seconds`` is what it took altogether."""
+
+    ending: Ending
+    status: int | None
+    seconds: float
+    recording: Path
+    said: str
+    told: Told | None = None
+    applied: Mapping[str, int] = field(default_factory=dict)
+    declined: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        """Whether its steps can be compared."""
+        return self.ending in ("stopped", "finished") and self.told is not None
+
+
+def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran:
+    """Run the command as asked; ``folder`` (new, empty) gets its recording and what it printed."""
+    recording = folder / "recording"
+    recording.mkdir(parents=True)
+    begin = time.monotonic()
+    with (folder / "said.txt").open("wb") as said:
+        child = subprocess.Popen(
+            guard.command(command),
+            env={**environment(asked, folder), **guard.environment()},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = _wait(child, recording, asked)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
+    return _read(recording, status, time.monotonic() - begin, text)
+
+
+def environment(asked: Asked, folder: Path) -> dict[str, str]:
+    """The job's: with the probe, the witness, and the knobs in it."""
+    own = {**os.environ, **Limits(profile="auto" if asked.profile else "off").told()}
+    before = own.get("PYTHONPATH")
+    own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
+    own["WHYIDLE_RUN"] = str(folder / "recording")
+    own["PYTHONHASHSEED"] = str(asked.seed)
+    limits = {"steps": asked.steps, "seconds": asked.seconds, "seed": asked.seed}
+    own["WHYIDLE_TRIAL"] = json.dumps(limits)
+    if asked.edits:
+        own["WHYIDLE_PLAN"] = str(plan(asked.edits, folder))
+        for edit in asked.edits:
+            if edit.knob.startswith("env."):
+                own[edit.knob.removeprefix("env.")] = str(edit.value)
+    return own
+
+
+def plan(edits: Sequence[Edit], folder: Path) -> Path:
+    """Write down the edits, as the guest reads them."""
+    path = folder / "edits.json"
+    told = {
+        "edits": {edit.knob: edit.value for edit in edits},
+        "was": {edit.knob: edit.was for edit in edits},
+    }
+    path.write_text(json.dumps(told), encoding="utf-8")
+    return path
+
+
+def _wait(child: subprocess.Popen[bytes], recording: Path, asked: Asked) -> int | None:
+    """Until it ends, or has told and had its grace, or its time is up; None where it was ended."""
+    begin = time.monotonic()
+    told = None
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(0.02)
+        now = time.monotonic()
+        if told is None and next(recording.glob("*.trial.json"), None):
+            told = now
+        if told is not None and now - told > GRACE_S:
+            return None
+        if told is None and now - begin > asked.patience_s:
+            return None
+
+
+def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran:
+    found = [
+        msgspec.json.decode(path.read_bytes(), type=Told)
+        for path in sorted(recording.glob("*.trial.json"))
+    ]
+    turned = [
+        msgspec.json.decode(path.read_bytes(), type=Turned)
+        for path in sorted(recording.glob("*.knobs.json"))
+    ]
+    told = max(found, key=lambda one: len(one.marks), default=None)
+    applied: dict[str, int] = {}
+    for one in turned:
+        for knob, times in one.applied.items():
+            applied[knob] = applied.get(knob, 0) + times
+    declined = {knob: why for one in turned for knob, why in one.declined.items()}
+    return Ran(
+        ending=_ending(told, status),
+        status=status,
+        seconds=seconds,
+        recording=recording,
+        said=said,
+        told=told,
+        applied=applied,
+        declined=declined,
+    )
+
+
+def _ending(told: Told | None, status: int | None) -> Ending:
+    if told is not None and told.ended == "stopped":
+        return "stopped"
+    if status is None:
+        return "hung"
+    if status:
+        return "crashed"
+    return "finished" if told is not None else "silent"

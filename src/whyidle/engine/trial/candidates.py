@@ -1,0 +1,90 @@
+"""What of a diagnosis is worth a trial, in the order of what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Predicted, Prescription
+
+SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
+"""what may be tried without being asked for"""
+WORTH = 1.02
+"""a fix that makes the job less than this many times faster is not kept"""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fix that may be tried, and why."""
+
+    treatment: str
+    cause: str
+    consent: Consent
+    summary: str
+    edits: tuple[Edit, ...]
+    predicted: Predicted | None
+    risk: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A prescription that is not tried, and why not."""
+
+    candidate: Candidate
+    why: str
+
+
+def candidates(
+    diagnosis: Diagnosis,
+    allowed: Collection[Consent],
+    tried: Collection[tuple[str, tuple[Edit, ...]]] = (),
+) -> tuple[list[Candidate], list[Passed]]:
+    """Those to try, most promising first, and those to pass over. What was ``tried`` already, with
+    the same edits, comes in neither."""
+    ready, passed = [], []
+    seen: set[str] = set()
+    for finding in diagnosis.findings:
+        for one in finding.prescriptions:
+            candidate = _candidate(finding.cause, one)
+            if one.treatment in seen or key(candidate) in tried:
+                continue
+            seen.add(one.treatment)
+            why = _why_not(one, allowed)
+            if why is None:
+                ready.append(candidate)
+            else:
+                passed.append(Passed(candidate, why))
+    ready.sort(key=lambda one: -promise(one.predicted))
+    return ready, passed
+
+
+def key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:
+    """What makes two candidates the same."""
+    return candidate.treatment, candidate.edits
+
+
+def promise(predicted: Predicted | None) -> float:
+    """What a fix promises; nothing, where nothing is predicted."""
+    return predicted.speedup if predicted else 1.0
+
+
+def _candidate(cause: str, one: Prescription) -> Candidate:
+    return Candidate(
+        treatment=one.treatment,
+        cause=cause,
+        consent=one.consent,
+        summary=one.summary,
+        edits=tuple(one.edits),
+        predicted=one.predicted,
+        risk=one.risk,
+    )
+
+
+def _why_not(one: Prescription, allowed: Collection[Consent]) -> str | None:
+    if not one.edits or not one.automatic:
+        return "needs a person: it has no form that could be applied at run time"
+    if one.consent not in allowed:
+        return f"needs your consent: --allow {one.consent}"
+    if one.predicted is not None and one.predicted.high < WORTH:
+        return f"promises at most x{one.predicted.high:.2f}"
+    return None

@@ -1,0 +1,145 @@
+"""One fix against the job without it: pairs in turn, in turned order, until they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import WORTH, Candidate
+from whyidle.engine.trial.numbers import Check, compare
+from whyidle.engine.trial.pair import Effect, effect, startup_s, steady_s
+
+FEWEST, MOST = 2, 4
+"""pairs"""
+HARM = 0.75
+"""a first pair that is slower than this needs no second"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What runs the arms: without the fix, with it, and without it but with other seeds."""
+
+    base: Callable[[], Ran]
+    treated: Callable[[], Ran]
+    other: Callable[[], Ran]
+    affordable: Callable[[], bool]
+    """whether there is time for another pair"""
+    say: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What became of a fix. Times are seconds of the same steps; ``startup_s`` is what the fix
+    costs once, before the steady part (compiling, starting workers)."""
+
+    candidate: Candidate
+    kept: bool = False
+    why: str = ""
+    effect: Effect | None = None
+    check: Check | None = None
+    base_s: list[float] = field(default_factory=list)
+    treated_s: list[float] = field(default_factory=list)
+    startup_s: float | None = None
+    steps: int = 0
+
+
+def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) -> Judgement:
+    """Try it."""
+    found = Judgement(candidate)
+    bases: list[Ran] = []
+    treats: list[Ran] = []
+    while len(bases) < MOST and (len(bases) < FEWEST or bench.affordable()):
+        bench.say(f"pair {len(bases) + 1}")
+        found.why = _pair(bench, bases, treats, candidate)
+        if found.why:
+            return found
+        found.steps = min(len(ran.told.marks) for ran in (*bases, *treats) if ran.told)
+        found.base_s = [steady(ran, found.steps) for ran in bases]
+        found.treated_s = [steady(ran, found.steps) for ran in treats]
+        found.effect = effect(found.base_s, found.treated_s, alike)
+        if _decided(found.effect):
+            break
+    _verdict(found, bench, bases, treats)
+    return found
+
+
+def steady(ran: Ran, steps: int) -> float:
+    """Seconds of its steady steps, of which there are so many at least."""
+    assert ran.told is not None  # only arms that told are asked
+    return steady_s(ran.told, min(steps, len(ran.told.marks)))
+
+
+def _pair(bench: Bench, bases: list[Ran], treats: list[Ran], candidate: Candidate) -> str:
+    """Run both arms, in turned order every other time; why it ends here, if it does."""
+    arms = [(bench.base, bases), (bench.treated, treats)]
+    for run, into in arms if len(bases) % 2 == 0 else reversed(arms):
+        ran = run()
+        if into is bases and not ran.good:
+            return f"the job without it {_ended(ran)}: not judged"
+        if into is treats and (why := _failed(ran, candidate)):
+            return why
+        into.append(ran)
+    return ""
+
+
+def _failed(ran: Ran, candidate: Candidate) -> str:
+    """Why the treated arm cannot be compared."""
+    if not ran.good:
+        return f"rolled back: with it the job {_ended(ran)}"
+    held = [edit.knob for edit in candidate.edits if edit.knob.startswith("env.")]
+    if not held and not any(ran.applied.get(edit.knob) for edit in candidate.edits):
+        why = next(iter(ran.declined.values()), "nothing in the job took it up")
+        return f"declined: {why}"
+    return ""
+
+
+def _ended(ran: Ran) -> str:
+    lines = ran.said.strip().splitlines()
+    last = f" ({lines[-1][:160]})" if lines and ran.ending == "crashed" else ""
+    words = {"crashed": "crashed", "hung": "hung", "silent": "made no steps"}
+    memory = any(word in ran.said for word in ("OutOfMemoryError", "MemoryError", "oom-kill"))
+    return "ran out of memory" if memory else f"{words.get(ran.ending, ran.ending)}{last}"
+
+
+def _decided(found: Effect) -> bool:
+    """Whether more pairs would change nothing."""
+    if found.pairs < FEWEST:
+        return found.speedup < HARM
+    return found.high < WORTH or (found.low > 1.0 and found.speedup >= WORTH)
+
+
+def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:
+    """Keep it, or say why not."""
+    gain = found.effect
+    if gain is None:
+        return
+    base, treated = bases[0].told, treats[0].told
+    if base and treated:
+        found.startup_s = startup_s(treated, found.steps) - startup_s(base, found.steps)
+    if gain.speedup < WORTH or gain.low <= 1.0:
+        found.why = _too_little(gain)
+        return
+    found.check = _checked(found.candidate, bench, bases, treats)
+    found.kept = found.check.holds
+    found.why = "" if found.kept else f"rolled back: {found.check.told}"
+
+
+def _too_little(gain: Effect) -> str:
+    if gain.high < 1.0:
+        return "slower"
+    if gain.low > 1.0:
+        return f"worth under {WORTH - 1:.0%}"
+    return "no gain that could be told from chance"
+
+
+def _checked(candidate: Candidate, bench: Bench, bases: list[Ran], treats: list[Ran]) -> Check:
+    losses = [list(ran.told.losses) if ran.told else [] for ran in (*bases[:2], treats[0])]
+    base, again, treated = losses[0], losses[1] if len(bases) > 1 else [], losses[-1]
+    first = compare(candidate.consent, base, treated, again)
+    if first.holds or (candidate.consent == "none" and base == again):
+        return first
+    bench.say("an untreated run with other seeds, to know how far apart those are")
+    other = bench.other()
+    told = list(other.told.losses) if other.good and other.told else []
+    return compare(candidate.consent, base, treated, again, told)

@@ -1,0 +1,135 @@
+"""Fixes as they are applied at run time: each file turns the knobs that begin with its name.
+
+``loader.workers`` is turned by ``loader.turn``, and so on. What is asked for stands in the JSON
+file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``. A knob says in
+``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it was. A fault
+while a knob is turned leaves that knob alone and is noted like every other (``guard``).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import guard
+
+NO_FORM = "it has no form that could be applied while the script runs"
+Maker = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class DeclinedError(Exception):
+    """A knob cannot be turned here; the message says why, for people."""
+
+
+class Hand:
+    """What turns the knobs of one process, and tells of it."""
+
+    def __init__(self, folder: str, asked: dict[str, Any]) -> None:
+        self.folder = folder
+        self.edits: dict[str, Any] = asked.get("edits", {})
+        self.was: dict[str, Any] = asked.get("was", {})
+        self.applied: dict[str, int] = {}
+        self.declined: dict[str, str] = {}
+        self.undo: list[Callable[[], None]] = []
+
+    def turn(self) -> None:
+        """Turn every knob that was asked for."""
+        for prefix in dict.fromkeys(knob.partition(".")[0] for knob in self.edits):
+            own = {knob: to for knob, to in self.edits.items() if knob.partition(".")[0] == prefix}
+            if prefix == "env":  # in the environment already: whoever starts the command does that
+                continue
+            if not (Path(__file__).parent / f"{prefix}.py").is_file():
+                self.decline(own, NO_FORM)
+                continue
+            try:
+                importlib.import_module(f"{__name__}.{prefix}").turn(self, own)
+            except DeclinedError as reason:
+                self.decline(own, str(reason))
+            except Exception as error:  # contained: the job goes on without it
+                guard.note(self.folder, f"knob {prefix}", error)
+                self.decline(own, f"{type(error).__name__}: {error}")
+
+    def took(self, *knobs: str) -> None:
+        """These have taken hold, once more."""
+        for knob in knobs:
+            self.applied[knob] = self.applied.get(knob, 0) + 1
+            if self.applied[knob] == 1:
+                self.tell()
+
+    def decline(self, knobs: Any, why: str) -> None:
+        """These cannot be turned. What took hold elsewhere stands."""
+        for knob in knobs:
+            if knob not in self.declined:
+                self.declined[knob] = why
+        self.tell()
+
+    def tell(self) -> None:
+        """Write down what has become of the knobs."""
+        text = json.dumps({"applied": self.applied, "declined": self.declined})
+        path = Path(self.folder) / f"{os.getpid()}.knobs.json"
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            guard.note(self.folder, "telling of the knobs", error)
+
+    def replace(self, owner: Any, name: str, make: Maker) -> None:
+        """Put what ``make`` makes of ``owner.name`` in its place, until it is undone."""
+        original = getattr(owner, name)
+        own = name in vars(owner)
+        setattr(owner, name, functools.wraps(original)(make(original)))
+
+        def undo() -> None:
+            setattr(owner, name, original) if own else delattr(owner, name)
+
+        self.undo.append(undo)
+
+    def after_steps(self, work: Callable[[int], None]) -> None:
+        """Call ``work`` with their number after every step of the optimizer that steps first."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        first: list[int] = []
+        count = 0
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            nonlocal count
+            if not first:
+                first.append(id(optimizer))
+            if first[0] == id(optimizer):
+                count += 1
+                work(count)
+
+        self.undo.append(register_optimizer_step_post_hook(after).remove)
+
+    def back(self) -> None:
+        """Turn all back, last first."""
+        while self.undo:
+            self.undo.pop()()
+
+
+def install(folder: str) -> Hand | None:
+    """Turn the knobs that ``WHYIDLE_PLAN`` asks for; None where it asks for nothing."""
+    path = os.environ.get("WHYIDLE_PLAN")
+    if not path:
+        return None
+    try:
+        hand = Hand(folder, json.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        guard.note(folder, "reading the plan", error)
+        return None
+    hand.turn()
+    hand.tell()
+    return hand
+
+
+def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
+    """In the place of a function that is to do nothing any more."""
+    return _do_nothing
+
+
+def _do_nothing(*_args: Any, **_named: Any) -> None:
+    return None

@@ -1,0 +1,42 @@
+"""Lower precision where it is safe: autocast around the model's calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import DeclinedError, Hand
+from .model import Call, outermost
+
+
+def turn(hand: Hand, edits: dict[str, Any]) -> None:
+    """Run the model under autocast with bfloat16. What it returns is float32 again, so that losses
+    are summed up as before. Declines for float16, which needs a gradient scaler in the loop."""
+    if edits.get("autocast.dtype") != "bfloat16":
+        raise DeclinedError("float16 needs a GradScaler in the training loop")
+
+    def wrap(model: Any, call: Call) -> Call:
+        import torch
+
+        kind = next((p.device.type for p in model.parameters()), "cpu")
+        hand.took(*edits)
+
+        def under(*args: Any, **kwargs: Any) -> Any:
+            with torch.autocast(kind, dtype=torch.bfloat16):
+                found = call(*args, **kwargs)
+            return _full(found)
+
+        return under
+
+    outermost(hand, wrap)
+
+
+def _full(found: Any) -> Any:
+    import torch
+
+    if isinstance(found, torch.Tensor):
+        return found.float() if found.dtype == torch.bfloat16 else found
+    if type(found) in (list, tuple):
+        return type(found)(map(_full, found))
+    if type(found) is dict:
+        return {name: _full(value) for name, value in found.items()}
+    return found

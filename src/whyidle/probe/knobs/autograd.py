@@ -1,0 +1,23 @@
+"""Anomaly mode, which records and checks every operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import Hand
+
+
+def turn(hand: Hand, edits: dict[str, Any]) -> None:
+    """Have it stay off, whoever asks."""
+    import torch
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def set_anomaly_enabled(mode: bool, *args: Any, **kwargs: Any) -> Any:
+            if mode:
+                hand.took(*edits)
+            return original(False, *args, **kwargs)
+
+        return set_anomaly_enabled
+
+    hand.replace(torch, "set_anomaly_enabled", make)

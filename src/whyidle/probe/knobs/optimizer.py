@@ -1,0 +1,53 @@
+"""One kernel, or few, for all parameters: the optimizer's own switches."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from . import Hand
+
+SWITCHES = ("fused", "foreach")
+
+
+def turn(hand: Hand, edits: dict[str, Any]) -> None:
+    """Have every optimizer of PyTorch's that knows the switch made with it, and without the other;
+    one that refuses is made as it was."""
+    import torch
+
+    for name in dir(torch.optim):
+        kind = getattr(torch.optim, name)
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer):
+            known = inspect.signature(kind.__init__).parameters
+            own = {k: v for k, v in edits.items() if k.partition(".")[2] in known}
+            if own and "__init__" in vars(kind):
+                hand.replace(kind, "__init__", _making(hand, own, kind))
+
+
+def _making(
+    hand: Hand, edits: dict[str, Any], kind: type
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
+            switches = {knob.partition(".")[2]: value for knob, value in edits.items()}
+            others = {name: None for name in SWITCHES if name in kwargs and name not in switches}
+            params = _listed(params)
+            try:
+                result = original(self, params, *args, **{**kwargs, **others, **switches})
+            except (RuntimeError, ValueError, TypeError) as error:
+                hand.decline(edits, f"{kind.__name__} refuses: {error}")
+                return original(self, params, *args, **kwargs)
+            hand.took(*edits)
+            return result
+
+        return init
+
+    return make
+
+
+def _listed(params: Any) -> Any:
+    """An iterator of parameters can be read only once, and may have to be read twice."""
+    if not hasattr(params, "__next__"):
+        return params
+    return [{**p, "params": _listed(p["params"])} if isinstance(p, dict) else p for p in params]
