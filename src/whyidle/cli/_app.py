@@ -14,7 +14,7 @@ from typing import NoReturn
 from whyidle import __version__
 from whyidle.errors import UsageError, WhyidleError
 
-VERBS = ("run", "explain", "report", "compare", "runs", "causes", "doctor")
+VERBS = ("run", "fix", "explain", "report", "compare", "runs", "causes", "doctor")
 """in the order of the help"""
 INTERRUPTED = 130
 BROKEN_PIPE = 141

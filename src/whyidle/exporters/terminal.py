@@ -10,6 +10,7 @@ from rich.text import Text
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Colours, Page
+from whyidle.exporters._trials import trials
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import (
     Diagnosis,
@@ -85,7 +86,9 @@ def render(
         bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
     page.gap()
     _setting(page, diagnosis, full)
-    _findings(page, diagnosis, full)
+    if full or not diagnosis.trials:
+        _findings(page, diagnosis, full)
+    trials(page, diagnosis)
     _unsaid(page, diagnosis, full)
     next_commands(page, next_steps)
     return page.done()

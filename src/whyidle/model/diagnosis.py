@@ -182,7 +182,10 @@ class Abstention(Document, frozen=True, kw_only=True):
 
 
 class Trial(Document, frozen=True, kw_only=True):
-    """One paired trial of a treatment."""
+    """One paired trial of a treatment. ``baseline`` and ``treated`` are seconds a step, ``low`` and
+    ``high`` the interval of the measured ``speedup``; ``promised`` is all that was predicted, and
+    ``startup_s`` what the fix costs once, before the steady part. ``cause`` is what it treats,
+    ``edits`` what it sets."""
 
     treatment: str
     consent: Consent
@@ -195,6 +198,12 @@ class Trial(Document, frozen=True, kw_only=True):
     numerics: str | None
     kept: bool
     why: str
+    promised: Predicted | None = None
+    cause: str | None = None
+    summary: str = ""
+    edits: list[Edit] = []
+    pairs: int = 0
+    startup_s: float | None = None
 
 
 class Coverage(Document, frozen=True, kw_only=True):
@@ -279,6 +288,21 @@ class Reason(Document, frozen=True, kw_only=True):
     share: float
 
 
+class Healed(Document, frozen=True, kw_only=True):
+    """The job with all fixes that were kept. ``run`` is the id of its own diagnosis, ``speedup``
+    what they bring together."""
+
+    run: str | None
+    attribution: Attribution
+    state: State
+    headline: str
+    speedup: float | None
+    low: float | None
+    high: float | None
+    left: list[str] = []
+    """what remains, a sentence each"""
+
+
 class Detailed(Document, frozen=True, kw_only=True):
     """What pictures and tables need beyond the verdict."""
 
@@ -290,6 +314,7 @@ class Detailed(Document, frozen=True, kw_only=True):
     step_times_s: list[float] = []
     steady: list[bool] = []
     """whether each of ``step_times_s`` is a steady step; others are warm-up or cut short"""
+    healed: Healed | None = None
 
 
 class Diagnosis(Document, frozen=True, kw_only=True):

@@ -1,0 +1,136 @@
+"""What ``fix`` shows while it works, and where it puts what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from whyidle.cli import _output
+from whyidle.cli._next import Step, where
+from whyidle.errors import InputError, StoreError
+
+if TYPE_CHECKING:
+    from whyidle.engine.patch import Patch
+    from whyidle.engine.trial.heal import Healed
+    from whyidle.model.diagnosis import Diagnosis
+
+MOST_FILES = 1000
+
+
+class Places(NamedTuple):
+    """Where the plan and the patch go."""
+
+    plan: Path
+    patch: Path
+
+
+def places(args: argparse.Namespace) -> Places:
+    """Where they go: what was named, or new files here; nothing is overwritten.
+
+    Raises:
+        InputError: a named one exists already, or its folder does not.
+    """
+    found = []
+    for named, usual in ((args.plan, "plan.toml"), (args.patch, "fix.patch")):
+        if named is None:
+            found.append(_free(Path(usual)))
+            continue
+        if named.exists():
+            hint = "Name another, or remove it."
+            raise InputError(f"{named} exists already.", why="It is not overwritten.", hint=hint)
+        if not named.absolute().parent.is_dir():
+            raise InputError(f"There is no folder {named.parent}.", hint=f"mkdir -p {named.parent}")
+        found.append(named)
+    return Places(*found)
+
+
+def _free(path: Path) -> Path:
+    """The first of plan.toml, plan-2.toml, ... that does not exist."""
+    numbers = range(2, MOST_FILES)
+    names = (path, *(path.with_name(f"{path.stem}-{n}{path.suffix}") for n in numbers))
+    return next(name for name in names if not name.exists())
+
+
+class Progress:
+    """The current trial, on standard error: on a terminal one line that is rewritten, with the time
+    that is left; elsewhere a line for each."""
+
+    def __init__(self, *, quiet: bool, budget_s: float) -> None:
+        self._quiet, self._budget_s = quiet, budget_s
+        self._begun = time.monotonic()
+        self._alive = sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+        if self._quiet:
+            return
+        spent = time.monotonic() - self._begun
+        line = f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {text}"
+        sys.stderr.write(f"\r\x1b[K{line[: _output.width() - 1]}" if self._alive else f"{line}\n")
+        sys.stderr.flush()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._alive and not self._quiet:
+            sys.stderr.write("\r\x1b[K")
+
+
+def tell(
+    args: argparse.Namespace,
+    told: Diagnosis,
+    found: Healed,
+    command: Sequence[str],
+    files: Places,
+) -> None:
+    """Write plan and patch where something was kept, store the diagnosis, and say all of it.
+
+    Raises:
+        InputError: an output could not be written.
+    """
+    from whyidle.engine.trial.document import plan
+    from whyidle.store.plan import write_plan
+
+    steps: list[Step] = []
+    stored = _output.keep(args, told)
+    patch = None
+    if found.kept:
+        write_plan(plan(found, command), files.plan)
+        words = " ".join(command)
+        steps.append((f"whyidle run --plan {files.plan} {words}", "your job with what was kept"))
+        patch = _patched(found, command)
+    if patch is not None and patch.diff:
+        files.patch.write_text(patch.diff, encoding="utf-8", newline="")
+        steps.append(
+            (f"git apply {files.patch.absolute()}", f"the same in your files, in {patch.root}")
+        )
+    if stored:
+        again = f"whyidle report {stored} --html fix.html{where(args.store)}"
+        steps.append((again, "with pictures"))
+    for sentence in patch.sentences if patch is not None else ():
+        told.coverage.notes.append(f"By hand: {sentence}.")
+    _output.say(args, told, steps)
+
+
+def _patched(found: Healed, command: Sequence[str]) -> Patch | None:
+    """The patch of the user's files, where it can be made."""
+    from whyidle.engine.patch import Kept, make_patch
+
+    causes = {finding.cause: finding.where for finding in found.before.findings}
+    kept = [Kept(one.treatment, one.edits, causes.get(one.cause, [])) for one in found.kept]
+    try:
+        return make_patch(kept, list(command), Path.cwd())
+    except (InputError, StoreError) as error:
+        print(f"whyidle: no patch: {error.what} {error.why}", file=sys.stderr)
+        return None

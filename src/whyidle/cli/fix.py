@@ -1,0 +1,130 @@
+"""Try fixes in short trials, keep those proven faster, write a plan and a source patch.
+
+COMMAND is what you type today. It is run several times for a few seconds, as it is and with one fix
+at a time; nothing that these runs write is kept, and nothing that they send leaves this machine. A
+fix is kept when it is measurably faster and the losses are what they would have been.
+
+It ends with what each fix was predicted to bring and what it brought, with a plan (whyidle run
+--plan plan.toml COMMAND runs your job with it, your files as they are) and, where a fix has such a
+form, a patch of your own files (git apply).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output, _trials
+from whyidle.cli._options import outputs, storage
+from whyidle.errors import UsageError
+
+if TYPE_CHECKING:
+    from whyidle.engine.trial.arm import Guard
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+LEAST_S, MOST_S = 20.0, 24 * 3600.0
+"""bounds of --budget"""
+CLASSES = ("numerics", "convergence")
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.usage = "whyidle fix [OPTIONS] [--] COMMAND..."
+    outputs(parser)
+    storage(parser)
+    group = parser.add_argument_group("trials")
+    group.add_argument(
+        "--budget",
+        metavar="TIME",
+        type=_duration,
+        default=300.0,
+        help="about how long all of it may take: 90s, 5m, 1h (default: 5m)",
+    )
+    group.add_argument(
+        "--allow",
+        metavar="CLASS",
+        type=_classes,
+        default=frozenset(),
+        help="also try fixes that change the precision of numbers (numerics) or what is learned "
+        "(convergence); several: --allow numerics,convergence",
+    )
+    group.add_argument(
+        "-y",
+        "--yes",
+        action="store_true",
+        help="go on where something that the job does cannot be held back",
+    )
+    group.add_argument(
+        "--network", action="store_true", help="let the trials reach the network (data sets, hubs)"
+    )
+    group.add_argument(
+        "--plan", metavar="PATH", type=Path, help="the plan (default: a new plan.toml here)"
+    )
+    group.add_argument(
+        "--patch", metavar="PATH", type=Path, help="the patch (default: a new fix.patch here)"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _duration(text: str) -> float:
+    unit = UNITS.get(text[-1:], 1.0)
+    try:
+        seconds = float(text.rstrip("smh")) * unit
+    except ValueError:
+        seconds = -1.0
+    if not LEAST_S <= seconds <= MOST_S:
+        raise argparse.ArgumentTypeError(f"must be 20s to 24h, such as 90s or 5m, not {text!r}")
+    return seconds
+
+
+def _classes(text: str) -> frozenset[str]:
+    named = frozenset(text.split(","))
+    if not named <= set(CLASSES):
+        raise argparse.ArgumentTypeError(f"must be {' or '.join(CLASSES)}, not {text!r}")
+    return named
+
+
+def run(args: argparse.Namespace) -> int:
+    """Heal the command, keep and say what came of it."""
+    from whyidle.engine.record import command_of
+    from whyidle.engine.trial.candidates import SAFE
+    from whyidle.engine.trial.document import document
+    from whyidle.engine.trial.heal import Healing, heal
+
+    if not args.command:
+        raise UsageError("There is no command to fix.", hint="whyidle fix python train.py")
+    command = command_of(args.command)
+    _output.check(args)
+    files = _trials.places(args)
+    folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
+    try:
+        with _trials.Progress(quiet=args.quiet, budget_s=args.budget) as progress:
+            healing = Healing(
+                command=command,
+                folder=folder,
+                guarded=lambda arm: _guarded(args, arm),
+                budget_s=args.budget,
+                allowed=SAFE | args.allow,
+                say=progress.say,
+            )
+            found = heal(healing)
+        _trials.tell(args, document(found), found, command, files)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+@contextmanager
+def _guarded(args: argparse.Namespace, arm: Path) -> Iterator[Guard]:
+    """Keeps an arm from writing anywhere but into its own folder."""
+    from whyidle.engine.shield import shield
+
+    scratch = arm / "scratch"
+    scratch.mkdir()
+    with shield(scratch, network=args.network, real=[arm]) as guard:
+        yield guard

@@ -1,0 +1,126 @@
+"""What came of healing, as the diagnosis document tells it, and as a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+import msgspec
+
+from whyidle import __version__
+from whyidle.engine.trial import heal
+from whyidle.engine.trial.candidates import Passed
+from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.pair import Effect, warm
+from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
+from whyidle.model.plan import Fix, FixPlan, Speedup
+
+LEFT = 5
+"""of what remains so many are told"""
+
+
+def document(found: heal.Healed) -> Diagnosis:
+    """The diagnosis of the job as it was, with all trials, and what it became."""
+    trials = [*map(_trial, found.judged), *map(_passed, found.passed)]
+    detail = found.before.detail
+    if found.after is not None:
+        detail = msgspec.structs.replace(detail, healed=_healed(found, found.after))
+    return msgspec.structs.replace(found.before, trials=trials, detail=detail)
+
+
+def plan(found: heal.Healed, command: Sequence[str]) -> FixPlan:
+    """What was kept, to run with."""
+    return FixPlan(
+        command=list(command),
+        made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        whyidle=__version__,
+        fix=[_fix(one) for one in found.judged if one.kept],
+    )
+
+
+def _fix(one: Judgement) -> Fix:
+    candidate = one.candidate
+    return Fix(
+        treatment=candidate.treatment,
+        consent=candidate.consent,
+        summary=candidate.summary,
+        predicted=_speedup(candidate.predicted),
+        measured=_speedup(one.effect),
+        edits={edit.knob: edit.value for edit in candidate.edits if edit.value is not None},
+    )
+
+
+def _speedup(gain: Effect | Predicted | None) -> Speedup | None:
+    if gain is None or not math.isfinite(gain.high):
+        return None
+    numbers = (round(number, 4) for number in (gain.speedup, gain.low, gain.high))
+    times, low, high = numbers
+    return Speedup(times=times, low=low, high=high)
+
+
+def _trial(one: Judgement) -> Trial:
+    candidate, gain = one.candidate, one.effect
+    counted = max(one.steps - 1 - warm(one.steps), 1)
+    return Trial(
+        treatment=candidate.treatment,
+        consent=candidate.consent,
+        baseline=_mean(one.base_s, counted),
+        treated=_mean(one.treated_s, counted),
+        speedup=gain.speedup if gain else None,
+        low=gain.low if gain else None,
+        high=min(gain.high, 1e9) if gain else None,
+        predicted=candidate.predicted.speedup if candidate.predicted else None,
+        numerics=one.check.told if one.check else None,
+        kept=one.kept,
+        why=one.why or ("faster, and the numbers hold" if one.kept else ""),
+        promised=candidate.predicted,
+        cause=candidate.cause,
+        summary=candidate.summary,
+        edits=list(candidate.edits),
+        pairs=gain.pairs if gain else 0,
+        startup_s=one.startup_s,
+    )
+
+
+def _mean(times: Sequence[float], steps: int) -> float | None:
+    return sum(times) / len(times) / steps if times else None
+
+
+def _passed(one: Passed) -> Trial:
+    candidate = one.candidate
+    return Trial(
+        treatment=candidate.treatment,
+        consent=candidate.consent,
+        baseline=None,
+        treated=None,
+        speedup=None,
+        low=None,
+        high=None,
+        predicted=candidate.predicted.speedup if candidate.predicted else None,
+        numerics=None,
+        kept=False,
+        why=one.why,
+        promised=candidate.predicted,
+        cause=candidate.cause,
+        summary=candidate.summary,
+        edits=list(candidate.edits),
+    )
+
+
+def _healed(found: heal.Healed, after: Diagnosis) -> Healed:
+    left = [
+        f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step at most)"
+        for finding in after.findings
+        if finding.severity != "info"
+    ]
+    return Healed(
+        run=after.run.id,
+        attribution=after.attribution,
+        state=after.verdict.state,
+        headline=after.verdict.headline,
+        speedup=found.whole.speedup if found.whole else None,
+        low=found.whole.low if found.whole else None,
+        high=min(found.whole.high, 1e9) if found.whole else None,
+        left=left[:LEFT],
+    )
