@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +18,8 @@ from whyidle.model.diagnosis import Diagnosis, Finding
 
 NEAR, TRIES = (0.94, 1.10), 2
 """between these, up to so many times the pairs are run"""
+CLEAR = (0.80, 1.25)
+"""beyond these one pair tells enough: whether it is planted does not hang on a few percent"""
 
 
 def examine(
@@ -94,7 +97,8 @@ def measured(case: Case, mode: Mode, results: Results, *, fresh: bool = False) -
 
 
 def paired(case: Case, mode: Mode) -> dict[str, Gain]:
-    """Pairs of runs, taken in turn and in turned order; more of them where there is little."""
+    """Pairs of runs, taken in turn and in turned order; more of them where there is little, one
+    where there is much."""
     arms = {name: _timed(case, cured) for name, cured in case.arms().items()}
     rates: dict[str, list[float]] = {name: [] for name in arms}
     spent = dict.fromkeys(arms, 0.0)
@@ -105,7 +109,8 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
             rates[name].append(launch.alone(case, arms[name], mode).rate(case.measure))
             spent[name] += launch.wall() - begin
         gains = _gains(rates, spent)
-        if number + 1 >= case.budget.pairs and not near(gains["cured"]):
+        enough = 1 if clear(gains.values()) else case.budget.pairs
+        if number + 1 >= enough and not near(gains["cured"]):
             break
     return gains
 
@@ -117,6 +122,11 @@ def _gains(rates: dict[str, list[float]], spent: dict[str, float]) -> dict[str, 
         for name, found in rates.items()
         if name != "sick"
     }
+
+
+def clear(gains: Iterable[Gain]) -> bool:
+    """Whether every cure brings so much that one pair tells of it."""
+    return all(not CLEAR[0] < gain.ratio < CLEAR[1] for gain in gains)
 
 
 def near(gain: Gain) -> bool:

@@ -86,7 +86,7 @@ def render(
         bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
     page.gap()
     _setting(page, diagnosis, full)
-    if full or not diagnosis.trials:
+    if full or diagnosis.detail.healed is None:
         _findings(page, diagnosis, full)
     trials(page, diagnosis)
     _unsaid(page, diagnosis, full)

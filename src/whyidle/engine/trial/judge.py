@@ -126,7 +126,7 @@ def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]
 
 
 def _too_little(gain: Effect) -> str:
-    if gain.high < 1.0:
+    if gain.high < 1.0 or gain.speedup < HARM:
         return "slower"
     if gain.low > 1.0:
         return f"worth under {WORTH - 1:.0%}"

@@ -1,0 +1,119 @@
+"""What becomes of a fix, from arms that are made up."""
+
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.trial.arm import Ran, Told
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.judge import Bench, judge
+from whyidle.model.diagnosis import Edit
+
+LOSSES = [1.0 / (i + 1) for i in range(40)]
+FIX = Candidate(
+    treatment="loader-workers",
+    cause="dataloader-no-workers",
+    consent="none",
+    summary="",
+    edits=(Edit(knob="loader.workers", value=2, was=0),),
+    predicted=None,
+    risk="",
+)
+
+
+def ran(step_s, losses=LOSSES, *, ending="stopped", took=True, said="", declined=None):
+    marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
+    good = ending == "stopped"
+    return Ran(
+        ending=ending,
+        status=None if ending == "hung" else int(not good),
+        seconds=1.0,
+        recording=Path("nowhere"),
+        said=said,
+        told=Told(ended="stopped", begun=0, marks=marks, losses=list(losses)) if good else None,
+        applied={"loader.workers": 1} if took else {},
+        declined=declined or {},
+    )
+
+
+def bench(base, treated, other=None, affordable=True):
+    """Each is a list of arms that are handed out in turn, the last one again and again."""
+
+    def turn(arms):
+        return lambda: arms.pop(0) if len(arms) > 1 else arms[0]
+
+    return Bench(
+        base=turn(list(base)),
+        treated=turn(list(treated)),
+        other=turn([other or ran(0.1)]),
+        affordable=lambda: affordable,
+        say=lambda _: None,
+    )
+
+
+def test_a_clear_gain_with_the_same_numbers_is_kept_after_two_pairs():
+    found = judge(FIX, bench([ran(0.2), ran(0.201)], [ran(0.1), ran(0.1)]), [])
+    assert found.kept
+    assert found.effect.pairs == 2
+    assert found.effect.speedup == pytest.approx(2.0, rel=0.01)
+
+
+def test_other_numbers_are_rolled_back_however_fast():
+    other = [*LOSSES[:20], 5.0, *LOSSES[21:]]
+    found = judge(FIX, bench([ran(0.2)], [ran(0.1, other)]), [])
+    assert not found.kept
+    assert "step 21" in found.why
+
+
+def test_what_is_within_the_scatter_is_not_kept():
+    base = [ran(0.2), ran(0.15), ran(0.22), ran(0.17)]
+    found = judge(FIX, bench(base, [ran(0.17)]), [])
+    assert not found.kept
+    assert "chance" in found.why
+    assert found.effect.pairs == 4
+
+
+def test_what_is_surely_worth_nothing_ends_early():
+    found = judge(FIX, bench([ran(0.2)], [ran(0.2)]), [])
+    assert not found.kept
+    assert found.effect.pairs < 4
+
+
+def test_a_small_but_certain_gain_is_not_worth_it():
+    found = judge(FIX, bench([ran(0.2)], [ran(0.2 / 1.015)]), [[1.0] * 30])
+    assert not found.kept
+
+
+def test_a_great_harm_needs_no_second_pair():
+    found = judge(FIX, bench([ran(0.1)], [ran(0.3)]), [])
+    assert not found.kept
+    assert found.effect.pairs == 1
+    assert found.why == "slower"
+
+
+@pytest.mark.parametrize(
+    ("arm", "word"),
+    [
+        (ran(0.1, ending="crashed", said="Traceback\nValueError: no"), "crashed (ValueError: no)"),
+        (ran(0.1, ending="hung"), "hung"),
+        (ran(0.1, ending="silent"), "made no steps"),
+        (ran(0.1, ending="crashed", said="torch.OutOfMemoryError: x"), "ran out of memory"),
+    ],
+)
+def test_a_treated_job_that_fails_is_rolled_back_and_told(arm, word):
+    found = judge(FIX, bench([ran(0.1)], [arm]), [])
+    assert not found.kept
+    assert word in found.why
+    assert found.why.startswith("rolled back")
+
+
+def test_a_knob_that_declines_says_why():
+    arm = ran(0.1, took=False, declined={"loader.workers": "it is an IterableDataset"})
+    found = judge(FIX, bench([ran(0.1)], [arm]), [])
+    assert found.why == "declined: it is an IterableDataset"
+
+
+def test_a_knob_that_nothing_took_up_is_no_gain():
+    found = judge(FIX, bench([ran(0.2)], [ran(0.1, took=False)]), [])
+    assert not found.kept
+    assert "nothing in the job" in found.why
