@@ -175,12 +175,23 @@ def test_of_several_loaders_those_with_the_old_value_are_meant():
 
 
 @pytest.mark.parametrize("line", [3, 5])
-def test_of_several_loaders_the_one_at_the_findings_line_is_meant(line):
-    text = TWO.replace("num_workers=2", "num_workers=0")
-    assert added(text, "loader.workers", 4, 0, lines=(line,)) == [
+def test_where_none_has_the_old_value_the_one_at_the_findings_line_is_meant(line):
+    assert added(TWO, "loader.workers", 4, 3) == []
+    assert added(TWO, "loader.workers", 4, 3, lines=(line,)) == [
         "-train = DataLoader(d, shuffle=True)",
         "+train = DataLoader(d, shuffle=True, num_workers=4)",
     ]
+
+
+def test_what_comes_with_workers_goes_where_they_went():
+    text = TWO.replace("shuffle=True", "num_workers=4")
+    beside = {"loader.workers": 4}
+    assert added(text, "loader.persistent_workers", True, beside=beside)[1:] == [
+        "+train = DataLoader(d, num_workers=4, persistent_workers=True)"
+    ]
+    assert added(text, "loader.persistent_workers", True)[-1] == (
+        "+test = DataLoader(e, num_workers=2, persistent_workers=True)"
+    )
 
 
 @pytest.mark.parametrize(

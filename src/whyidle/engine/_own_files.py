@@ -8,6 +8,7 @@ import ast
 import os
 import sys
 import sysconfig
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class OwnFiles:
     script: Path | None
     options: tuple[str, ...]
     folders: tuple[Path, ...]
-    """where modules are looked for"""
+    """where modules of it were found, as they are looked for"""
 
 
 def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -> OwnFiles:
@@ -40,15 +41,19 @@ def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -
     start = [script] if script is not None else []
     start += [path for name in named if (path := (folder / name)).suffix == ".py"]
     found: dict[Path, None] = {}
+    searched: set[Path] = set()
     waiting = [path.resolve() for path in start]
     while waiting and len(found) < MOST_FILES:
         path = waiting.pop(0)
         if path in found or not is_own(path, root):
             continue
         found[path] = None
-        waiting += [other.resolve() for other in _imported(path, folders)]
+        for other, searched_in in _imported(path, folders):
+            waiting.append(other.resolve())
+            searched |= {searched_in} if is_own(other.resolve(), root) else set()
     own_script = script.resolve() if script is not None and script.resolve() in found else None
-    return OwnFiles(root, tuple(found), own_script, options, tuple(folders))
+    used = tuple(each for each in folders if each in searched)
+    return OwnFiles(root, tuple(found), own_script, options, used)
 
 
 def repository(folder: Path) -> Path | None:
@@ -105,10 +110,12 @@ def _module(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
     return None
 
 
-def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
-    """Files that a file's import statements may mean."""
+def _imported(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    """Files that a file's import statements may mean, each with the folder it was found from."""
     try:
-        tree = ast.parse(path.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the compiler thinks of the user's own lines
+            tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return
     for node in ast.walk(tree):
@@ -126,12 +133,12 @@ def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
                 yield from _files(name.split("."), where)
 
 
-def _files(parts: list[str], folders: Iterable[Path]) -> Iterator[Path]:
+def _files(parts: list[str], folders: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
     """A module's file, and those of the packages around it, which are imported first."""
     for folder in folders:
         base = folder.joinpath(*parts)
         found = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
         if found:
             above = [folder.joinpath(*parts[:n]) / "__init__.py" for n in range(1, len(parts))]
-            yield from [*(path for path in above if path.is_file()), found[0]]
+            yield from ((path, folder) for path in (*above, found[0]) if path.is_file())
             return

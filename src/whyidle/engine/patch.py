@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from whyidle import catalog
 from whyidle.engine._diff import unified
 from whyidle.engine._own_files import OwnFiles, own_files
 from whyidle.model.diagnosis import Edit, Place
-from whyidle.model.knobs import by_hand
-from whyidle.model.patch import Change, SourceForm
+from whyidle.model.knobs import Setting, by_hand
+from whyidle.model.patch import Change, Rewrite, SourceForm
+
+WORKERS = "loader.workers"
+"""comes first: other settings of a loader are refused without it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +53,14 @@ def make_patch(
     named = [place.file for fix in kept for place in fix.where if place.file]
     own = own_files(command, folder, named)
     tree = _Tree.read(own, device)
-    sentences = [said for fix, edit in _in_order(kept) for said in tree.apply(fix, edit, folder)]
+    first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
+    sentences = [f"{fix.treatment}: {said}" for fix in first if (said := tree.apply(fix, folder))]
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
         unified(path.relative_to(own.root).as_posix(), tree.before[path], text)
         for path, text in sorted(changed.items())
     )
     return Patch(diff, changed, tuple(dict.fromkeys(sentences)), own)
-
-
-def _in_order(kept: Sequence[Kept]) -> list[tuple[Kept, Edit]]:
-    """Workers first: other settings of a loader are refused without them."""
-    pairs = [(fix, edit) for fix in kept for edit in fix.edits]
-    return sorted(pairs, key=lambda pair: pair[1].knob != "loader.workers")
 
 
 @dataclass(slots=True)
@@ -78,35 +77,48 @@ class _Tree:
         texts = {path: text for path in own.files if (text := _text(path)) is not None}
         return cls(own, texts, dict(texts), device)
 
-    def apply(self, fix: Kept, edit: Edit, folder: Path) -> list[str]:
-        """Write one edit into whichever files have a place for it; what is left to say."""
-        if edit.value is None:
-            return []
-        done, why = self._write(fix, edit, folder, list(self.texts))
-        if not done and not why and self.own.script in self.texts:
-            done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
-        hand = f"{fix.treatment}: {by_hand(edit.knob, edit.value)}"
-        if why:
-            return [f"{hand} ({'; '.join(why)})"]
-        return [] if done else [hand]
+    def apply(self, fix: Kept, folder: Path) -> str:
+        """Write a fix into whichever files have a place for it; what is left to say."""
+        said = []
+        for edit in _in_order(fix.edits):
+            done, why = self._write(fix, edit, folder, list(self.texts))
+            if not done and not why and self.own.script in self.texts:
+                done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
+            hand = by_hand(edit.knob, _setting(edit))
+            if why:
+                said.append(f"{hand} ({'; '.join(why)})")
+            elif not done:
+                said.append(hand)
+        return "; ".join(said)
 
     def _write(
         self, fix: Kept, edit: Edit, folder: Path, paths: list[Path], *, insert: bool = False
     ) -> tuple[bool, list[str]]:
         done, why = False, []
-        assert edit.value is not None
+        beside = {each.knob: each.value for each in fix.edits if each.value is not None}
+        change = Change(
+            edit.knob, _setting(edit), edit.was, (), self.own.options, insert, self.device, beside
+        )
         for path in paths:
             for form in _forms(edit.knob):
                 named = _lines(fix.where, path, folder)
                 lines = _moved(named, self.before[path], self.texts[path])
-                change = Change(
-                    edit.knob, edit.value, edit.was, lines, self.own.options, insert, self.device
-                )
-                text, said, left = _written(form, self.texts[path], change, path)
-                self.texts[path] = text
-                done |= said
-                why += [f"{path.relative_to(self.own.root)}, {each}" for each in left]
+                found = _written(form, self.texts[path], replace(change, lines=lines), path)
+                self.texts[path] = found.text
+                done |= found.done
+                why += [f"{path.relative_to(self.own.root)}, {each}" for each in found.why]
         return done, why
+
+
+def _in_order(edits: Iterable[Edit]) -> list[Edit]:
+    """Workers first; what changes nothing not at all."""
+    real = [edit for edit in edits if edit.value is not None and edit.value != edit.was]
+    return sorted(real, key=lambda edit: edit.knob != WORKERS)
+
+
+def _setting(edit: Edit) -> Setting:
+    assert edit.value is not None, edit.knob
+    return edit.value
 
 
 def _forms(knob: str) -> list[SourceForm]:
@@ -115,17 +127,19 @@ def _forms(knob: str) -> list[SourceForm]:
     return [form for form in forms if knob in form.knobs or family in form.knobs]
 
 
-def _written(
-    form: SourceForm, text: str, change: Change, path: Path
-) -> tuple[str, bool, tuple[str, ...]]:
+def _written(form: SourceForm, text: str, change: Change, path: Path) -> Rewrite:
     """The new text where it is Python again; else the old one, and why."""
     mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
     try:
         found = form.write(body, change)
-        compile(found.text, str(path), "exec", dont_inherit=True)
+        if found.text == body:
+            return replace(found, text=text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the compiler thinks of the user's own lines
+            compile(found.text, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        return text, False, (f"cannot be changed by a program: {error}",)
-    return mark + found.text, found.done, found.why
+        return Rewrite(text, why=(f"which cannot be changed by a program: {error}",))
+    return replace(found, text=mark + found.text)
 
 
 def _text(path: Path) -> str | None:

@@ -7,8 +7,8 @@ leaves the text as it is and says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from whyidle.model.knobs import Setting
 
@@ -18,7 +18,7 @@ class Change:
     """One knob's new setting. ``was`` is the old one where it is known, ``lines`` are those of this
     file that the finding names (from 1), ``options`` the words of the command behind the script.
     ``insert``: no file has a place for it, and this is the script, so a new line may say it.
-    ``device`` is the type of the devices that train."""
+    ``device`` is the type of the devices that train, ``beside`` what else the same fix sets."""
 
     knob: str
     value: Setting
@@ -27,6 +27,7 @@ class Change:
     options: tuple[str, ...] = ()
     insert: bool = False
     device: str = "cuda"
+    beside: Mapping[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 
 from whyidle.model.patch import Change
-from whyidle.patches._origin import origin
+from whyidle.patches._origin import given, origin
 from whyidle.patches._source import NO_LITERAL, Source
 from whyidle.patches._spread import spread
 
@@ -40,8 +40,9 @@ def argument(call: cst.Call, keyword: Keyword) -> cst.BaseExpression | None:
     )
 
 
-def current(source: Source, call: cst.Call, keyword: Keyword) -> Any:
-    """What a call's parameter is, as far as the file tells; ``NO_LITERAL`` where it does not."""
+def current(source: Source, call: cst.Call, keyword: Keyword, options: tuple[str, ...] = ()) -> Any:
+    """What a call's parameter is, as far as the file tells; ``NO_LITERAL`` where it does not, or
+    where one of the command's options tells instead."""
     value = argument(call, keyword)
     if value is None:
         known = spread(source, call)
@@ -51,20 +52,21 @@ def current(source: Source, call: cst.Call, keyword: Keyword) -> Any:
             return keyword.default
         value = known.keys[keyword.name]
     found = origin(source, value) if value is not None else None
-    return found.value if found is not None else NO_LITERAL
+    if found is None or given(options, found.options):
+        return NO_LITERAL
+    return found.value
 
 
 def meant(
     source: Source, calls: list[cst.Call], keyword: Keyword, change: Change
 ) -> list[cst.Call]:
-    """The calls that lines of the finding lie in or loop over; else those with the old value."""
-    named = [call for call in calls if _loop_lines(source, call) & set(change.lines)]
-    if named:
-        return named
-    values = {id(call): current(source, call, keyword) for call in calls}
-    old = (change.was, change.value, NO_LITERAL) if change.was is not None else ()
-    same = [call for call in calls if not old or values[id(call)] in old]
-    return same or calls
+    """The calls that have the old value, or may have it: a trial changes the same ones. Where none
+    has, those that lines of the finding lie in or loop over; all where no old value is known."""
+    if change.was is None:
+        return calls
+    old = (change.was, change.value, NO_LITERAL, None)
+    same = [call for call in calls if current(source, call, keyword, change.options) in old]
+    return same or [call for call in calls if _loop_lines(source, call) & set(change.lines)]
 
 
 def _loop_lines(source: Source, call: cst.Call) -> set[int]:

@@ -37,15 +37,21 @@ def loader(text: str, change: Change) -> Rewrite:
     if change.knob not in NEED_WORKERS or not change.value:
         return setter.set(calls)
     guarded = NEED_WORKERS[change.knob]
-    served = [
-        call for call in calls if current(source, call, WORKERS) != 0 or _varies(source, call)
-    ]
+    served = [call for call in calls if _served(source, call, change)]
     rewrite = setter.set(served, lambda call: _guarded(source, call, guarded, change.value))
     if calls and not served:
-        return Rewrite(
-            text, why=(f"line {source.line(calls[0])} makes a DataLoader without workers",)
-        )
+        line = source.line(calls[0])
+        return Rewrite(text, why=(f"line {line} makes a DataLoader without workers",))
     return rewrite
+
+
+def _served(source: Source, call: cst.Call, change: Change) -> bool:
+    """Whether a loader has workers, or may have them: as many as the same fix sets, if it does."""
+    workers = current(source, call, WORKERS, change.options)
+    given = change.beside.get("loader.workers")
+    if given is not None and workers is not NO_LITERAL:
+        return bool(workers == given)
+    return workers != 0 or _varies(source, call)
 
 
 def _varies(source: Source, call: cst.Call) -> bool:

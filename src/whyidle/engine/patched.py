@@ -1,0 +1,75 @@
+"""A folder in which a command runs with a patch, so that what is handed over has been run once.
+
+The user's tree is mirrored: folders that hold files of the program are made anew, with copies of
+those files, patched or not; everything else in them is a link to where it is. So the program finds
+its data and its other modules where it expects them, imports the patched files, and what it writes
+goes where it would have gone: whoever runs it sees to that, as in every trial.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whyidle.engine.patch import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """How to run the command with the patch: its words, its folder, and the variables that stand
+    in for those of the environment."""
+
+    command: tuple[str, ...]
+    folder: Path
+    environment: Mapping[str, str]
+
+
+def mirror(patch: Patch, command: Sequence[str], folder: Path, scratch: Path) -> Patched:
+    """Make the mirror in ``scratch``, an empty folder, for a command that starts in ``folder``.
+
+    Raises:
+        OSError: the mirror cannot be made (a full disk, a file system without links).
+    """
+    root, folder = patch.root, folder.resolve()
+    own = patch.own.files
+    folders = {above for path in own for above in path.parents if above.is_relative_to(root)}
+    folders |= {above for above in (folder, *folder.parents) if above.is_relative_to(root)} | {root}
+    for each in sorted(folders):
+        (scratch / each.relative_to(root)).mkdir(exist_ok=True)
+    for each in sorted(folders):
+        _fill(each, scratch / each.relative_to(root), {*folders, *own})
+    for path in own:
+        copy = scratch / path.relative_to(root)
+        text = patch.files.get(path)
+        copy.write_bytes(path.read_bytes() if text is None else text.encode())
+        copy.chmod(path.stat().st_mode | 0o200)
+    words = tuple(_inside(word, root, scratch) for word in command)
+    return Patched(words, scratch / folder.relative_to(root), _environment(patch, scratch))
+
+
+def _fill(real: Path, copy: Path, made: set[Path]) -> None:
+    """Links to everything in a folder that is not made anew."""
+    for entry in os.scandir(real):
+        if Path(entry.path) not in made and entry.name != "__pycache__":
+            (copy / entry.name).symlink_to(entry.path)
+
+
+def _inside(word: str, root: Path, scratch: Path) -> str:
+    """A word that names a file of the tree by its whole path names the copy."""
+    path = Path(word)
+    named = path.is_absolute() and path.resolve().is_relative_to(root)
+    found = scratch / path.resolve().relative_to(root) if named else path
+    return str(found) if named and found.exists() and word.endswith(".py") else word
+
+
+def _environment(patch: Patch, scratch: Path) -> dict[str, str]:
+    """The copies of folders that modules are found in come first, for an installation in
+    development, or a whole path in the environment, names the originals."""
+    root, script = patch.root, patch.own.script
+    beside = script.parent if script is not None else None
+    inside = [path for path in patch.own.folders if path.is_relative_to(root) and path != beside]
+    ahead = [str(scratch / path.relative_to(root)) for path in inside]
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*ahead, *([before] if before else [])])}

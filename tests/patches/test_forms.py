@@ -1,0 +1,128 @@
+"""What every form promises: git takes its patch, the result is Python, twice is once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from whyidle import catalog
+from whyidle.engine.patch import Kept, make_patch
+from whyidle.model.diagnosis import Edit
+from whyidle.model.knobs import KNOBS, problem
+from whyidle.model.patch import Change
+
+TRAINING = '''"""Trains."""
+import os, gc
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+
+os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+torch.autograd.set_detect_anomaly(True)
+torch.use_deterministic_algorithms(True)
+
+
+def test(model, loader):
+    model.eval()
+    return sum(model(x).sum().item() for x in loader) + sum(1 for _ in loader)  # ünïcode
+
+
+def evaluate(model, loader):
+    model.eval()
+    for x in loader:
+        model(x)
+
+
+model = DDP(nn.Linear(1, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+for step, (x, y) in enumerate(DataLoader(data, num_workers=2)):
+    x = x.to(device)
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    gc.collect()
+    torch.cuda.empty_cache()
+'''
+COMPILED = "import torch\nmodel = torch.compile(model)\nx = 1\n"
+SAMPLES: dict[str, tuple[object, str]] = {
+    "loader.workers": (4, TRAINING),
+    "loader.pin_memory": (True, TRAINING),
+    "loader.persistent_workers": (True, TRAINING),
+    "loader.prefetch_factor": (8, TRAINING),
+    "optimizer.fused": (True, TRAINING),
+    "optimizer.foreach": (True, TRAINING),
+    "ddp.bucket_cap_mb": (25, TRAINING),
+    "ddp.gradient_as_bucket_view": (True, TRAINING),
+    "ddp.static_graph": (True, TRAINING),
+    "autograd.anomaly_mode": (False, TRAINING),
+    "torch.deterministic": (False, TRAINING),
+    "matmul.precision": ("high", TRAINING),
+    "torch.num_threads": (2, TRAINING),
+    "env.*": ("0", TRAINING),
+    "model.compile": (True, TRAINING),
+    "model.memory_format": ("channels_last", TRAINING),
+    "model.compile_mode": ("reduce-overhead", COMPILED),
+    "model.compile_dynamic": (True, COMPILED),
+    "evaluation.gradients": (False, TRAINING),
+    "evaluation.inference_mode": (True, TRAINING),
+    "copy.non_blocking": (True, TRAINING),
+    "gc.collect_interval_steps": (100, TRAINING),
+    "memory.empty_cache_every": (500, TRAINING),
+    "autocast.dtype": ("bfloat16", TRAINING),
+}
+UNWRITTEN = {"autocast.grad_scaler"}
+"""knobs whose form never writes anything of its own"""
+FORMS = catalog.source_forms()
+
+
+def test_every_form_has_a_sample():
+    assert {knob for form in FORMS.values() for knob in form.knobs} == set(SAMPLES) | UNWRITTEN
+
+
+def test_forms_are_of_known_knobs():
+    for knob in SAMPLES:
+        assert knob in KNOBS or knob == "env.*"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("knob", SAMPLES)
+def test_git_takes_the_patch(tmp_path: Path, knob: str, end: str):
+    value, text = SAMPLES[knob]
+    knob = knob.replace("env.*", "env.CUDA_LAUNCH_BLOCKING")
+    assert not problem(knob, value)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    script = tmp_path / "train.py"
+    script.write_bytes(text.replace("\n", end).encode())
+    kept = [Kept("fix", [Edit(knob=knob, value=value)])]
+    patch = make_patch(kept, ["python", "train.py"], tmp_path)
+    assert patch.sentences == ()
+    assert patch.diff
+    for words in (["--check"], []):
+        subprocess.run(
+            ["git", "-c", "core.autocrlf=false", "apply", *words, "-"],
+            cwd=tmp_path, input=patch.diff.encode(), check=True,
+        )  # fmt: skip
+    patched = script.read_bytes().decode()
+    assert patched == patch.files[script.resolve()]
+    assert patched.count("\n") == patched.count(end)
+    compile(patched, "train.py", "exec")
+    again = make_patch(kept, ["python", "train.py"], tmp_path)
+    assert again.diff == ""
+    assert again.sentences == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x = 1\n", "import torch\n", "import torch\n\n\ndef f():\n    pass"]
+)
+@pytest.mark.parametrize("knob", [*SAMPLES, *UNWRITTEN])
+def test_a_file_without_a_place_for_it_stays_as_it_is(knob: str, text: str):
+    value, _ = SAMPLES.get(knob, (True, ""))
+    (form,) = [form for form in FORMS.values() if knob in form.knobs]
+    found = form.write(text, Change(knob.replace("*", "CUDA_LAUNCH_BLOCKING"), value))
+    assert found.text == text
+    assert found.why == ()
