@@ -17,6 +17,7 @@ from whyidle.errors import InputError, StoreError
 if TYPE_CHECKING:
     from whyidle.engine.patch import Patch
     from whyidle.engine.trial.heal import Healed
+    from whyidle.engine.trial.judge import Judgement
     from whyidle.model.diagnosis import Diagnosis
 
 MOST_FILES = 1000
@@ -76,6 +77,18 @@ class Progress:
         line = f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {text}"
         sys.stderr.write(f"\r\x1b[K{line[: _output.width() - 1]}" if self._alive else f"{line}\n")
         sys.stderr.flush()
+
+    def judged(self, judgement: Judgement) -> None:
+        """A trial has ended: a line that stays."""
+        gain, name = judgement.effect, judgement.candidate.treatment
+        told = f"{gain.speedup:.2f} times as fast" if gain else ""
+        why = "" if judgement.kept else judgement.why
+        text = ", ".join(part for part in (told, why) if part)
+        if not self._quiet:
+            clear = "\r\x1b[K" if self._alive else ""
+            sys.stderr.write(f"{clear}whyidle: {'kept' if judgement.kept else 'not kept'}: {name}")
+            sys.stderr.write(f", {text}\n" if text else "\n")
+            sys.stderr.flush()
 
     def __exit__(
         self,

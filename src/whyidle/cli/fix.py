@@ -94,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
     from whyidle.engine.trial.document import document
-    from whyidle.engine.trial.heal import Healing, heal
+    from whyidle.engine.trial.heal import heal
+    from whyidle.engine.trial.healing import Healing
 
     if not args.command:
         raise UsageError("There is no command to fix.", hint="whyidle fix python train.py")
@@ -110,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
                 guarded=lambda arm: _guarded(args, arm),
                 budget_s=args.budget,
                 allowed=SAFE | args.allow,
-                say=progress.say,
+                voice=progress,
             )
             found = heal(healing)
         _trials.tell(args, document(found), found, command, files)

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import msgspec
 
-from whyidle.exporters._html import findings, notes, ranks, summary, tables, timeline
+from whyidle.exporters._html import findings, notes, ranks, summary, tables, timeline, trials
 from whyidle.exporters._html.element import Markup, e, script_text
 from whyidle.exporters._palette import LOOKS, ink, ramp
 from whyidle.model.diagnosis import Diagnosis
@@ -48,12 +48,12 @@ def _sections(diagnosis: Diagnosis) -> list[Markup | None]:
     return [
         summary.verdict(diagnosis),
         summary.attribution(diagnosis),
+        trials.trials(diagnosis),
         findings.findings(diagnosis),
         timeline.timeline(diagnosis),
         summary.steps(diagnosis),
         ranks.ranks(diagnosis),
         tables.kernels(diagnosis),
-        notes.trials(diagnosis),
         notes.abstentions(diagnosis),
         notes.coverage(diagnosis),
     ]

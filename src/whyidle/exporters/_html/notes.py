@@ -1,4 +1,4 @@
-"""What the recording could not tell, what was looked at, and trials."""
+"""What the recording could not tell, and what was looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._words import NONE, percent, seconds
-from whyidle.model.diagnosis import Diagnosis, Trial
+from whyidle.model.diagnosis import Diagnosis
 
 
 def abstentions(diagnosis: Diagnosis) -> Markup | None:
@@ -34,43 +34,6 @@ def abstentions(diagnosis: Diagnosis) -> Markup | None:
         ),
         e("ul", rows, class_="needs"),
         id="abstentions",
-    )
-
-
-def trials(diagnosis: Diagnosis) -> Markup | None:
-    """Fixes that were tried: predicted against measured."""
-    if not diagnosis.trials:
-        return None
-    heads = ("treatment", "predicted", "measured", "kept", "why")
-    return e(
-        "section",
-        e("h2", "Trials"),
-        e(
-            "div",
-            e(
-                "table",
-                e("thead", e("tr", [e("th", head) for head in heads])),
-                e("tbody", [_trial(trial) for trial in diagnosis.trials]),
-            ),
-            class_="scroll",
-        ),
-        id="trials",
-    )
-
-
-def _trial(trial: Trial) -> Markup:
-    measured = NONE
-    if trial.speedup is not None:
-        measured = f"{trial.speedup:.2f}×"
-        if trial.low is not None and trial.high is not None:
-            measured += f" ({trial.low:.2f} to {trial.high:.2f})"
-    return e(
-        "tr",
-        e("td", e("code", trial.treatment)),
-        e("td", NONE if trial.predicted is None else f"{trial.predicted:.2f}×"),
-        e("td", measured),
-        e("td", "yes" if trial.kept else "no"),
-        e("td", trial.why),
     )
 
 

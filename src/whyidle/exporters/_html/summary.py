@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whyidle.exporters._html.element import Markup, e
-from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._palette import LOOKS, Look
 from whyidle.exporters._words import factor, percent, seconds, size
 from whyidle.model.diagnosis import Attribution, Diagnosis, Prescription
 
@@ -118,8 +118,28 @@ def _first_fix(diagnosis: Diagnosis) -> Prescription | None:
 
 def attribution(diagnosis: Diagnosis) -> Markup:
     """Where the step goes: one bar, its legend, and the finer reasons."""
-    shares = [(look, getattr(diagnosis.attribution, key), key) for key, look in LOOKS.items()]
-    shown = [(look, share, key) for look, share, key in shares if share > 0]
+    legend = [
+        e(
+            "li",
+            e("i", class_=f"dot {key}"),
+            e("b", percent(share)),
+            e("span", look.title, e("small", look.means)),
+        )
+        for look, share, key in _shown(diagnosis.attribution)
+    ]
+    return e(
+        "section",
+        e("h2", "Where the step goes"),
+        shares(diagnosis.attribution),
+        e("ul", legend, class_="legend"),
+        _reasons(diagnosis),
+        id="attribution",
+    )
+
+
+def shares(attribution: Attribution) -> Markup:
+    """One bar of a step."""
+    shown = _shown(attribution)
     bar = [
         e(
             "span",
@@ -130,24 +150,13 @@ def attribution(diagnosis: Diagnosis) -> Markup:
         )
         for look, share, key in shown
     ]
-    legend = [
-        e(
-            "li",
-            e("i", class_=f"dot {key}"),
-            e("b", percent(share)),
-            e("span", look.title, e("small", look.means)),
-        )
-        for look, share, key in shown
-    ]
     said = ", ".join(f"{look.title} {percent(share)}" for look, share, _ in shown)
-    return e(
-        "section",
-        e("h2", "Where the step goes"),
-        e("div", bar, class_="bar", role="img", aria_label=said),
-        e("ul", legend, class_="legend"),
-        _reasons(diagnosis),
-        id="attribution",
-    )
+    return e("div", bar, class_="bar", role="img", aria_label=said)
+
+
+def _shown(attribution: Attribution) -> list[tuple[Look, float, str]]:
+    listed = [(look, getattr(attribution, key), key) for key, look in LOOKS.items()]
+    return [(look, share, key) for look, share, key in listed if share > 0]
 
 
 def _reasons(diagnosis: Diagnosis) -> Markup | None:

@@ -1,0 +1,154 @@
+"""A command that is being healed: its arms, what it runs with by now, and what time is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from whyidle.engine.trial import arm
+from whyidle.engine.trial.arm import Asked, Guard, Ran
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.watch import diagnose_recording, note_end
+from whyidle.errors import InputError, TrialError
+from whyidle.model.diagnosis import Consent, Diagnosis, Edit
+
+LOOK_SHARE, ARM_SHARE = 0.04, 0.025
+"""of the budget: watching once in detail, and the steady part of one arm"""
+LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
+"""bounds of these, s"""
+FEWEST = 12
+"""steps of an arm, whatever they take"""
+PATIENCE = 4.0
+"""an arm that takes so many times as long as the first one is ended"""
+SLACK_S = 30.0
+"""and so much longer"""
+
+Guarded = Callable[[Path], AbstractContextManager[Guard]]
+"""from an arm's folder, which stays writable, to what keeps the arm in"""
+
+
+class Voice(Protocol):
+    """Who is told how far it is."""
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+
+    def judged(self, judgement: Judgement) -> None:
+        """A trial has ended."""
+
+
+@dataclass(slots=True)
+class Healing:
+    """A command being healed. ``kept`` is what it runs with by now, ``steps`` and ``arm_s`` are the
+    length of an arm of it; the first arms' are kept beside."""
+
+    command: Sequence[str]
+    folder: Path
+    guarded: Guarded
+    budget_s: float
+    allowed: Collection[Consent]
+    voice: Voice
+    begun: float = field(default_factory=time.monotonic)
+    arms: int = 0
+    kept: list[Candidate] = field(default_factory=list)
+    judged: list[Judgement] = field(default_factory=list)
+    steps: int = 0
+    first_steps: int = 0
+    arm_s: float = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the budget."""
+        return self.budget_s - (time.monotonic() - self.begun)
+
+    def affords(self, arms: int) -> bool:
+        """Whether there is time for so many arms."""
+        return self.left_s > arms * self.arm_s
+
+    def edits(self, *more: Candidate) -> tuple[Edit, ...]:
+        """Of what is kept, and more; a knob that is turned twice is as the last one has it."""
+        found = {edit.knob: edit for one in (*self.kept, *more) for edit in one.edits}
+        return tuple(found.values())
+
+    def run(self, asked: Asked) -> Ran:
+        """One arm."""
+        self.arms += 1
+        folder = self.folder / f"arm-{self.arms:03}"
+        folder.mkdir(parents=True)
+        with self.guarded(folder) as guard:
+            return arm.run(self.command, asked, folder, guard)
+
+    def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, steps: int = 0) -> Ran:
+        """An arm whose steps are compared."""
+        patience_s = PATIENCE * self.arm_s + SLACK_S
+        steps = steps or self.steps
+        return self.run(Asked(edits, steps=steps, seed=seed, patience_s=patience_s))
+
+    def alike(self) -> Iterator[Sequence[float]]:
+        """Times of arms that were the same among themselves."""
+        for one in self.judged:
+            yield from (group for group in (one.base_s, one.treated_s) if len(group) > 1)
+
+
+def look(healing: Healing) -> Diagnosis:
+    """Watch it in detail, as it is by now, and settle how many steps make an arm.
+
+    Raises:
+        TrialError: it does not run, or shows too few steps.
+    """
+    seconds = within(LOOK_SHARE * healing.budget_s, LOOK_S)
+    patience_s = max(healing.budget_s / 2, 60.0)
+    asked = Asked(healing.edits(), seconds=seconds, patience_s=patience_s, profile=True)
+    ran = healing.run(asked)
+    _must_run(ran)
+    _size(healing, ran)
+    note_end(ran.recording, ran.recording.parent.name, healing.command, None)
+    try:
+        return diagnose_recording(ran.recording)
+    except InputError as error:
+        raise TrialError("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
+
+
+def _size(healing: Healing, ran: Ran) -> None:
+    told = ran.told
+    count = len(told.marks) if told else 0
+    if told is None or count < FEWEST:
+        raise TrialError(
+            f"Only {count} training step{'s were' if count != 1 else ' was'} seen.",
+            why=f"With fewer than {FEWEST} a gain cannot be told from chance.",
+            hint="Have the script train longer, or give it more time: --budget 20m",
+        )
+    each_s = (told.marks[-1] - told.marks[0]) / 1e9 / (count - 1)
+    wanted_s = within(ARM_SHARE * healing.budget_s, ARM_S)
+    most = count if ran.ending == "finished" else 10**9
+    healing.steps = max(FEWEST, min(round(1.25 * wanted_s / each_s), most))
+    healing.first_steps = healing.first_steps or healing.steps
+    healing.arm_s = (told.marks[0] - told.begun) / 1e9 + healing.steps * each_s + arm.GRACE_S
+
+
+def within(value: float, bounds: tuple[float, float]) -> float:
+    """The value, or the bound that it passes."""
+    return max(bounds[0], min(value, bounds[1]))
+
+
+def _must_run(ran: Ran) -> None:
+    """Raises TrialError where the job itself does not."""
+    if ran.good:
+        return
+    last = (ran.said.strip().splitlines() or ["it printed nothing"])[-1]
+    told = {
+        "crashed": f"it ended with {ran.status}: {last}",
+        "hung": "too few steps ended within the time",
+        "silent": "it ended well, but no optimizer's step was seen in it",
+    }
+    raise TrialError(
+        "The command does not train in a trial.",
+        why=f"{told.get(ran.ending, ran.ending)}.",
+        hint="Does it run without whyidle? A job that needs the network: --network. More time: "
+        "--budget 20m",
+    )
