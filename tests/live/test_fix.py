@@ -1,0 +1,127 @@
+"""``whyidle fix`` on jobs that sleep where real ones read: what it keeps, and leaves alone."""
+
+import hashlib
+import json
+import subprocess
+
+import pytest
+
+from whyidle.store.plan import read_plan
+
+SLOW = '''
+import argparse
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, index):
+        time.sleep(0.01)  # a far disk
+        return torch.full((8,), float(index % 7))
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    loader = DataLoader(Slow(), batch_size=8, shuffle=True)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with open("log.txt", "a") as log:
+        for step, batch in enumerate(loader):
+            loss = model(batch).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print(loss.item(), file=log)
+            if step % 20 == 0:
+                torch.save(model.state_dict(), "model.pt")
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def state(folder):
+    """Every file of the user's, by what is in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "store" not in path.parts and ".git" not in path.parts
+    }
+
+
+@pytest.fixture
+def job(watching):
+    """A job that waits for its data, with a checkpoint and a log that are somebody's."""
+    (watching.folder / "train.py").write_text(SLOW)
+    (watching.folder / "model.pt").write_bytes(b"the best model so far")
+    (watching.folder / "log.txt").write_text("a log of last week\n")
+    return watching
+
+
+def fixed(job, *options, command=("python", "train.py")):
+    words = [*job.whyidle("fix"), "--budget", "45s", *options, *command]
+    return subprocess.run(
+        words, cwd=job.folder, env=job.env, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_a_starved_job_is_healed_and_nothing_of_its_owner_is_touched(job):
+    before = state(job.folder)
+    told = fixed(job, "--json", "told.json", "--html", "told.html")
+    assert told.returncode == 0, told.stderr
+    document = json.loads((job.folder / "told.json").read_text())
+    kept = [trial for trial in document["trials"] if trial["kept"]]
+    assert "loader-workers" in [trial["treatment"] for trial in kept], told.stderr
+    healed = document["detail"]["healed"]
+    assert healed["speedup"] > 1.5
+    assert healed["attribution"]["input"] < document["attribution"]["input"]
+    now = state(job.folder)
+    made = {"told.json", "told.html", "plan.toml", "fix.patch"}
+    assert {name: digest for name, digest in now.items() if name not in made} == before
+    plan = read_plan(job.folder / "plan.toml")
+    assert plan.settings["loader.workers"] >= 2
+    subprocess.run(["git", "init", "-q"], cwd=job.folder, check=True)
+    subprocess.run(["git", "apply", "fix.patch"], cwd=job.folder, check=True)
+    text = (job.folder / "train.py").read_text()
+    assert f"num_workers={plan.settings['loader.workers']}" in text
+    compile(text, "train.py", "exec")
+
+
+def test_a_job_that_needs_nothing_is_left_alone(job):
+    (job.folder / "train.py").write_text(SLOW.replace("time.sleep(0.01)", "pass"))
+    told = fixed(job, "--json", "told.json", "--budget", "30s")
+    assert told.returncode == 0, told.stderr
+    document = json.loads((job.folder / "told.json").read_text())
+    assert not any(trial["kept"] for trial in document["trials"])
+    assert not (job.folder / "plan.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        (("python", "-c", "raise ValueError('no data')"), "no data"),
+        (("python", "-c", "print(1)"), "no optimizer's step"),
+        (("no-such-command",), "no-such-command"),
+    ],
+)
+def test_a_command_that_does_not_train_is_told_in_three_lines(job, command, word):
+    told = fixed(job, command=command)
+    assert told.returncode == 1
+    assert word in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_a_plan_that_is_somebodys_is_not_overwritten(job):
+    (job.folder / "plan.toml").write_text("mine")
+    told = fixed(job, "--plan", "plan.toml")
+    assert told.returncode == 1
+    assert "exists already" in told.stderr
+    assert (job.folder / "plan.toml").read_text() == "mine"
