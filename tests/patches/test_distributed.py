@@ -1,7 +1,7 @@
 """Keywords of DistributedDataParallel."""
 
 import pytest
-from patching import added
+from patching import added, rewrite
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,24 @@ def test_the_model_is_wrapped_with_it(start, name, knob, value, said):
     assert added(f"{start}\nm = {name}(m, device_ids=[0])\n", knob, value) == [
         f"-m = {name}(m, device_ids=[0])", f"+m = {name}(m, device_ids=[0], {said})"
     ]  # fmt: skip
+
+
+HEAD = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+
+
+def test_a_hook_is_registered_below():
+    text = f"{HEAD}if x:\n    self.model = DDP(m)  # wrapped\n    y = 1\n"
+    new = rewrite(text, "ddp.comm_hook", "bf16_compress").text
+    assert new == text.replace(
+        "# wrapped\n",
+        "# wrapped\n"
+        "    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
+        "    self.model.register_comm_hook(None, default_hooks.bf16_compress_hook)\n",
+    )
+
+
+@pytest.mark.parametrize("rest", ["train(DDP(m))", "m = DDP(m)\nm.register_comm_hook(None, mine)"])
+def test_a_model_without_name_or_with_another_hook_is_left(rest):
+    found = rewrite(f"{HEAD}{rest}\n", "ddp.comm_hook", "bf16_compress")
+    assert not found.done
+    assert len(found.why) == 1

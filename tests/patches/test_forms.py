@@ -7,6 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from patching import added
 
 from whyidle import catalog
 from whyidle.engine.patch import Kept, make_patch
@@ -48,6 +51,10 @@ for step, (x, y) in enumerate(DataLoader(data, num_workers=2)):
     torch.cuda.empty_cache()
 '''
 COMPILED = "import torch\nmodel = torch.compile(model)\nx = 1\n"
+HUGGING_FACE = """from transformers import AutoModel, TrainingArguments
+args = TrainingArguments(gradient_checkpointing=True)
+model = AutoModel.from_pretrained("x", attn_implementation='eager')
+"""
 SAMPLES: dict[str, tuple[object, str]] = {
     "loader.workers": (4, TRAINING),
     "loader.pin_memory": (True, TRAINING),
@@ -73,6 +80,9 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "gc.collect_interval_steps": (100, TRAINING),
     "memory.empty_cache_every": (500, TRAINING),
     "autocast.dtype": ("bfloat16", TRAINING),
+    "ddp.comm_hook": ("bf16_compress", TRAINING),
+    "model.checkpointing": (False, HUGGING_FACE),
+    "model.attention": ("sdpa", HUGGING_FACE),
 }
 UNWRITTEN = {"autocast.grad_scaler"}
 """knobs whose form never writes anything of its own"""
@@ -122,7 +132,37 @@ def test_git_takes_the_patch(tmp_path: Path, knob: str, end: str):
 @pytest.mark.parametrize("knob", [*SAMPLES, *UNWRITTEN])
 def test_a_file_without_a_place_for_it_stays_as_it_is(knob: str, text: str):
     value, _ = SAMPLES.get(knob, (True, ""))
-    (form,) = [form for form in FORMS.values() if knob in form.knobs]
-    found = form.write(text, Change(knob.replace("*", "CUDA_LAUNCH_BLOCKING"), value))
-    assert found.text == text
-    assert found.why == ()
+    change = Change(knob.replace("*", "CUDA_LAUNCH_BLOCKING"), value)
+    for form in FORMS.values():
+        if knob in form.knobs:
+            found = form.write(text, change)
+            assert found.text == text
+            assert found.why == ()
+
+
+NOISE = st.sampled_from([
+    "# a comment", "", "   ", "x=1 ;  y = { 'a':2 , }", "z = (1 +\\\n  2)", "\x0c",
+    "t = \'\'\'a\n  b\'\'\'", "s = f'{x!r:>{10}}' \"'\"", "w = lambda *a, **k :a",
+    "if x : pass # end", "assert( x )", "del  q",
+])  # fmt: skip
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from(sorted(SAMPLES)), st.lists(st.tuples(st.integers(0, 99), NOISE), max_size=6))
+def test_whatever_stands_around_it_the_change_is_the_same(knob, noise):
+    """Lines of any style put anywhere between statements stay as they are, and change nothing."""
+    value, text = SAMPLES[knob]
+    lines = text.split("\n")
+    for at, line in sorted(noise, reverse=True):
+        place = 1 + at % (len(lines) - 1)
+        following = lines[place]
+        indent = following[: len(following) - len(following.lstrip())]
+        lines.insert(place, indent + line if line.strip() else line)
+    name = knob.replace("*", "CUDA_LAUNCH_BLOCKING")
+    changed = [_changed(each, name, value) for each in (text, "\n".join(lines))]
+    assert changed[0] == changed[1]
+
+
+def _changed(text: str, knob: str, value) -> list[str]:
+    lines = added(text, knob, value, insert=True)
+    return [line for line in lines if line[1:].strip()]

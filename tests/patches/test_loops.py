@@ -111,6 +111,12 @@ def test_a_loop_that_evaluates_is_put_under_it():
     assert not rewrite(INLINE, "evaluation.gradients", False).done
 
 
+def test_text_over_several_lines_is_not_indented_with_its_loop():
+    text = INLINE.replace("total += f(x)", 'print("""a\n  b""")  # said\n\n        total += f(x)')
+    new = rewrite(text, "evaluation.gradients", False, lines=(6,)).text
+    assert '            print("""a\n  b""")  # said\n\n            total += f(x)\n' in new
+
+
 @pytest.mark.parametrize(
     "old", ["@torch.no_grad()\ndef test(", "@torch.inference_mode()\ndef test("]
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import libcst as cst
@@ -37,6 +38,7 @@ class Source:
         except cst.ParserSyntaxError as error:
             raise SyntaxError(error.message) from error
         self.text = text
+        self._kinds: dict[type[cst.CSTNode], list[Any]] = {}
         self.module = self._wrapper.module
         self._positions = self._wrapper.resolve(metadata.PositionProvider)
         self._names = self._wrapper.resolve(metadata.QualifiedNameProvider)
@@ -45,8 +47,10 @@ class Source:
 
     def every(self, kind: type[Node]) -> Iterator[Node]:
         """All nodes of a kind, in the order of the text."""
-        found = [node for node in self._positions if isinstance(node, kind)]
-        yield from sorted(found, key=self._start)
+        if kind not in self._kinds:
+            found = [node for node in self._positions if isinstance(node, kind)]
+            self._kinds[kind] = sorted(found, key=self._start)
+        yield from self._kinds[kind]
 
     def inside(self, kind: type[Node], outer: cst.CSTNode) -> list[Node]:
         """All nodes of a kind within another, in the order of the text."""
@@ -120,6 +124,16 @@ class Source:
             return self.text
         new = self.module.visit(_Replace(changes))
         return new.code
+
+
+@lru_cache(maxsize=32)
+def source_of(text: str) -> Source:
+    """The parsed text; parsing takes longer than all that forms ask of it.
+
+    Raises:
+        SyntaxError: the text is no Python that can be parsed.
+    """
+    return Source(text)
 
 
 class _Replace(cst.CSTTransformer):

@@ -10,7 +10,7 @@ import libcst as cst
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword
 from whyidle.patches._setter import Edits, Setter
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import parsed, torch_name
 from whyidle.patches._training import method, models
 
@@ -28,7 +28,7 @@ def autocast(text: str, change: Change) -> Rewrite:
         return Rewrite(text, done=not change.value)
     if change.value != DTYPE or "torch" not in text:
         return Rewrite(text)
-    source = Source(text)
+    source = source_of(text)
     calls, older = source.calls(AUTOCAST), source.calls(OLDER)
     if calls or older:
         on = Change("autocast.enabled", True, lines=change.lines, options=change.options)
@@ -52,12 +52,14 @@ def _around(source: Source, change: Change) -> Rewrite:
         return edits.rewrite(source)
     place = f"line {source.line(backward[0])}"
     torch = torch_name(source)
-    if len(backward) > 1 or torch is None:
-        edits.why.append(f"{place} is one of several backward passes, or without `import torch`")
-        return edits.rewrite(source)
     span = _forward(source, backward[0])
-    if span is None:
+    if len(backward) > 1:
+        edits.why.append(f"{place} is one of several backward passes")
+    elif torch is None:
+        edits.why.append(f"{place} is in a file without `import torch`")
+    elif span is None:
         edits.why.append(f"{place}: where the forward pass begins is not plain to see")
+    if edits.why or span is None:
         return edits.rewrite(source)
     block, first, last = span
     head = f'with {torch}.autocast("{change.device}", dtype={torch}.{change.value}):'

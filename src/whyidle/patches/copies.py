@@ -7,7 +7,7 @@ import libcst as cst
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword
 from whyidle.patches._setter import Setter
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._training import method, training_loops
 
 NON_BLOCKING = Keyword("non_blocking", False)
@@ -19,7 +19,7 @@ def copies(text: str, change: Change) -> Rewrite:
     """``.to(DEVICE)`` and ``.cuda()`` on the finding's lines; without them those on what a training
     loop takes from its loader, where that is unpacked or looked up. What the parts of a batch that
     is handed on whole are, and whether its ``to`` knows the argument, is not plain to see."""
-    source = Source(text)
+    source = source_of(text)
     moves = [call for call in source.every(cst.Call) if _moves(source, call)]
     named = [call for call in moves if set(source.lines(call)) & set(change.lines)]
     setter = Setter(source, NON_BLOCKING, change)

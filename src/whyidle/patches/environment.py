@@ -8,7 +8,7 @@ from whyidle.model.knobs import ENVIRONMENT
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword
 from whyidle.patches._setter import Setter
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 
 DEFAULT = Keyword("default", None, position=1)
 
@@ -20,7 +20,7 @@ def environment(text: str, change: Change) -> Rewrite:
     name = change.knob.removeprefix(ENVIRONMENT)
     if name not in text:
         return Rewrite(text)
-    source = Source(text)
+    source = source_of(text)
     setter = Setter(source, DEFAULT, change)
     for statement in source.every(cst.Assign):
         if any(_is_variable(source, each.target, name) for each in statement.targets):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._setter import Edits
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import torch_name, within
 from whyidle.patches._training import method, trains
 
@@ -24,7 +24,7 @@ def evaluation(text: str, change: Change) -> Rewrite:
     wants = change.value is False if change.knob == "evaluation.gradients" else bool(change.value)
     if "torch" not in text or not wants:
         return Rewrite(text)
-    source, edits = Source(text), Edits()
+    source, edits = source_of(text), Edits()
     torch = torch_name(source)
     guard = "no_grad" if change.knob == "evaluation.gradients" else "inference_mode"
     for found in _found(source, change.lines):

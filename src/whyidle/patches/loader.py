@@ -8,7 +8,7 @@ from whyidle.model.knobs import Setting, as_python
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, argument, current, meant
 from whyidle.patches._setter import Setter
-from whyidle.patches._source import NO_LITERAL, Source
+from whyidle.patches._source import NO_LITERAL, Source, source_of
 
 DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 WORKERS = Keyword("num_workers", 0, position=5)
@@ -30,7 +30,7 @@ def loader(text: str, change: Change) -> Rewrite:
     """The loaders that the finding's lines mean, else all that have the old value."""
     if "DataLoader" not in text:
         return Rewrite(text)
-    source = Source(text)
+    source = source_of(text)
     keyword = KEYWORDS[change.knob]
     calls = meant(source, source.calls(DATA_LOADER), keyword, change)
     setter = Setter(source, keyword, change)

@@ -7,7 +7,7 @@ import libcst as cst
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword
 from whyidle.patches._setter import Edits, Setter
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import before, torch_name
 from whyidle.patches._training import method, models, only
 
@@ -24,7 +24,7 @@ def model(text: str, change: Change) -> Rewrite:
     checkpoints stay as they are. How an already compiled model is compiled is set at that call."""
     if "torch" not in text:
         return Rewrite(text)
-    source = Source(text)
+    source = source_of(text)
     if change.knob in SETTINGS:
         setter = Setter(source, SETTINGS[change.knob], change)
         return setter.set([*source.calls(COMPILE), *_compiled(source)])

@@ -7,7 +7,7 @@ import libcst as cst
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, current, meant
 from whyidle.patches._setter import Setter
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 
 TAKING = {
     "fused": ("Adam", "AdamW", "SGD", "Adagrad"),
@@ -25,7 +25,7 @@ def optimizer(text: str, change: Change) -> Rewrite:
     that asks for another is left."""
     if "optim" not in text:
         return Rewrite(text)
-    source = Source(text)
+    source = source_of(text)
     name = change.knob.rpartition(".")[2]
     taking = TAKING[name]
     places = [f"torch.optim.{each}" for each in taking]

@@ -8,7 +8,7 @@ from whyidle.model.knobs import as_python
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, meant
 from whyidle.patches._setter import Setter
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import after_imports
 
 CALLS = {
@@ -39,7 +39,7 @@ def switches(text: str, change: Change) -> Rewrite:
     starts in another state."""
     if "torch" not in text:
         return Rewrite(text)
-    source = Source(text)
+    source = source_of(text)
     names, keyword = CALLS[change.knob]
     setter = Setter(source, keyword, change)
     calls = source.calls(names)

@@ -6,7 +6,7 @@ import libcst as cst
 
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._setter import Edits
-from whyidle.patches._source import Source
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import within
 from whyidle.patches._training import trains
 
@@ -21,7 +21,7 @@ def thinning(text: str, change: Change) -> Rewrite:
     """A statement of its own in a training loop that counts its steps with ``enumerate``."""
     if not any(each.rpartition(".")[2] in text for each in CALLS[change.knob]):
         return Rewrite(text)
-    source, edits = Source(text), Edits()
+    source, edits = source_of(text), Edits()
     for call in source.calls(CALLS[change.knob]):
         loop = source.around(call, cst.For, cst.While, cst.FunctionDef)
         statement = source.parent(source.parent(call) or call)

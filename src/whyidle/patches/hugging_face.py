@@ -1,0 +1,85 @@
+"""``TrainingArguments(...)`` of Hugging Face, and how its models attend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import libcst as cst
+
+from whyidle.model.knobs import Setting
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._keyword import Keyword, current, meant
+from whyidle.patches._setter import Setter
+from whyidle.patches._source import NO_LITERAL, Source, source_of
+from whyidle.patches._training import method
+
+ARGUMENTS = tuple(
+    f"{module}.{prefix}TrainingArguments"
+    for prefix, modules in {
+        "": ("transformers", "transformers.training_args"),
+        "Seq2Seq": ("transformers", "transformers.training_args_seq2seq"),
+    }.items()
+    for module in modules
+)
+WORKERS = Keyword("dataloader_num_workers", 0)
+Same = Callable[[Setting], "Setting | None"]
+
+
+def _same(value: Setting) -> Setting:
+    return value
+
+
+KEYWORDS: dict[str, tuple[Keyword, Same]] = {
+    "loader.workers": (WORKERS, _same),
+    "loader.pin_memory": (Keyword("dataloader_pin_memory", True), _same),
+    "loader.persistent_workers": (Keyword("dataloader_persistent_workers", False), _same),
+    "loader.prefetch_factor": (Keyword("dataloader_prefetch_factor", None), _same),
+    "autocast.dtype": (Keyword("bf16", False), lambda value: value == "bfloat16" or None),
+    "matmul.precision": (Keyword("tf32", None), lambda value: value == "high" or None),
+    "model.compile": (Keyword("torch_compile", False), _same),
+    "model.checkpointing": (Keyword("gradient_checkpointing", False), _same),
+    "ddp.bucket_cap_mb": (Keyword("ddp_bucket_cap_mb", None), _same),
+}
+"""knob -> the argument, and what it is for a setting; None: it cannot say that"""
+NEED_WORKERS = ("loader.persistent_workers", "loader.prefetch_factor")
+EXCLUDES = {"bf16": "fp16"}
+
+
+@source_form(*KEYWORDS, "model.attention")
+def hugging_face(text: str, change: Change) -> Rewrite:
+    """The arguments of the trainer, where a program makes them itself."""
+    if "transformers" not in text:
+        return Rewrite(text)
+    source = source_of(text)
+    if change.knob == "model.attention":
+        return _attention(source, change)
+    keyword, said = KEYWORDS[change.knob]
+    value = said(change.value)
+    if value is None:
+        return Rewrite(text)
+    same = type(value) is type(change.value)
+    told = replace(change, value=value, was=change.was if same else None)
+    setter = Setter(source, keyword, told)
+    free = []
+    for call in meant(source, source.calls(ARGUMENTS), keyword, told):
+        other = EXCLUDES.get(keyword.name, "")
+        if change.knob in NEED_WORKERS and current(source, call, WORKERS) in (0, NO_LITERAL):
+            setter.leave(call, "may make its loaders without workers")
+        elif other and current(source, call, Keyword(other, False)) is not False:
+            setter.leave(call, f"may set {other}, which excludes {keyword.name}")
+        else:
+            free.append(call)
+    return setter.set(free)
+
+
+def _attention(source: Source, change: Change) -> Rewrite:
+    """Models that are loaded with the written-out form by name."""
+    keyword = Keyword("attn_implementation", None)
+    loaded: list[cst.Call] = [
+        call
+        for call in source.every(cst.Call)
+        if method(call) in ("from_pretrained", "from_config")
+        and current(source, call, keyword) not in (None, NO_LITERAL)
+    ]
+    return Setter(source, keyword, change).set(loaded)

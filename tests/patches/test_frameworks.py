@@ -1,0 +1,76 @@
+"""Trainers that make loader, autocast and the rest by themselves."""
+
+import pytest
+from patching import added, rewrite
+
+HF = "from transformers import TrainingArguments, AutoModel\n"
+PL = "import lightning as L\n"
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "said"),
+    [
+        ("loader.workers", 4, "dataloader_num_workers=4"),
+        ("loader.pin_memory", False, "dataloader_pin_memory=False"),
+        ("autocast.dtype", "bfloat16", "bf16=True"),
+        ("matmul.precision", "high", "tf32=True"),
+        ("model.compile", True, "torch_compile=True"),
+        ("ddp.bucket_cap_mb", 25, "ddp_bucket_cap_mb=25"),
+    ],
+)
+def test_training_arguments(knob, value, said):
+    line = 'args = TrainingArguments("out", learning_rate=1e-4)'
+    assert added(f"{HF}{line}\n", knob, value) == [f"-{line}", f"+{line[:-1]}, {said})"]
+
+
+def test_checkpointing_goes_off():
+    line = "args = TrainingArguments(gradient_checkpointing=True)"
+    assert added(f"{HF}{line}\n", "model.checkpointing", False, True)[1] == (
+        "+args = TrainingArguments(gradient_checkpointing=False)"
+    )
+
+
+def test_persistent_workers_need_workers():
+    line = "args = TrainingArguments()"
+    found = rewrite(f"{HF}{line}\n", "loader.persistent_workers", True)
+    assert found.why == ("line 2 may make its loaders without workers",)
+    text = rewrite(f"{HF}{line}\n", "loader.workers", 4, 0).text
+    assert rewrite(text, "loader.persistent_workers", True).text.endswith(
+        "dataloader_num_workers=4, dataloader_persistent_workers=True)\n"
+    )
+
+
+@pytest.mark.parametrize("other", ["fp16=True", "fp16=options.half"])
+def test_half_precision_of_another_kind_stays(other):
+    found = rewrite(f"{HF}args = TrainingArguments({other})\n", "autocast.dtype", "bfloat16")
+    assert not found.done
+    assert len(found.why) == 1
+
+
+def test_attention_that_is_asked_to_be_slow():
+    line = 'model = AutoModel.from_pretrained("x", attn_implementation="eager")'
+    assert added(f"{HF}{line}\n", "model.attention", "sdpa", "eager")[1] == (
+        "+" + line.replace("eager", "sdpa")
+    )
+    plain = f'{HF}model = AutoModel.from_pretrained("x")\n'
+    assert not rewrite(plain, "model.attention", "sdpa", "eager").done
+
+
+@pytest.mark.parametrize("words", ["", "precision=32", 'precision="32-true"'])
+def test_lightnings_precision(words):
+    (line,) = added(f"{PL}t = L.Trainer({words})\n", "autocast.dtype", "bfloat16")[1:]
+    assert line == '+t = L.Trainer(precision="bf16-mixed")'
+
+
+@pytest.mark.parametrize("words", ['precision="16-mixed"', "precision=p", "**more"])
+def test_a_precision_that_was_chosen_stays(words):
+    found = rewrite(f"{PL}t = L.Trainer({words})\n", "autocast.dtype", "bfloat16")
+    assert not found.done
+    assert len(found.why) == 1
+
+
+def test_lightnings_switches():
+    text = f"{PL}t = L.Trainer(detect_anomaly=True, deterministic=True)\n"
+    assert "detect_anomaly=False" in rewrite(text, "autograd.anomaly_mode", False, True).text
+    assert "deterministic=False" in rewrite(text, "torch.deterministic", False, True).text
+    assert not rewrite(f"{PL}t = L.Trainer()\n", "autograd.anomaly_mode", False, True).done
