@@ -15,7 +15,9 @@ GRADIENT = ("all_reduce", "reduce_scatter")
 @treatment("exposed-gradient-comm", consent="numerics")
 def gradient_compression_bf16(proof: Proof) -> Plan | None:
     """Cast gradients to bfloat16 for the exchange. Declines where collectives are bound by latency,
-    or are not of gradients."""
+    or are not of gradients, and on CPUs: the hook wants NCCL or XCCL."""
+    if proof.facts.get("on_cpu"):
+        return None
     kinds = proof.facts.get("kinds", {})
     size = proof.facts.get("mean_bytes")
     large = size >= LEAST_BYTES if size is not None else proof.facts.get("median_s", 0.0) >= LEAST_S

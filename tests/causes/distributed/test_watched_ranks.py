@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from judging import covers, judge, judge_all, measured
 
+from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.timeline import HostKind, Pace
 from whyidle.testing.builder import ms
@@ -117,3 +118,25 @@ def test_the_line_is_that_of_what_holds_it_up_not_the_longest():
     ranks = together(("wait", 0), ("wait", 20), both=("python", 40))
     proof = judge_all("late-rank", ranks)
     assert [(place.rank, place.line) for place in proof.where] == [(1, 31)]
+
+
+def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
+    def exchanging(every):
+        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        for number in range(40):
+            for guest in guests:
+                guest.backward(BACKWARD, ms(20))
+            if number % every == every - 1:
+                exchange(guests, 20)
+                for guest in guests:
+                    guest.step(STEP, ms(1))
+        return [guest.timeline() for guest in guests]
+
+    sick, cured = exchanging(1), exchanging(2)
+    proof = judge_all("exposed-gradient-comm", sick)
+    plans = catalog.treatments()
+    assert plans["gradient-compression-bf16"].decide(proof) is None
+    told = plans["fewer-exchanges"].decide(proof).predicted
+    batch_s = Facts(cured[0]).step_s / 2 + 0.5e-3  # the optimizer is spared every other time, too
+    assert told.low <= Facts(sick[0]).step_s / batch_s <= 1.01 * told.high
+    assert told.speedup > 1.1

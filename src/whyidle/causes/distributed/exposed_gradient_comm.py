@@ -13,7 +13,8 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
 FROM_FEWER_BYTES = 0.6
-"""expected part of what half of the bytes would save: latency stays"""
+"""expected part of what half of the bytes, or of the exchanges, would save: latency stays, or what
+else comes between"""
 LEAST_SHARE = 0.01
 """exposed share of the step below which communication is not worth a word"""
 LITTLE_HIDDEN = 0.05
@@ -89,6 +90,7 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             "median_s": seen.median_s,
             "kinds": seen.kinds,
             "hidden": seen.hidden_ratio >= LITTLE_HIDDEN,
+            "on_cpu": job.lead.on_cpu,
             "compressed": remove(0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES),
         },
     )
