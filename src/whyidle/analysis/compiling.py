@@ -17,6 +17,8 @@ from whyidle.model.diagnosis import Evidence, Place
 HABIT = 3
 """a function is compiled once more for evaluation, or for a last odd batch; for one kind of reason
 in three steps it is a habit"""
+_HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
+"""a guard on a number that the code before a graph break left for the code behind it"""
 _AGAIN = r"^whyidle::compile again#"
 RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)")
 
@@ -42,6 +44,16 @@ def habit(facts: Facts) -> tuple[Intervals, int]:
     rows = facts.named(_AGAIN)
     rows = rows[host.start[rows] >= facts.steps.on_host[1][0]]
     return union(host.start[rows], host.end[rows]), len(set().union(*steps.values()))
+
+
+def handed_on(facts: Facts) -> bool:
+    """Whether most of the time of compiling again went into numbers that a graph break hands on: to
+    the code behind it each is a constant, and another one another version."""
+    again = [one for one in told(facts).get("compiles") or () if one.get("turn", 1) > 1]
+    mine = [one for one in again if _HANDED.match(first_line(str(one.get("reason"))))]
+    whole = sum(one["seconds"] for one in again)
+    noted = bool(told(facts).get("graph_breaks"))
+    return noted and bool(mine) and 2 * sum(one["seconds"] for one in mine) > whole
 
 
 def _step(facts: Facts, time: int) -> int:

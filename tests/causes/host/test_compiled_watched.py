@@ -36,11 +36,13 @@ def compiling(job: Guest, name: str, seconds: float, reason: str = REASON) -> No
     )  # fmt: skip
 
 
-def train(compiles: dict[int, str], *, steps: int = 30, seconds: float = 0.4) -> Guest:
+def train(
+    compiles: dict[int, str], *, steps: int = 30, seconds: float = 0.4, reason: str = REASON
+) -> Guest:
     job = Guest()
     for step in range(steps):
         if step in compiles:
-            compiling(job, compiles[step], seconds)
+            compiling(job, compiles[step], seconds, reason)
         job.work(CODE + FORWARD, ms(20))
         job.backward(BACKWARD, ms(20))
         job.step(LOOP, ms(5))
@@ -63,6 +65,21 @@ def test_the_storm_s_prediction_covers_the_twin(steps):
     if 1 not in steps:
         assert covers(proof, measured(sick, healthy), slack=0.05)
     assert judge("recompilation-storm", healthy) is None
+
+
+def test_numbers_that_a_graph_break_hands_on_are_the_break_s_fault():
+    steps = storm({3, 9, 15, 21})
+    sick = train(steps, reason="2/7: ___stack1 == 6.66  # self.largest = ...")
+    assert judge("recompilation-storm", sick)  # no break is known
+    stack = f"{MODEL}(12): forward;{LOOP}"
+    for job in (sick, other := train(steps)):
+        breaks = [{"reason": "Tensor.item()", "stack": stack, "count": 4}]
+        job.documents["compiles.json"]["graph_breaks"] = breaks
+    assert judge("recompilation-storm", sick) is None
+    proof = judge("graph-breaks", sick)
+    assert proof.bucket == "interruption"
+    assert covers(proof, measured(sick, train({0: FIRST})), slack=0.05)
+    assert judge("recompilation-storm", other)
 
 
 def test_a_storm_from_the_first_step_on_is_no_warm_up():

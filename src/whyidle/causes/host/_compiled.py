@@ -11,8 +11,10 @@ from whyidle.analysis import compiling
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import EMPTY
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.samples import stacks
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -21,6 +23,8 @@ LEAST_SHARE = 0.01
 BETWEEN = (0.3, 0.7, 1.0)
 """share of the eager code between pieces that is saved (careful, expected, hopeful): some breaks
 are there for a reason"""
+AGAIN = (0.6, 0.9, 1.0)
+"""share of compiling again that is saved, where it is for numbers that a break hands on"""
 FUSED = (0.0, 0.1, 0.4)
 """share of the pieces' own work that one graph instead of several saves"""
 _PIECE = re.compile(
@@ -34,10 +38,11 @@ _BACKWARD = re.compile(r"torch/autograd/__init__\.py\(\d+\): (backward|_engine|g
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Shares of the step: eager code between the pieces of broken functions, the pieces
-    themselves with their backward passes."""
+    themselves with their backward passes, and compiling them again for what breaks hand on."""
 
     between: float
     pieces: float
+    again: float
 
 
 def graph_breaks(facts: Facts) -> Proof | None:
@@ -46,23 +51,30 @@ def graph_breaks(facts: Facts) -> Proof | None:
     if not breaks:
         return None
     shares = _shares(facts, {(place.file, place.function) for place, _, _ in breaks})
-    high = shares.between + FUSED[2] * shares.pieces
+    costs = tuple(zip(BETWEEN, FUSED, AGAIN, strict=True))
+    careful, expected, high = (
+        b * shares.between + f * shares.pieces + a * shares.again for b, f, a in costs
+    )
     if high < LEAST_SHARE:
         return None
-    each = zip(BETWEEN, FUSED, strict=True)
-    careful, expected, hopeful = (b * shares.between + f * shares.pieces for b, f in each)
     count = len(breaks)
     return Proof(
         headline=f"The compiled model is broken into pieces at {count} "
         f"place{'s' if count > 1 else ''}: {breaks[0][1]}",
         low=careful,
         high=high,
-        predicted=from_gains((careful, expected, hopeful), "P4: one graph instead of pieces"),
+        predicted=from_gains((careful, expected, high), "P4: one graph instead of pieces"),
         evidence=_evidence(breaks, shares),
         confidence=0.7,
         where=tuple(place for place, _, _ in breaks[:3]),
-        bucket="compute" if facts.share("compute") >= shares.between else "host",
+        bucket=_bucket(facts, shares),
     )
+
+
+def _bucket(facts: Facts, shares: Shares) -> Bucket:
+    if shares.again > shares.between:
+        return "interruption"
+    return "compute" if facts.share("compute") >= shares.between else "host"
 
 
 def _evidence(breaks: list[tuple[Place, str, int]], shares: Shares) -> tuple[Evidence, ...]:
@@ -73,6 +85,12 @@ def _evidence(breaks: list[tuple[Place, str, int]], shares: Shares) -> tuple[Evi
         measured("graph breaks while compiling", total, None, source="torch._dynamo"),
         measured(eager, shares.between, "ratio", source="samples"),
         measured(pieces, shares.pieces, "ratio", source="samples"),
+        measured(
+            "compiling again for numbers that breaks hand on, share of step",
+            shares.again,
+            "ratio",
+            source="torch._dynamo",
+        ),
         *(measured("reason", text, None, source="torch._dynamo") for _, text, _ in breaks[:3]),
     )
 
@@ -104,7 +122,9 @@ def _shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> Shares:
     forward = total["piece"] + total["whole"]
     pieces = total["piece"] + total["backward"] * total["piece"] / max(forward, 1)
     length = max(facts.scope.total, 1)
-    return Shares(between=total["between"] / length, pieces=pieces / length)
+    again = compiling.habit(facts)[0] if compiling.handed_on(facts) else EMPTY
+    again_share = facts.share_of(facts.part("interruption") & again)
+    return Shares(total["between"] / length, pieces / length, again_share)
 
 
 def _kind(stack: str, broken: set[tuple[str | None, str | None]]) -> str:

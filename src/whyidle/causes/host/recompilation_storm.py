@@ -53,7 +53,9 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     Compiling in the first steps only is ``compile-autotune-warmup``. Steps that are long for
-    another reason show no compiler activity. Compiling that left no events is not judged.
+    another reason show no compiler activity. Where most of it is for numbers that a graph break
+    hands on to the code behind it (an ``.item()`` in the model), that break is to blame:
+    ``graph-breaks``. Compiling that left no events is not judged.
 
     What to do
     ----------
@@ -67,7 +69,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     """
     spent, steps, calls = _compiling(facts)
     lost = facts.share_of(facts.part("interruption") & spent)
-    if steps < LEAST_STEPS or lost < LEAST_SHARE:
+    if steps < LEAST_STEPS or lost < LEAST_SHARE or compiling.handed_on(facts):
         return None
     gains = [interruptions(lost, residual) for residual in RESIDUAL]
     return Proof(
