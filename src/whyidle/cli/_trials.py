@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -12,13 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whyidle.cli import _output
 from whyidle.cli._next import Step, where
-from whyidle.errors import InputError, StoreError
+from whyidle.errors import InputError
 
 if TYPE_CHECKING:
-    from whyidle.engine.patch import Patch
+    from whyidle.engine.trial.handover import Handover
     from whyidle.engine.trial.heal import Healed
     from whyidle.engine.trial.judge import Judgement
-    from whyidle.model.diagnosis import Diagnosis
 
 MOST_FILES = 1000
 
@@ -102,48 +102,53 @@ class Progress:
 
 def tell(
     args: argparse.Namespace,
-    told: Diagnosis,
     found: Healed,
     command: Sequence[str],
+    handed: Handover | None,
     files: Places,
 ) -> None:
-    """Write plan and patch where something was kept, store the diagnosis, and say all of it.
+    """Write plan and patch where something was kept, store the diagnoses, and say all of it.
 
     Raises:
         InputError: an output could not be written.
     """
-    from whyidle.engine.trial.document import plan
-    from whyidle.store.plan import write_plan
+    from whyidle.engine.trial.document import document
 
-    steps: list[Step] = []
+    after = _output.keep(args, found.after) if found.after else None
+    told = document(found, after)
+    told.coverage.notes.extend(_by_hand(handed))
     stored = _output.keep(args, told)
-    patch = None
-    if found.kept:
-        write_plan(plan(found, command), files.plan)
-        words = " ".join(command)
-        steps.append((f"whyidle run --plan {files.plan} {words}", "your job with what was kept"))
-        patch = _patched(found, command)
-    if patch is not None and patch.diff:
-        files.patch.write_text(patch.diff, encoding="utf-8", newline="")
-        steps.append(
-            (f"git apply {files.patch.absolute()}", f"the same in your files, in {patch.root}")
-        )
+    steps = _written(found, command, handed, files)
     if stored:
-        again = f"whyidle report {stored} --html fix.html{where(args.store)}"
-        steps.append((again, "with pictures"))
-    for sentence in patch.sentences if patch is not None else ():
-        told.coverage.notes.append(f"By hand: {sentence}.")
+        here = where(args.store)
+        steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
+        steps += [(f"whyidle compare {stored} {after}{here}", "what changed")] if after else []
     _output.say(args, told, steps)
 
 
-def _patched(found: Healed, command: Sequence[str]) -> Patch | None:
-    """The patch of the user's files, where it can be made."""
-    from whyidle.engine.patch import Kept, make_patch
+def _by_hand(handed: Handover | None) -> list[str]:
+    """What the patch could not say, and what came of running it."""
+    if handed is None:
+        return []
+    said = [f"By hand: {sentence}" for sentence in handed.patch.sentences]
+    return [text if text.endswith(".") else f"{text}." for text in (*said, handed.told) if text]
 
-    causes = {finding.cause: finding.where for finding in found.before.findings}
-    kept = [Kept(one.treatment, one.edits, causes.get(one.cause, [])) for one in found.kept]
-    try:
-        return make_patch(kept, list(command), Path.cwd())
-    except (InputError, StoreError) as error:
-        print(f"whyidle: no patch: {error.what} {error.why}", file=sys.stderr)
-        return None
+
+def _written(
+    found: Healed, command: Sequence[str], handed: Handover | None, files: Places
+) -> list[Step]:
+    """Write the plan and the patch; what to do with them."""
+    from whyidle.engine.trial.document import plan
+    from whyidle.store.plan import write_plan
+
+    if not found.kept:
+        return []
+    write_plan(plan(found, command), files.plan)
+    words = shlex.join(command)
+    steps = [(f"whyidle run --plan {files.plan} {words}", "your job with what was kept")]
+    if handed is not None and handed.good:
+        files.patch.write_text(handed.patch.diff, encoding="utf-8", newline="")
+        root, name = handed.patch.root, str(files.patch.absolute())
+        inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
+        steps.append((f"git{inside} apply {shlex.quote(name)}", "the same in your own files"))
+    return steps

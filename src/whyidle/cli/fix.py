@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     """Heal the command, keep and say what came of it."""
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
-    from whyidle.engine.trial.document import document
+    from whyidle.engine.trial.handover import hand_over
     from whyidle.engine.trial.heal import heal
     from whyidle.engine.trial.healing import Healing
 
@@ -114,7 +114,8 @@ def run(args: argparse.Namespace) -> int:
                 voice=progress,
             )
             found = heal(healing)
-        _trials.tell(args, document(found), found, command, files)
+            handed = hand_over(healing, found, Path.cwd())
+        _trials.tell(args, found, command, handed, files)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0

@@ -57,10 +57,19 @@ class Turned(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where an arm runs that is not to run the user's files as they are."""
+
+    command: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What an arm is to do: ``edits`` to apply; ``steps`` or else ``seconds`` from the first step
     on to run; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
-    ``profile`` it is also watched in detail."""
+    ``profile`` it is also watched in detail; ``place`` is where, if not here."""
 
     edits: tuple[Edit, ...] = ()
     steps: int | None = None
@@ -68,6 +77,7 @@ class Asked:
     seed: int = 0
     patience_s: float = 120.0
     profile: bool = False
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +105,11 @@ def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran
     recording = folder / "recording"
     recording.mkdir(parents=True)
     begin = time.monotonic()
+    words = asked.place.command if asked.place else command
     with (folder / "said.txt").open("wb") as said:
         child = subprocess.Popen(
-            guard.command(command),
+            guard.command(words),
+            cwd=asked.place.folder if asked.place else None,
             env={**environment(asked, folder), **guard.environment()},
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -117,6 +129,7 @@ def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran
 def environment(asked: Asked, folder: Path) -> dict[str, str]:
     """The job's: with the probe, the witness, and the knobs in it."""
     own = {**os.environ, **Limits(profile="auto" if asked.profile else "off").told()}
+    own |= asked.place.environment if asked.place else {}
     before = own.get("PYTHONPATH")
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")

@@ -20,12 +20,13 @@ LEFT = 5
 """of what remains so many are told"""
 
 
-def document(found: heal.Healed) -> Diagnosis:
-    """The diagnosis of the job as it was, with all trials, and what it became."""
+def document(found: heal.Healed, stored: str | None = None) -> Diagnosis:
+    """The diagnosis of the job as it was, with all trials, and what it became, whose own diagnosis
+    is ``stored`` under that id."""
     trials = [*map(_trial, found.judged), *map(_passed, found.passed)]
     detail = found.before.detail
     if found.after is not None:
-        detail = msgspec.structs.replace(detail, healed=_healed(found, found.after))
+        detail = msgspec.structs.replace(detail, healed=_healed(found, found.after, stored))
     return msgspec.structs.replace(found.before, trials=trials, detail=detail)
 
 
@@ -108,14 +109,14 @@ def _passed(one: Passed) -> Trial:
     )
 
 
-def _healed(found: heal.Healed, after: Diagnosis) -> Healed:
+def _healed(found: heal.Healed, after: Diagnosis, stored: str | None) -> Healed:
     left = [
         f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step at most)"
         for finding in after.findings
         if finding.severity != "info"
     ]
     return Healed(
-        run=after.run.id,
+        run=stored,
         attribution=after.attribution,
         state=after.verdict.state,
         headline=after.verdict.headline,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle.engine.trial import arm
-from whyidle.engine.trial.arm import Asked, Guard, Ran
+from whyidle.engine.trial.arm import Asked, Guard, Place, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.watch import diagnose_recording, note_end
@@ -83,11 +83,18 @@ class Healing:
         with self.guarded(folder) as guard:
             return arm.run(self.command, asked, folder, guard)
 
-    def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, steps: int = 0) -> Ran:
+    def trial(
+        self,
+        edits: tuple[Edit, ...],
+        *,
+        seed: int = 0,
+        steps: int = 0,
+        place: Place | None = None,
+    ) -> Ran:
         """An arm whose steps are compared."""
         patience_s = PATIENCE * self.arm_s + SLACK_S
         steps = steps or self.steps
-        return self.run(Asked(edits, steps=steps, seed=seed, patience_s=patience_s))
+        return self.run(Asked(edits, steps, seed=seed, patience_s=patience_s, place=place))
 
     def alike(self) -> Iterator[Sequence[float]]:
         """Times of arms that were the same among themselves."""

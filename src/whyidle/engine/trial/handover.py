@@ -1,0 +1,58 @@
+"""The patch of what was kept, run once before it is handed over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from whyidle.engine.patch import Kept, Patch, make_patch
+from whyidle.engine.patched import mirror
+from whyidle.engine.trial import judge
+from whyidle.engine.trial.arm import Place
+from whyidle.engine.trial.heal import Healed
+from whyidle.engine.trial.healing import Healing
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A patch, how many times as fast the patched files ran (None: not run), and a sentence about
+    it. ``good`` is whether it may be handed over."""
+
+    patch: Patch
+    speedup: float | None
+    told: str
+    good: bool
+
+
+def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
+    """Write what was kept into copies of the user's files, and run them; None where nothing was
+    kept. ``folder`` is where the command starts."""
+    if not found.kept:
+        return None
+    causes = {finding.cause: finding.where for finding in found.before.findings}
+    kept = [Kept(one.treatment, one.edits, causes.get(one.cause, ())) for one in found.kept]
+    patch = make_patch(kept, list(healing.command), folder)
+    if not patch.diff:
+        return Handover(patch, None, "", good=False)
+    return _run(healing, found, patch, folder)
+
+
+def _run(healing: Healing, found: Healed, patch: Patch, folder: Path) -> Handover:
+    base_s = next((one.base_s for one in found.judged if one.kept), [])
+    healing.voice.say("the patched files, once")
+    tree = healing.folder / "patched"
+    tree.mkdir(parents=True)
+    try:
+        made = mirror(patch, healing.command, folder, tree)
+    except OSError as error:
+        return Handover(patch, None, f"The patch was not run: {error}.", good=True)
+    place = Place(made.command, made.folder, dict(made.environment))
+    ran = healing.trial((), steps=healing.first_steps, place=place)
+    if not ran.good:
+        last = (ran.said.strip().splitlines() or [""])[-1]
+        told = f"No patch is handed over: patched so, the job {ran.ending} ({last[:120]})."
+        return Handover(patch, None, told, good=False)
+    speedup = sum(base_s) / len(base_s) / judge.steady(ran, healing.first_steps) if base_s else None
+    told = "The patched files were run once"
+    told += f": {speedup:.2f} times as fast as before." if speedup else "."
+    return Handover(patch, speedup, told, good=True)
