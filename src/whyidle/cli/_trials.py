@@ -115,7 +115,7 @@ def tell(
     from whyidle.engine.trial.document import document
 
     after = _output.keep(args, found.after) if found.after else None
-    told = document(found, after)
+    told = document(found, after, _price(args, found))
     told.coverage.notes.extend(_by_hand(handed))
     stored = _output.keep(args, told)
     steps = _written(found, command, handed, files)
@@ -124,6 +124,11 @@ def tell(
         steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
         steps += [(f"whyidle compare {stored} {after}{here}", "what changed")] if after else []
     _output.say(args, told, steps)
+
+
+def _price(args: argparse.Namespace, found: Healed) -> float | None:
+    """What an hour of the whole job costs."""
+    return None if args.price is None else args.price * max(found.before.device.count, 1)
 
 
 def _by_hand(handed: Handover | None) -> list[str]:

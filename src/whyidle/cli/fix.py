@@ -68,6 +68,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--patch", metavar="PATH", type=Path, help="the patch (default: a new fix.patch here)"
     )
+    group.add_argument(
+        "--price",
+        metavar="PRICE",
+        type=_price,
+        help="what a GPU costs an hour, to tell what is saved",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -80,6 +86,16 @@ def _duration(text: str) -> float:
     if not LEAST_S <= seconds <= MOST_S:
         raise argparse.ArgumentTypeError(f"must be 20s to 24h, such as 90s or 5m, not {text!r}")
     return seconds
+
+
+def _price(text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0.0 <= price < 1e6:
+        raise argparse.ArgumentTypeError(f"must be a number of 0 or more, not {text!r}")
+    return price
 
 
 def _classes(text: str) -> frozenset[str]:

@@ -6,26 +6,62 @@ from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Predicted, Trial
+from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
 
 
 def trials(page: Page, diagnosis: Diagnosis) -> None:
-    """A block for each, then all of them together, and what remains."""
-    for trial in diagnosis.trials:
+    """A block for each that was tried, then all of them together, what remains, and what was not
+    tried."""
+    tried, untried = split(diagnosis)
+    for trial in tried:
         page.gap()
         _trial(page, trial)
     healed = diagnosis.detail.healed
-    if healed is None:
-        return
-    page.gap()
+    if healed is not None:
+        page.gap()
+        _healed(page, diagnosis, healed)
+    if untried:
+        page.gap()
+        page.line(page.text("not tried", "dim"), indent=2)
+    for trial in untried:
+        head = page.text(f"{trial.treatment}: ")
+        gain = f", predicted {promised(trial.promised)}" if trial.promised else ""
+        page.line(page.text(f"{trial.why}{gain}"), head=head, indent=4)
+
+
+def split(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
+    """Those that ran at least once, and those that did not."""
+    tried = [trial for trial in diagnosis.trials if trial.tried]
+    return tried, [trial for trial in diagnosis.trials if not trial.tried]
+
+
+def _healed(page: Page, diagnosis: Diagnosis, healed: Healed) -> None:
     gain = gained(healed.speedup, healed.low, healed.high)
     page.line(page.text(f"all of it together: {gain}", "bold"), indent=2)
-    page.line(page.text("before"), indent=2)
-    bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
-    page.line(page.text("after"), indent=2)
-    bar(page, {bucket: getattr(healed.attribution, bucket) for bucket in BUCKETS})
+    for sentence in savings(healed):
+        page.line(page.text(sentence), indent=2)
+    for name, shares in (("before", diagnosis.attribution), ("after", healed.attribution)):
+        page.line(page.text(name), indent=2)
+        bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
     for sentence in healed.left:
         page.line(page.text(sentence), head=page.text("left  ", "dim"), indent=2)
+
+
+def savings(healed: Healed) -> list[str]:
+    """What it comes to in samples, hours, and at a stated price in money; joules where measured."""
+    told = []
+    if healed.samples_per_s and healed.samples_per_s_before:
+        before, after = healed.samples_per_s_before, healed.samples_per_s
+        told.append(f"{words.digits(before)} samples/s became {words.digits(after)}")
+    if healed.speedup and healed.speedup > 1.0:
+        hours = 100 * (1 - 1 / healed.speedup)
+        price = healed.price_per_hour
+        money = f", {hours * price:,.2f} at {price:,.2f} an hour" if price is not None else ""
+        told.append(f"of every 100 hours of this job {hours:.0f} are saved{money}")
+    if healed.energy_j_per_step and healed.energy_j_per_step_before:
+        before, after = healed.energy_j_per_step_before, healed.energy_j_per_step
+        told.append(f"{words.digits(before)} J a step became {words.digits(after)}")
+    return told
 
 
 def _trial(page: Page, trial: Trial) -> None:

@@ -204,6 +204,8 @@ class Trial(Document, frozen=True, kw_only=True):
     edits: list[Edit] = []
     pairs: int = 0
     startup_s: float | None = None
+    tried: bool = True
+    """whether it ran at all"""
 
 
 class Coverage(Document, frozen=True, kw_only=True):
@@ -301,6 +303,12 @@ class Healed(Document, frozen=True, kw_only=True):
     high: float | None
     left: list[str] = []
     """what remains, a sentence each"""
+    samples_per_s_before: float | None = None
+    samples_per_s: float | None = None
+    energy_j_per_step_before: float | None = None
+    energy_j_per_step: float | None = None
+    price_per_hour: float | None = None
+    """of the whole job, all its devices, in whatever currency was meant"""
 
 
 class Detailed(Document, frozen=True, kw_only=True):

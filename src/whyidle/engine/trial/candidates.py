@@ -82,7 +82,7 @@ def _candidate(cause: str, one: Prescription) -> Candidate:
 
 def _why_not(one: Prescription, allowed: Collection[Consent]) -> str | None:
     if not one.edits or not one.automatic:
-        return "needs a person: it has no form that could be applied at run time"
+        return "left to you: only who knows the job can do it"
     if one.consent not in allowed:
         return f"needs your consent: --allow {one.consent}"
     if one.predicted is not None and one.predicted.high < WORTH:

@@ -20,13 +20,17 @@ LEFT = 5
 """of what remains so many are told"""
 
 
-def document(found: heal.Healed, stored: str | None = None) -> Diagnosis:
+def document(
+    found: heal.Healed, stored: str | None = None, price_per_hour: float | None = None
+) -> Diagnosis:
     """The diagnosis of the job as it was, with all trials, and what it became, whose own diagnosis
-    is ``stored`` under that id."""
+    is ``stored`` under that id; ``price_per_hour`` is the whole job's."""
     trials = [*map(_trial, found.judged), *map(_passed, found.passed)]
     detail = found.before.detail
     if found.after is not None:
-        detail = msgspec.structs.replace(detail, healed=_healed(found, found.after, stored))
+        detail = msgspec.structs.replace(
+            detail, healed=_healed(found, found.after, stored, price_per_hour)
+        )
     return msgspec.structs.replace(found.before, trials=trials, detail=detail)
 
 
@@ -106,10 +110,13 @@ def _passed(one: Passed) -> Trial:
         cause=candidate.cause,
         summary=candidate.summary,
         edits=list(candidate.edits),
+        tried=False,
     )
 
 
-def _healed(found: heal.Healed, after: Diagnosis, stored: str | None) -> Healed:
+def _healed(
+    found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
+) -> Healed:
     left = [
         f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step at most)"
         for finding in after.findings
@@ -124,4 +131,9 @@ def _healed(found: heal.Healed, after: Diagnosis, stored: str | None) -> Healed:
         low=found.whole.low if found.whole else None,
         high=min(found.whole.high, 1e9) if found.whole else None,
         left=left[:LEFT],
+        samples_per_s_before=found.before.steps.samples_per_s,
+        samples_per_s=after.steps.samples_per_s,
+        energy_j_per_step_before=found.before.utilization.energy_j_per_step,
+        energy_j_per_step=after.utilization.energy_j_per_step,
+        price_per_hour=price_per_hour,
     )

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._html.summary import shares
-from whyidle.exporters._trials import gained, promised
+from whyidle.exporters._trials import gained, promised, savings, split
 from whyidle.exporters._words import NONE
 from whyidle.model.diagnosis import Diagnosis, Healed, Trial
 
-HEADS = ("fix", "for", "consent", "predicted", "measured", "numbers", "kept")
+HEADS = ("fix", "predicted", "measured", "numbers", "kept")
+ASIDE = ("fix", "predicted", "why not")
 
 
 def trials(diagnosis: Diagnosis) -> Markup | None:
-    """The table, and the two bars where something was kept."""
+    """The two bars where something was kept, and a table of what was tried and what was not."""
     if not diagnosis.trials:
         return None
     healed = diagnosis.detail.healed
+    tried, untried = split(diagnosis)
     return e(
         "section",
         e("h2", "What was tried"),
         *(_healed(diagnosis, healed) if healed else ()),
-        e(
-            "div",
-            e(
-                "table",
-                e("thead", e("tr", [e("th", head) for head in HEADS])),
-                e("tbody", [_trial(trial) for trial in diagnosis.trials]),
-            ),
-            class_="scroll",
-        ),
+        _table(HEADS, [_trial(trial) for trial in tried]) if tried else None,
+        e("p", "Not tried:", class_="note") if untried else None,
+        _table(ASIDE, [_aside(trial) for trial in untried]) if untried else None,
         id="trials",
     )
+
+
+def _table(heads: Sequence[str], rows: list[Markup]) -> Markup:
+    head = e("thead", e("tr", [e("th", name) for name in heads]))
+    return e("div", e("table", head, e("tbody", rows)), class_="scroll")
 
 
 def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
     left = [e("li", sentence) for sentence in healed.left]
     return [
         e("p", e("b", "All of it together: "), gained(healed.speedup, healed.low, healed.high)),
+        *(e("p", f"{sentence[:1].upper()}{sentence[1:]}.") for sentence in savings(healed)),
         e("p", "before", class_="note"),
         shares(diagnosis.attribution),
         e("p", "after", class_="note"),
@@ -46,17 +50,28 @@ def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
     ]
 
 
+def _name(trial: Trial) -> Markup:
+    cause = [" for ", e("code", trial.cause)] if trial.cause else []
+    return e("td", e("code", trial.treatment), *cause, e("br"), trial.summary)
+
+
 def _trial(trial: Trial) -> Markup:
     return e(
         "tr",
-        e("td", e("code", trial.treatment), e("br"), trial.summary),
-        e("td", e("code", trial.cause) if trial.cause else NONE),
-        e("td", trial.consent),
-        e("td", promised(trial.promised) if trial.promised else _alone(trial.predicted)),
+        _name(trial),
+        e("td", _predicted(trial)),
         e("td", gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE),
-        e("td", trial.numerics or NONE),
+        e("td", f"{trial.consent}: {trial.numerics}" if trial.numerics else NONE),
         e("td", e("b", "yes") if trial.kept else f"no: {trial.why}"),
     )
+
+
+def _aside(trial: Trial) -> Markup:
+    return e("tr", _name(trial), e("td", _predicted(trial)), e("td", trial.why))
+
+
+def _predicted(trial: Trial) -> str:
+    return promised(trial.promised) if trial.promised else _alone(trial.predicted)
 
 
 def _alone(speedup: float | None) -> str:
