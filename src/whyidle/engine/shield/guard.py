@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -10,11 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from whyidle.engine.shield import trackers
-from whyidle.engine.shield.namespaces import Namespaces, UnavailableError, Upper
-from whyidle.engine.shield.network import names as network_names
+from whyidle.engine.shield.fenced import Fenced
+from whyidle.engine.shield.kinds import Asked, Kind, Level, UnavailableError
+from whyidle.engine.shield.namespaces import Namespaces
+
+MARK = "\x01"
+"""ends the names that the guest's part leaves of what was removed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,46 +37,38 @@ class Leak(NamedTuple):
     where: str
 
 
-class Open:
-    """No shield of the system's at all."""
-
-    level: Literal["python"] = "python"
-
-    def __init__(self) -> None:
-        self.uppers: list[Upper] = []
-        self.made: list[Path] = []
-        self.denied: list[str] = []
-
-    def command(self, words: Sequence[str]) -> list[str]:
-        """The command as it is."""
-        return list(words)
-
-
 class Shield:
     """What stands around a command, of the best kind that can be had here."""
 
-    def __init__(self, scratch: Path, network: bool, real: Sequence[Path]) -> None:
+    def __init__(
+        self, scratch: Path, network: bool, real: Sequence[Path], best: Level = "namespaces"
+    ) -> None:
         self.kept = [Path(folder).resolve() for folder in real]
         self.network = network
         self._scratch = Path(scratch).resolve()
-        self.why = ""
-        """why there is no better kind here"""
         self._notes = self._scratch / "notes"
         self._notes.mkdir()
-        self._kind: Namespaces | Open
-        try:
-            self._kind = Namespaces(self._scratch, not network, [*self.kept, self._notes])
-        except UnavailableError as error:
-            self.why = str(error)
-            self._kind = Open()
-        self.level: Literal["namespaces", "landlock", "python"] = self._kind.level
-        asked = {
-            "folder": str(self._notes),
-            "local": network_names(),
-            "closed": self.level == "namespaces" and not network,
-            "read_only": self._kind.denied,
-        }
-        (self._scratch / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
+        asked = Asked(self._scratch, self._notes, tuple(self.kept), closed=not network)
+        self.why = ""
+        """why there is no better kind here"""
+        self._kind = self._best(asked, best)
+        self.level: Level = self._kind.level
+
+    def _best(self, asked: Asked, best: Level) -> Kind:
+        reasons = []
+        if best == "namespaces":
+            try:
+                return Namespaces(asked)
+            except UnavailableError as error:
+                reasons.append(str(error))
+        if best != "python":
+            try:
+                return Fenced(asked, "landlock")
+            except UnavailableError as error:
+                reasons.append(str(error))
+            finally:
+                self.why = "; ".join(reasons)
+        return Fenced(asked, "python")
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, wrapped: for `subprocess.Popen`, started in the same working folder. Its
@@ -94,6 +89,8 @@ class Shield:
                 place = str(Path(upper.folder, path.relative_to(upper.path)))
                 gone = stat.S_ISCHR(told.st_mode)
                 found[place] = Written(place, None if gone else told.st_size)
+            for place in _marked(upper.gone) if upper.gone else ():
+                found.setdefault(place, Written(place, None))
         return [found[place] for place in sorted(found)]
 
     @property
@@ -125,14 +122,20 @@ class Shield:
 
 
 @contextmanager
-def shield(scratch: Path, network: bool = False, real: Sequence[Path] = ()) -> Iterator[Shield]:
+def shield(
+    scratch: Path,
+    network: bool = False,
+    real: Sequence[Path] = (),
+    best: Level = "namespaces",
+) -> Iterator[Shield]:
     """Shield commands from here on: nothing they write outside of ``real`` stays, and without
     ``network`` nothing they send leaves this machine. ``scratch`` is a new, empty folder of ours,
     and gone afterwards.
 
-    The working folder must be where the commands are started.
+    The working folder must be where the commands are started. ``best`` is the best kind that is
+    tried.
     """
-    guard = Shield(scratch, network, real)
+    guard = Shield(scratch, network, real, best)
     try:
         yield guard
     finally:
@@ -151,6 +154,11 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 or (stat.S_ISCHR(told.st_mode) and told.st_rdev == 0)
             ):
                 yield path, told
+
+
+def _marked(gone: Path) -> list[str]:
+    """What the guest's part has marked as removed."""
+    return ["/" + str(path.relative_to(gone))[: -len(MARK)] for path in gone.rglob("*" + MARK)]
 
 
 def _remove(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import marshal
 import os
 import stat
@@ -10,42 +11,23 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from whyidle.engine.shield import mounts, network
+from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper
 
 ENTER = Path(__file__).with_name("enter.py")
 SHELVES = ("/var/tmp", "/tmp", "/dev/shm")
 """where a second place for what is written may be found: as a rule, disk before memory"""
 ENOUGH_BYTES = 1 << 30
 """a shelf with less room than a checkpoint or two is none"""
-GUEST = "WHYIDLE_SHIELD"
-"""the variable that tells the guest's part what to watch for"""
 MOST_TRIES = 6
 TRY_S = 20.0
 
 
-class UnavailableError(Exception):
-    """The kind of shield cannot be had here; the message says what failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Upper:
-    """Where what a command writes in ``folder`` ends up."""
-
-    folder: str
-    path: Path
-
-
 class Namespaces:
     """Overlays that were tried once, ready to be put around commands.
-
-    Args:
-        scratch: a folder of ours, empty, for what is written.
-        closed: whether the command is left without a network.
-        real: folders in which it writes for good.
 
     Raises:
         UnavailableError: here they are not to be had.
@@ -53,18 +35,18 @@ class Namespaces:
 
     level: Literal["namespaces"] = "namespaces"
 
-    def __init__(self, scratch: Path, closed: bool, real: Sequence[Path]) -> None:
+    def __init__(self, asked: Asked) -> None:
         if not sys.platform.startswith("linux"):
             raise UnavailableError("there are no such namespaces outside of Linux")
-        self._scratch, self._real, self._asked = scratch, real, scratch / "asked.json"
+        self._asked, self._scratch = asked, asked.scratch
         self._commands = 0
         self.uppers: list[Upper] = []
         self.made = [Path(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
         self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
-        self._network = network.addresses() if closed else None
-        hosts = network.hosts() if closed else None
+        self._network = network.addresses() if asked.closed else None
+        hosts = network.hosts() if asked.closed else None
         if hosts is not None:
-            (scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
+            (self._scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
         self._hosts = hosts is not None and network.HOSTS.is_file()
         self._user, self._layout = self._find()
 
@@ -150,12 +132,19 @@ class Namespaces:
             _dress(upper, folder)
             uppers.append(Upper(folder, upper))
             overlays.append((folder, str(upper), str(work)))
-        bind = [(str(folder), str(folder)) for folder in self._real]
+        bind = [(str(each), str(each)) for each in (*self._asked.real, self._asked.notes)]
         bind += [(each, each) for each in mounts.SERVICES if Path(each).exists()]
         bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
+        told = {
+            **self._asked.guest(),
+            "closed": self._asked.closed,
+            "read_only": layout.read_only,
+        }
+        guest = self._scratch / "asked.json"
+        guest.write_text(json.dumps(told), encoding="utf-8")
         plan = {
             "user": user,
-            "environment": {GUEST: str(self._asked)},
+            "environment": {GUEST: str(guest)},
             "network": self._network,
             "overlay": overlays,
             "bind": bind,

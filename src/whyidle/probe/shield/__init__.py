@@ -1,4 +1,5 @@
-"""The guest's part of a trial's shield: it names what the system cannot hold back or divert.
+"""The guest's part of a trial's shield: it names what the system cannot hold back, and, where the
+system diverts nothing, diverts what Python writes.
 
 Loaded by ``boot/sitecustomize.py`` at the start of every Python process of a trial, before any code
 of the job's, under a name of its own; standard library only. ``WHYIDLE_SHIELD`` is the path of what
@@ -8,12 +9,19 @@ is asked, a JSON object (`notes.Asked`).
 from __future__ import annotations
 
 import json
+import sys
 
 from . import notes
 
 
 def install(path: str) -> None:
-    """Watch this process from now on."""
+    """Watch this process from now on, and divert what it writes, as asked."""
     with open(path, encoding="utf-8") as file:
         asked = notes.Asked(**json.load(file))
+    if asked.layers is not None:
+        from . import divert, view, writers
+
+        diversion = divert.Diversion(view.View(asked.layers, asked.left))
+        diversion.install()
+        sys.meta_path.insert(0, writers.Waiter(diversion))
     notes.install(asked)

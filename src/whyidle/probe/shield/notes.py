@@ -34,7 +34,8 @@ _INSTALLED = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 class Asked:
     """What to watch for: ``folder`` takes the notes, ``local`` are this machine's names and
     addresses; ``refuse`` connections to others; ``programs`` are named that are no Python; in
-    ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out."""
+    ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
+    With ``layers`` what is written anywhere but in ``left`` goes to that folder."""
 
     folder: str
     local: list[str]
@@ -42,6 +43,8 @@ class Asked:
     programs: bool = False
     read_only: list[str] = field(default_factory=list)
     closed: bool = False
+    layers: str | None = None
+    left: list[str] = field(default_factory=list)
 
 
 class Notes:

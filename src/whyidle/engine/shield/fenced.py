@@ -1,0 +1,104 @@
+"""A shield without namespaces: Python diverts what the job writes, and Landlock denies the rest.
+
+Containers as a rule allow no mounts, but on most kernels any process may give up rights of its own
+with Landlock. Where that is missing too, diversion by Python stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from whyidle.engine.shield import mounts
+from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper
+
+FENCE = Path(__file__).with_name("fence.py")
+TRY_S = 20.0
+FIRST_PORT, LAST_PORT = 1024, 65535
+SERVICES = (1433, 1521, 3128, 3306, 4317, 4318, 5000, 5432, 5672, 6379, 8000, 8080, 8086, 8443)
+MORE_SERVICES = (8883, 8888, 9000, 9042, 9091, 9092, 9200, 9443, 11211, 27017)
+"""ports from 1024 on at which databases, trackers, queues and proxies listen. Landlock knows ports
+and no addresses: these and all below are refused, so that ranks still meet at any other"""
+
+
+class Fenced:
+    """Each command with layers of its own, kept by Python and, as ``level`` says, by Landlock.
+
+    Raises:
+        UnavailableError: Landlock was asked for, and is not to be had here.
+    """
+
+    def __init__(self, asked: Asked, level: Literal["landlock", "python"]) -> None:
+        self.level: Literal["landlock", "python"] = level
+        self._asked = asked
+        self._commands = 0
+        self.uppers: list[Upper] = []
+        self.made: list[Path] = []
+        self.denied: list[str] = []
+        if level == "landlock":
+            self._try()
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, to be started with layers of its own."""
+        self._commands += 1
+        return [*self._start(f"{self._commands}"), *words]
+
+    def _start(self, name: str) -> list[str]:
+        scratch = self._asked.scratch
+        layers = scratch / name
+        for each in ("upper", "gone", "tmp"):
+            (layers / each).mkdir(parents=True)
+        left = [str(each) for each in (scratch, *self._asked.real)]
+        left += [each for each in mounts.SERVICES if Path(each).exists()]
+        guest = {
+            **self._asked.guest(),
+            "layers": str(layers),
+            "left": left,
+            "refuse": self._asked.closed,
+            "programs": True,
+        }
+        path = scratch / f"{name}.json"
+        path.write_text(json.dumps(guest), encoding="utf-8")
+        plan = {
+            "environment": {
+                GUEST: str(path),
+                "TMPDIR": str(layers / "tmp"),
+                "TRITON_CACHE_DIR": str(layers / "tmp" / "triton"),
+            },
+            "writable": [*left, "/dev", "/proc"] if self.level == "landlock" else None,
+            "ports": _ports() if self._asked.closed else [],
+        }
+        (scratch / f"{name}.plan").write_bytes(marshal.dumps(plan))
+        self.uppers.append(Upper("/", layers / "upper", layers / "gone"))
+        return [sys.executable, "-I", "-S", str(FENCE), str(scratch / f"{name}.plan")]
+
+    def _try(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UnavailableError("Landlock is Linux's")
+        try:
+            done = subprocess.run(
+                self._start("try"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=TRY_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise UnavailableError(str(error)) from error
+        finally:
+            self.uppers.clear()
+        if done.returncode:
+            raise UnavailableError(done.stderr.decode(errors="replace").strip())
+
+
+def _ports() -> list[tuple[int, int]]:
+    """Ranges of ports at which no service is known."""
+    edges = [FIRST_PORT - 1, *sorted(SERVICES + MORE_SERVICES), LAST_PORT + 1]
+    found = [(before + 1, after - 1) for before, after in pairwise(edges)]
+    return [(first, last) for first, last in found if first <= last]

@@ -1,0 +1,155 @@
+"""Functions that open files in code that is no Python, by the names they are given.
+
+Each is wrapped once its module has been imported: its path is replaced by where the view has it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any, Literal, NamedTuple
+
+from .divert import Diversion
+
+Use = Literal["read", "write", "keep", "mode"]
+"""what becomes of the file: it is read; written anew; written further; or as ``mode`` says"""
+
+
+MAY_BE_BASE = 1 << 10
+"""of a type's flags"""
+
+
+class Argument(NamedTuple):
+    """Where a function takes a path, and what it does with the file."""
+
+    function: str
+    position: int
+    keyword: str
+    use: Use
+
+
+KNOWN = {
+    "torch": (Argument("save", 1, "f", "write"), Argument("load", 0, "f", "read")),
+    "torch.jit": (Argument("save", 1, "f", "write"), Argument("load", 0, "f", "read")),
+    "safetensors": (Argument("safe_open", 0, "filename", "read"),),
+    "safetensors.torch": (
+        Argument("save_file", 1, "filename", "write"),
+        Argument("load_file", 0, "filename", "read"),
+        Argument("save_model", 1, "filename", "write"),
+        Argument("load_model", 1, "filename", "read"),
+    ),
+    "sqlite3": (Argument("connect", 0, "database", "keep"),),
+    "sqlite3.dbapi2": (Argument("connect", 0, "database", "keep"),),
+    "h5py": (Argument("File", 0, "name", "mode"),),
+    "cv2": (Argument("imwrite", 0, "filename", "write"), Argument("imread", 0, "filename", "read")),
+}
+"""module -> its functions"""
+
+
+class Waiter:
+    """A finder that finds nothing itself, and wraps functions of modules that others have found."""
+
+    def __init__(self, diversion: Diversion) -> None:
+        self.diversion = diversion
+        self.waiting = set(KNOWN)
+        self.looking: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of a known module, whose loader then calls `wrap`."""
+        if name not in self.waiting or name in self.looking:
+            return None
+        self.looking.add(name)
+        try:
+            spec = self._spec(name, path, target)
+        finally:
+            self.looking.discard(name)
+        loader: Any = getattr(spec, "loader", None)
+        if hasattr(loader, "exec_module") and hasattr(loader, "__dict__"):
+            original = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                loader.__dict__.pop("exec_module", None)
+                original(module)
+                self.waiting.discard(name)
+                wrap(self.diversion, name, module)
+
+            loader.exec_module = exec_module
+        return spec
+
+    def _spec(self, name: str, path: Any, target: Any) -> Any:
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                return spec
+        return None
+
+
+def wrap(diversion: Diversion, name: str, module: Any) -> None:
+    """Put our functions in place of a module's."""
+    for argument in KNOWN[name]:
+        original = getattr(module, argument.function, None)
+        if original is not None:
+            setattr(module, argument.function, wrapped(diversion, original, argument))
+
+
+def wrapped(diversion: Diversion, original: Any, argument: Argument) -> Any:
+    """One function, with its path replaced. A class stays one: jobs ask for its instances."""
+    if isinstance(original, type) and original.__flags__ & MAY_BE_BASE:
+        return _subclass(diversion, original, argument)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _moved(diversion, argument, args, kwargs)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _subclass(diversion: Diversion, original: type, argument: Argument) -> type:
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        args, kwargs = _moved(diversion, argument, args, kwargs)
+        original.__init__(self, *args, **kwargs)  # type: ignore[misc]
+
+    def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if "__new__" not in vars(original):
+            return object.__new__(cls)
+        args, kwargs = _moved(diversion, argument, args, kwargs)
+        return original.__new__(cls, *args, **kwargs)
+
+    return type(original.__name__, (original,), {"__init__": begin, "__new__": make})
+
+
+def _moved(
+    diversion: Diversion, argument: Argument, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, with the path as the view has it."""
+    _, position, keyword, use = argument
+    path = kwargs[keyword] if keyword in kwargs else (*args, *(None,) * 2)[position]
+    if not isinstance(path, str | bytes | os.PathLike) or str(path).startswith((":", "file:")):
+        return args, kwargs
+    if use == "mode":
+        mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
+        use = "read" if mode == "r" else "write" if mode in ("w", "w-", "x") else "keep"
+    where = _where(diversion, path, use)
+    if where is None:
+        return args, kwargs
+    if keyword in kwargs:
+        return args, {**kwargs, keyword: where}
+    return (*args[:position], where, *args[position + 1 :]), kwargs
+
+
+def _where(diversion: Diversion, path: Any, use: Use) -> str | None:
+    view = diversion.view
+    if not view.enter():
+        return None
+    try:
+        place = view.locate(path)
+        if place is None:
+            return None
+        if use == "read":
+            return view.source(place)
+        return diversion.written(place, keep=use == "keep", new=False)
+    finally:
+        view.leave()

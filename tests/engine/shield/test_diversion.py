@@ -1,0 +1,284 @@
+"""Without namespaces: what Python writes is diverted by Python, and nothing else may be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.record import BOOT
+from whyidle.engine.shield import Shield, shield
+
+SHORT_S = 60
+KINDS = ("landlock", "python")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    plant(folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def plant(folder: Path) -> None:
+    (folder / "runs" / "old").mkdir(parents=True)
+    (folder / "data.txt").write_text("data\n")
+    (folder / "runs" / "old" / "last.pt").write_bytes(b"checkpoint")
+    (folder / "keep.log").write_text("one\n")
+    (folder / "link").symlink_to("data.txt")
+    (folder / "runs" / "latest").symlink_to("old")
+
+
+@pytest.fixture(params=KINDS)
+def guard(request: pytest.FixtureRequest, project: Path, tmp_path: Path) -> Iterator[Shield]:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "scratch").mkdir()
+    with shield(tmp_path / "scratch", real=[tmp_path / "real"], best=request.param) as guard:
+        if guard.level != request.param:
+            pytest.skip(f"no {request.param} to be had here: {guard.why}")
+        yield guard
+
+
+def tree(folder: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        else:
+            found[name] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+def run(guard: Shield, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        guard.command(words),
+        env={**os.environ, "PYTHONPATH": str(BOOT), **guard.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SHORT_S,
+    )
+
+
+def python(guard: Shield, code: str) -> str:
+    done = run(guard, sys.executable, "-c", textwrap.dedent(code))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WRITES = """
+    import os, pathlib, pickle, shutil, sqlite3, subprocess, sys, tempfile
+    open("new.txt", "w").write("new")
+    open("keep.log", "a").write("two")
+    open("data.txt", "r+b").write(b"DATA")
+    os.remove("runs/old/last.pt")
+    os.makedirs("runs/next/deep")
+    open("runs/next/deep/last.tmp", "wb").write(b"x" * 1000)
+    os.rename("runs/next/deep/last.tmp", "runs/next/deep/last.pt")
+    os.replace("runs/next/deep/last.pt", "runs/next/last.pt")
+    os.chmod("keep.log", 0o600)
+    os.utime("data.txt", (1, 1))
+    base = sqlite3.connect("runs.db")
+    base.execute("create table t (x)")
+    base.execute("insert into t values (1)")
+    base.commit()
+    shutil.copy2("data.txt", "copy.txt")
+    child = "open('child.txt', 'w').write(open('new.txt').read())"
+    subprocess.run([sys.executable, "-c", child], check=True)
+    shutil.rmtree("runs/old")
+    pathlib.Path("p").mkdir()
+    pathlib.Path("p", "q").write_text("q")
+    tempfile.TemporaryFile().write(b"x")
+    with tempfile.NamedTemporaryFile("w", dir="p", delete=False) as file:
+        file.write("x")
+    assert pickle.loads(pickle.dumps(os.rename)) is os.rename
+    print(open("keep.log").read().split(), open("copy.txt").read(), open("child.txt").read())
+    rows = base.execute("select * from t").fetchall()
+    print(sorted(os.listdir("runs")), rows, os.stat("copy.txt").st_mtime)
+    print(sorted(each.name for each in os.scandir() if each.is_dir()), len(os.listdir("p")))
+"""
+
+
+def test_a_job_reads_what_it_wrote_and_nothing_stays(guard: Shield, project: Path):
+    before = tree(project)
+    said = python(guard, WRITES).splitlines()
+    assert said == [
+        "['one', 'two'] DATA",
+        " new",
+        "['latest', 'next'] [(1,)] 1.0",
+        "['p', 'runs'] 2",
+    ]
+    assert tree(project) == before
+    told = {Path(each.path): each.size_bytes for each in guard.written()}
+    assert told[project / "runs" / "next" / "last.pt"] == 1000
+    assert told[project / "runs" / "old" / "last.pt"] is None
+    assert {project / name for name in ("new.txt", "runs.db", "copy.txt", "child.txt")} <= set(told)
+
+
+DRIFT = """
+import os, random, shutil, sys
+from pathlib import Path
+
+draw = random.Random(int(sys.argv[1]))
+names = ["data.txt", "keep.log", "link", "runs", "runs/old", "runs/old/last.pt", "runs/latest",
+         "runs/latest/last.pt", "a", "a/b", "a/b/c", "d", "runs/old/e", "runs/e"]
+
+def see(path):
+    try:
+        if os.path.islink(path):
+            return "link", os.readlink(path), os.path.exists(path)
+        if os.path.isdir(path):
+            return sorted(os.listdir(path)), sorted(each.name for each in os.scandir(path))
+        return open(path).read() if os.path.exists(path) else None
+    except OSError as error:
+        return type(error).__name__
+
+def write(path, mode):
+    with open(path, mode) as file:
+        file.write(f"<{step}>")
+        return file.tell() if "+" not in mode else None
+
+acts = {
+    "write": lambda p, q: write(p, "w"),
+    "append": lambda p, q: write(p, "a"),
+    "new": lambda p, q: write(p, "x"),
+    "edit": lambda p, q: write(p, "r+"),
+    "remove": lambda p, q: os.remove(p),
+    "rmdir": lambda p, q: os.rmdir(p),
+    "rmtree": lambda p, q: shutil.rmtree(p, ignore_errors=True),
+    "mkdir": lambda p, q: os.mkdir(p),
+    "makedirs": lambda p, q: os.makedirs(p, exist_ok=True),
+    "rename": lambda p, q: os.rename(p, q),
+    "replace": lambda p, q: os.replace(p, q),
+    "move": lambda p, q: shutil.move(p, q) and None,
+    "copy": lambda p, q: shutil.copy(p, q) and None,
+    "truncate": lambda p, q: os.truncate(p, 2),
+    "symlink": lambda p, q: os.symlink(os.path.basename(p), q),
+    "link": lambda p, q: os.link(p, q),
+    "touch": lambda p, q: Path(p).touch(),
+    "chmod": lambda p, q: os.chmod(p, 0o700) or os.stat(p).st_mode,
+}
+for step in range(40):
+    act, p, q = draw.choice(sorted(acts)), draw.choice(names), draw.choice(names)
+    try:
+        result = acts[act](p, q)
+    except (OSError, shutil.Error) as error:
+        result = "error"  # which one may differ where several are true
+    print(step, act, p, q, result)
+for folder, folders, files in sorted(os.walk(".")):
+    print(folder, sorted(folders), sorted(files))
+print([(name, see(name)) for name in names])
+"""
+
+
+def test_a_job_sees_what_it_would_see_without_us(guard: Shield, project: Path, tmp_path: Path):
+    """Many random jobs, each on a copy of the project that it may change, and behind the shield."""
+    script = tmp_path / "drift.py"
+    script.write_text(DRIFT)
+    before = tree(project)
+    for seed in range(12):
+        free = tmp_path / f"free-{seed}"
+        plant(free)
+        words = [sys.executable, str(script), str(seed)]
+        expected = subprocess.run(words, cwd=free, capture_output=True, text=True, check=True)
+        found = run(guard, *words)
+        assert found.stdout.splitlines() == expected.stdout.splitlines(), seed
+        assert tree(project) == before
+
+
+@pytest.fixture
+def landlock(guard: Shield) -> Shield:
+    if guard.level != "landlock":
+        pytest.skip("without Landlock programs write what they like")
+    return guard
+
+
+OTHERS = """
+import subprocess, sys
+for command in ("cp data.txt copy.txt", "echo x >> keep.log", "rm link", "mv data.txt moved.txt"):
+    print(subprocess.run(["sh", "-c", command]).returncode != 0)
+print(open("data.txt").read())
+"""
+
+
+def test_what_is_no_python_cannot_write_and_is_told(landlock: Shield, project: Path):
+    (project / "train.py").write_text(OTHERS)
+    before = tree(project)
+    done = run(landlock, sys.executable, "train.py")
+    assert done.stdout.split() == ["True"] * 4 + ["data"], done.stderr
+    assert tree(project) == before
+    told = [("program " + each, f"{project / 'train.py'}:4") for each in ("cp", "echo", "mv", "rm")]
+    assert [tuple(each) for each in landlock.leaks()] == told
+
+
+def test_files_that_c_code_opens_are_refused(landlock: Shield, project: Path):
+    code = """
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.fopen.restype = ctypes.c_void_p
+        print(libc.fopen(b"data.txt", b"w"), libc.unlink(b"keep.log"))
+    """
+    before = tree(project)
+    assert python(landlock, code).split() == ["None", "-1"]
+    assert tree(project) == before
+
+
+def test_pipes_and_devices_are_left_alone(guard: Shield, project: Path):
+    if guard.level == "landlock":
+        pytest.skip("a pipe in a folder of the user's is not to be written either")
+    os.mkfifo(project / "pipe")
+    code = """
+        import os, threading
+        reader = threading.Thread(target=lambda: print(open("pipe").read()))
+        reader.start()
+        open("pipe", "w").write("through")
+        reader.join()
+        open("/dev/null", "w").write("x")
+    """
+    assert python(guard, code).split() == ["through"]
+
+
+CONNECT = """
+import socket, subprocess
+for place in (("192.0.2.1", 443), ("metrics.example.org", 443)):
+    try:
+        socket.create_connection(place, timeout=5)
+    except OSError as error:
+        print(error.errno)
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname(), timeout=5)
+"""
+
+
+def test_python_connects_to_itself_only(guard: Shield, project: Path):
+    (project / "train.py").write_text(CONNECT)
+    done = run(guard, sys.executable, "train.py")
+    assert (done.returncode, done.stdout.split()) == (0, [str(errno.ENETUNREACH)] * 2), done.stderr
+    assert [tuple(each) for each in guard.leaks()] == [
+        ("connection to 192.0.2.1:443", f"{project / 'train.py'}:5"),
+        ("connection to metrics.example.org:443", f"{project / 'train.py'}:5"),
+    ]
+
+
+def test_programs_reach_no_service(landlock: Shield):
+    done = run(landlock, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/443")
+    if "Permission denied" not in done.stderr:
+        pytest.skip(f"a kernel whose Landlock knows no ports: {done.stderr}")
+    other = run(landlock, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/29512")
+    assert "refused" in other.stderr
+
+
+def test_with_a_network_connections_are_told_and_not_refused(project: Path, tmp_path: Path):
+    (tmp_path / "scratch").mkdir()
+    (project / "train.py").write_text("import socket; socket.getaddrinfo('192.0.2.1', 443)")
+    with shield(tmp_path / "scratch", network=True, best="python") as guard:
+        assert run(guard, sys.executable, "train.py").returncode == 0
+        assert [each.what for each in guard.leaks()] == ["connection to 192.0.2.1:443"]
