@@ -15,6 +15,8 @@ import msgspec
 from clinic import floor, guard, launch
 from clinic.card import Case, Mode, cases
 from clinic.examine import examine
+from clinic.healed import rows, score
+from clinic.healing import heal
 from clinic.outcome import Outcome, Results
 from clinic.picture import matrix
 from clinic.progress import Progress, budget, failed, minutes, told
@@ -53,8 +55,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m clinic", description=__doc__)
     verbs = parser.add_subparsers(required=True)
-    every = (("list", listed), ("try", tried), ("guard", guarded), ("run", run), ("report", report))
-    for name, verb in every:
+    every = {"list": listed, "try": tried, "guard": guarded, "run": run, "report": report}
+    for name, verb in (*every.items(), ("heal", healed)):
         one = verbs.add_parser(name, help=verb.__doc__)
         one.set_defaults(verb=verb)
         one.add_argument("--mode", choices=(*MODES, "all"), default="cpu")
@@ -63,10 +65,14 @@ def _parser() -> argparse.ArgumentParser:
         )
         one.add_argument("--reseed", type=int, metavar="N", help="draw other seeds and severities")
         one.add_argument("--fixed-subset", action="store_true", help="those of floor.toml")
-        if name in ("run", "report"):
+        if name == "heal":
+            one.add_argument("--budget", type=_some, default=60, help="seconds of each fix")
+            one.add_argument("--lock", type=Path, help="a file that timed jobs hold in turn")
+        if name in ("run", "report", "heal"):
             one.add_argument("--results", type=Path, default=RESULTS, help="folder of outcomes")
-            one.add_argument("--no-oracle", action="store_true", help="do not time the cures")
             one.add_argument("--write", type=Path, nargs="?", const=PAGE, help=f"to {PAGE.name}")
+        if name in ("run", "report"):
+            one.add_argument("--no-oracle", action="store_true", help="do not time the cures")
         if name == "report":
             one.add_argument("--any-version", action="store_true", help="of the product")
         if name == "run":
@@ -221,6 +227,24 @@ def _reachable(args: argparse.Namespace) -> None:
     for name, path in (("--lock", args.lock), ("--write", args.write)):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise UsageError(f"{name} {path} is not a file in a folder that exists")
+
+
+def healed(args: argparse.Namespace) -> int:
+    """Fix cases, print how far that heals them"""
+    jobs, results = _alone(args), Results(args.results)
+    found = []
+    for number, (case, mode) in enumerate(jobs, 1):
+        one = heal(case, mode, results, float(args.budget), args.lock)
+        found.append(one)
+        kept = ", ".join(trial.treatment for trial in one.tried if trial.kept)
+        said = f"x{one.gain:.2f}" if one.gain else one.error[-120:]
+        oracle = f" of x{one.oracle:.2f}" if one.oracle else ""
+        print(f"[{number}/{len(jobs)}] {case.id} {said}{oracle} {kept}", flush=True)
+    text = "\n".join([*score(found), "", *rows(found)])
+    print(text)
+    if args.write:
+        args.write.write_text(f"{text}\n", encoding="utf-8")
+    return FAILED if any(one.error for one in found) else 0
 
 
 def report(args: argparse.Namespace) -> int:

@@ -135,7 +135,7 @@ def alone(case: Case, options: Options, mode: Mode) -> Times:
     with scratch(case, mode) as folder:
         words = command(options, mode, case.budget.arm_s, case.measure)
         start(words, folder, options, case.budget)
-        return _times(folder)
+        return times(folder)
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -160,12 +160,12 @@ def watched(case: Case, options: Options, mode: Mode) -> Iterator[tuple[Watched,
         status = start(words, folder, options, case.budget, may_fail=case.kind == "unknown")
         if not told.is_file():
             raise JobError("there is no diagnosis")
-        times = None
+        found = None
         with suppress(JobError):
-            times = _times(folder)
+            found = times(folder)
         recording = next((Path(kept) / "store").glob("runs/*/recording"), Path(kept))
         truths = [path.read_bytes() for path in Path(kept).glob("truth/*.json")]
-        yield Watched(told.read_bytes(), times, status, truths), recording
+        yield Watched(told.read_bytes(), found, status, truths), recording
 
 
 @contextmanager
@@ -216,7 +216,8 @@ def _beside(kept: Path) -> Options:
     }
 
 
-def _times(folder: Path) -> Times:
+def times(folder: Path) -> Times:
+    """What the job in a folder wrote of itself. Raises JobError where it wrote nothing."""
     path = folder / "times.json"
     if not path.is_file():
         raise JobError("the job wrote no times")

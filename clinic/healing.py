@@ -1,0 +1,150 @@
+"""What ``whyidle fix`` makes of a case: the job's own rate with the plan that came of it, beside
+that of the cured twin, and of the job with every safe fix at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from clinic import launch
+from clinic.card import Case, Mode
+from clinic.outcome import Results, watch_key
+from whyidle.store.atomic import write_atomic
+
+LONG_S = 100_000.0
+"""so long a job would train that is only tried"""
+PAIRS = 2
+SAFE = """schema = "whyidle/plan/1"
+command = []
+made = "2026-01-01T00:00:00+00:00"
+whyidle = "0"
+[[fix]]
+treatment = "loader-workers"
+consent = "rounding"
+[fix.edits]
+loader.workers = 2
+loader.persistent_workers = true
+[[fix]]
+treatment = "gc-freeze"
+consent = "none"
+[fix.edits]
+gc.freeze = true
+gc.collect_interval_steps = 50
+[[fix]]
+treatment = "fused-optimizer"
+consent = "rounding"
+[fix.edits]
+optimizer.fused = true
+[[fix]]
+treatment = "evaluate-without-gradients"
+consent = "none"
+[fix.edits]
+evaluation.gradients = false
+[[fix]]
+treatment = "async-checkpoint"
+consent = "none"
+[fix.edits]
+checkpoint.asynchronous = true
+"""
+"""every fix that lists of advice call safe, for a machine of two cores"""
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One trial of the product's."""
+
+    treatment: str
+    kept: bool
+    predicted: float | None
+    speedup: float | None
+    low: float | None
+    high: float | None
+    why: str
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one case. Rates are samples/s, told by the job; ``safe`` is with every safe fix."""
+
+    id: str
+    mode: Mode
+    tried: list[Tried] = []
+    sick: list[float] = []
+    planned: list[float] = []
+    safe: list[float] = []
+    oracle: float | None = None
+    """what the cured twin gains"""
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def gain(self) -> float | None:
+        """Of the plan: the job itself is the judge, not the trial that chose it."""
+        return _ratio(self.planned, self.sick)
+
+    @property
+    def safe_gain(self) -> float | None:
+        """Of every safe fix."""
+        return _ratio(self.safe, self.sick)
+
+
+def _ratio(one: Sequence[float], another: Sequence[float]) -> float | None:
+    pairs = list(zip(one, another, strict=False))
+    return median(a / b for a, b in pairs) if pairs else None
+
+
+def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path | None) -> Healed:
+    """Fix it, and run it with what came of that; kept, and not done again."""
+    path = results.folder / "healed" / f"{case.id}-{watch_key(case, mode)}.json"
+    if path.is_file():
+        return msgspec.json.decode(path.read_bytes(), type=Healed)
+    begin = launch.wall()
+    gains = results.gains(case, mode)
+    oracle = gains["cured"].ratio if gains else None
+    found = Healed(id=case.id, mode=mode, oracle=oracle)
+    try:
+        with launch.turn(lock), launch.scratch(case, mode) as folder:
+            found = _healed(found, case, mode, folder, budget_s)
+    except (launch.JobError, subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
+        found = msgspec.structs.replace(found, error=str(error)[-400:])
+    found = msgspec.structs.replace(found, seconds=launch.wall() - begin)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, msgspec.json.encode(found))
+    return found
+
+
+def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float) -> Healed:
+    options = case.arm()
+    whyidle = [sys.executable, "-m", "whyidle"]
+    words = launch.command(options, mode, LONG_S, case.measure)
+    fix = [*whyidle, "fix", "--quiet", "--no-store", "--budget", f"{budget_s:.0f}s"]
+    done = subprocess.run(
+        [*fix, "--json", "told.json", *words],
+        cwd=folder,
+        env=launch.environment(options),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=3 * budget_s + 120,
+        check=False,
+    )
+    if done.returncode:
+        raise launch.JobError(f"fix ended with {done.returncode}: {done.stderr.decode()[-300:]}")
+    document = msgspec.json.decode((folder / "told.json").read_bytes())
+    tried = [msgspec.convert(one, Tried) for one in document["trials"] if one["tried"]]
+    (folder / "safe.toml").write_text(SAFE, encoding="utf-8")
+    plan = ["--plan", "plan.toml"] if (folder / "plan.toml").is_file() else []
+    arms = {"sick": [], "planned": plan, "safe": ["--plan", "safe.toml"]}
+    rates: dict[str, list[float]] = {name: [] for name in arms}
+    for number in range(PAIRS):
+        for name in list(arms) if number % 2 == 0 else reversed(arms):
+            if name == "planned" and not plan:
+                continue
+            run = [*whyidle, "run", "--quiet", "--no-live", "--profile", "off", *arms[name]]
+            words = launch.command(options, mode, case.budget.arm_s, case.measure)
+            launch.start([*run, *words], folder, options, case.budget)
+            rates[name].append(launch.times(folder).rate(case.measure))
+    rates["planned"] = rates["planned"] or rates["sick"]
+    return msgspec.structs.replace(found, tried=tried, **rates)

@@ -1,0 +1,45 @@
+"""What healing is scored by."""
+
+from clinic.healed import rows, score
+from clinic.healing import Healed, Tried
+
+
+def one(name, gain, oracle, safe=1.0, tried=()):
+    return Healed(
+        id=name,
+        mode="cpu",
+        sick=[100.0, 50.0],
+        planned=[100.0 * gain, 50.0 * gain],
+        safe=[100.0 * safe, 50.0 * safe],
+        oracle=oracle,
+        tried=list(tried),
+    )
+
+
+def trial(predicted, speedup):
+    return Tried("gc-freeze", True, predicted, speedup, speedup, speedup, "")
+
+
+def test_the_plan_is_held_against_the_cure_and_every_safe_fix():
+    found = [one("c0011", 2.0, 2.0), one("c0012", 1.5, 2.0, safe=1.8), one("c0013", 1.0, 1.0)]
+    told = "\n".join(score(found))
+    assert "healed over oracle, median of 2 | 0.75 |" in told or "median of 2 | 1.00 |" in told
+    assert "10th percentile | 0.75 |" in told
+    assert "with the plan, of 3 | 0 |" in told
+
+
+def test_a_healthy_job_that_became_slower_is_harm():
+    told = "\n".join(score([one("c0019", 0.9, None, safe=0.5)]))
+    assert "with the plan, of 1 | 1 |" in told
+    assert "with every safe fix | 1 |" in told
+
+
+def test_predictions_are_judged_by_the_step_time():
+    told = "\n".join(score([one("c0011", 2.0, 2.0, tried=[trial(2.0, 2.5)])]))
+    assert "median of 1 | 0.10 |" in told
+
+
+def test_a_case_that_failed_counts_in_nothing_and_is_listed():
+    failed = Healed(id="c0014", mode="cpu", error="it hung")
+    assert "median of 0 | – |" in "\n".join(score([failed]))
+    assert "it hung" in rows([failed])[-1]
