@@ -282,3 +282,39 @@ def test_with_a_network_connections_are_told_and_not_refused(project: Path, tmp_
     with shield(tmp_path / "scratch", network=True, best="python") as guard:
         assert run(guard, sys.executable, "train.py").returncode == 0
         assert [each.what for each in guard.leaks()] == ["connection to 192.0.2.1:443"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "subprocess.run([sys.executable, '-I', '-c', ''])",
+        "subprocess.run([sys.executable, '-c', ''], env={})",
+        "os.execve(sys.executable, [sys.executable, '-c', ''], {'PATH': os.environ['PATH']})",
+    ],
+)
+def test_a_python_that_is_out_of_reach_is_told(guard: Shield, project: Path, start: str):
+    (project / "train.py").write_text(f"import os, subprocess, sys\n{start}\n")
+    assert run(guard, sys.executable, "train.py").returncode == 0
+    (told,) = guard.leaks()
+    assert told.what.endswith("without the variables that keep it in")
+    assert told.where == f"{project / 'train.py'}:2"
+
+
+def test_a_python_within_reach_is_no_news(guard: Shield, project: Path):
+    starts = "subprocess.run([sys.executable, '-c', '']); os.system('python -c pass')"
+    (project / "train.py").write_text(f"import os, subprocess, sys\n{starts}\n")
+    assert run(guard, sys.executable, "train.py").returncode == 0
+    assert guard.leaks() == []
+
+
+def test_a_process_that_cannot_be_kept_in_does_not_run(project: Path):
+    environment = {**os.environ, "PYTHONPATH": str(BOOT), "WHYIDLE_SHIELD": "/no/such/file"}
+    done = subprocess.run(
+        [sys.executable, "-c", "print('ran')"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "could not be shielded" in done.stderr

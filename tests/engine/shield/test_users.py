@@ -87,6 +87,24 @@ def test_an_ordinary_user_is_shielded_too(place: Path):
 
 
 @ROOT
+def test_a_folder_that_is_shared_with_others_is_written_too(place: Path):
+    """What is not one's own cannot be copied up in a user namespace: it has to be there before."""
+    os.chown(place, NOBODY, NOBODY)
+    (place / "runs" / "deep").mkdir()
+    for each in (place / "runs", place / "runs" / "deep"):
+        each.chmod(0o777)  # and root's
+    (place / "runs" / "last.pt").write_text("old")
+    command = "echo new > runs/deep/new.pt && mv runs/deep/new.pt runs/last.pt && cat runs/last.pt"
+    said = session(
+        place, interpreter(), [], command, user=NOBODY, group=NOBODY, extra_groups=[], cwd=place
+    )
+    if not said[0].startswith("namespaces"):
+        pytest.skip(said[0])
+    assert said[1:] == ["new", "0 ['last.pt']", "False"]
+    assert (place / "runs" / "last.pt").read_text() == "old"
+
+
+@ROOT
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
 def test_root_without_the_power_to_mount_reads_what_is_others_own(place: Path):
     (place / "secret").write_text("x")

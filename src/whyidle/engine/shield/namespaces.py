@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import marshal
 import os
-import stat
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import mounts, network
+from whyidle.engine.shield import mounts, network, skeleton
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper
 
 ENTER = Path(__file__).with_name("enter.py")
@@ -42,6 +41,7 @@ class Namespaces:
         self._commands = 0
         self.uppers: list[Upper] = []
         self.made = [Path(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
+        self._needed: list[Path] = []
         self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
         self._network = network.addresses() if asked.closed else None
         hosts = network.hosts() if asked.closed else None
@@ -66,6 +66,7 @@ class Namespaces:
         if os.geteuid() == 0:
             with suppress(UnavailableError):
                 return False, self._fit(user=False)
+        self._needed = skeleton.needed()
         return True, self._fit(user=True)
 
     def _fit(self, user: bool) -> mounts.Layout:
@@ -127,9 +128,7 @@ class Namespaces:
             upper, work = base / "upper", base / "work"
             for each in (base, upper, work):
                 each.mkdir()
-            if user:
-                _skeleton(upper, folder)
-            _dress(upper, folder)
+            skeleton.build(upper, folder, self._needed)
             uppers.append(Upper(folder, upper))
             overlays.append((folder, str(upper), str(work)))
         bind = [(str(each), str(each)) for each in (*self._asked.real, self._asked.notes)]
@@ -153,32 +152,6 @@ class Namespaces:
         path = self._scratch / f"{self._commands}.plan"
         path.write_bytes(marshal.dumps(plan))
         return uppers, path
-
-
-def _skeleton(upper: Path, folder: str) -> None:
-    """The folders above where we are, made in advance: in a user namespace what is somebody else's
-    cannot be copied into the overlay, and with it nothing below."""
-    for goal in {Path.cwd(), Path.home(), Path(tempfile.gettempdir()).resolve()}:
-        if goal != Path(folder) and mounts.inside(str(goal), folder):
-            (upper / goal.relative_to(folder)).mkdir(parents=True, exist_ok=True)
-    for made, _, _ in os.walk(upper, topdown=False):  # from within: some will be closed to us
-        if made != str(upper):
-            _dress(Path(made), str(Path(folder, Path(made).relative_to(upper))))
-
-
-def _dress(upper: Path, folder: str) -> None:
-    """An overlay's top folder is what the upper one is: give it the owner and the rights of the
-    lower one, or, where the owner cannot be had, the rights that we have there."""
-    told = Path(folder).stat()
-    mode = stat.S_IMODE(told.st_mode)
-    try:
-        os.chown(upper, told.st_uid, told.st_gid)
-    except OSError:
-        with suppress(OSError):
-            os.chown(upper, -1, told.st_gid)
-        if told.st_uid != os.geteuid() and not os.access(folder, os.W_OK):
-            mode &= ~0o222
-    upper.chmod(mode)
 
 
 def _roomy() -> list[str]:

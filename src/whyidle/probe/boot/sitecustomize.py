@@ -59,7 +59,18 @@ def _wake(folder, name):
 
 
 def _shield(folder, asked):
-    """What a trial may not do is watched from the first line on, and never switched off."""
+    """What a trial may not do is held back from the first line on, and never switched off: without
+    this the process must not go on."""
+    import os
+
+    try:
+        _load_shield(folder, asked)
+    except Exception as error:
+        os.write(2, f"whyidle: the trial could not be shielded: {error!r}\n".encode())
+        os._exit(125)
+
+
+def _load_shield(folder, asked):
     import importlib.util
     import os
 

@@ -13,7 +13,7 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -124,12 +124,25 @@ class Notes:
         if self.asked.refuse:
             raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
-    def _started(self, program: Any, words: Any, *_: Any) -> None:
+    def _started(self, program: Any, words: Any, *rest: Any) -> None:
         name = os.path.basename(os.fsdecode(program))
         if name in ("sh", "bash") and isinstance(words, (list, tuple)) and len(words) > 2:
             self._shell(words[-1])
         elif name not in READERS and not self._python(os.fsdecode(program), name):
             self.note(f"program {name}")
+        elif name not in READERS and not self._reached(words, rest[-1] if rest else None):
+            self.note(f"program {name}, without the variables that keep it in")
+
+    @staticmethod
+    def _reached(words: Any, environment: Any) -> bool:
+        """Whether a Python that is started will load this, too."""
+        alone = {"-I", "-E", "-S", "-IS", "-SI", "-ES", "-SE"}
+        if isinstance(words, (list, tuple)) and alone & {os.fsdecode(each) for each in words[1:4]}:
+            return False
+        if not isinstance(environment, Mapping):
+            return True
+        names = {os.fsdecode(each) for each in environment}
+        return {"WHYIDLE_SHIELD", "PYTHONPATH"} <= names
 
     def _shell(self, command: Any) -> None:
         words = os.fsdecode(command).split()
