@@ -222,6 +222,15 @@ def test_a_knob_that_stays_as_it_was_is_not_spoken_of(folder: Path):
     assert make_patch([Kept("autocast", [stays])], ["python", "train.py"], folder).sentences == ()
 
 
+@pytest.mark.parametrize(("kind", "said"), [("cuda", "cuda"), ("rocm", "cuda"), ("cpu", "cpu")])
+def test_autocast_is_for_the_device_that_trains(folder: Path, kind: str, said: str):
+    step = "import torch\nopt = torch.optim.SGD(m.parameters())\nloss = m(x)\nloss.backward()\n"
+    write(folder, {"train.py": step})
+    kept = [Kept("autocast", [Edit(knob="autocast.dtype", value="bfloat16")])]
+    diff = make_patch(kept, ["python", "train.py"], folder, kind).diff
+    assert f'+with torch.autocast("{said}", dtype=torch.bfloat16):' in diff
+
+
 def test_lines_of_a_finding_follow_what_was_inserted_above(folder: Path):
     evaluate = "def {0}():\n    m.eval()\n    for x in y:\n        m(x)\n"
     text = "import torch\n" + evaluate.format("test_a") + evaluate.format("test_b")

@@ -17,6 +17,8 @@ from whyidle.model.patch import Change, Rewrite, SourceForm
 
 WORKERS = "loader.workers"
 """comes first: other settings of a loader are refused without it"""
+AS_PYTORCH = {"rocm": "cuda", "other": "cuda", "tpu": "xla"}
+"""kinds of devices that PyTorch calls otherwise"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,10 @@ def make_patch(
     kept: Sequence[Kept], command: Sequence[str], folder: Path, device: str = "cuda"
 ) -> Patch:
     """The patch for fixes that were kept for a command that is started in ``folder`` and trains on
-    devices of a type."""
+    a kind of device."""
     named = [place.file for fix in kept for place in fix.where if place.file]
     own = own_files(command, folder, named)
-    tree = _Tree.read(own, device)
+    tree = _Tree.read(own, AS_PYTORCH.get(device, device))
     first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
     sentences = [f"{fix.treatment}: {said}" for fix in first if (said := tree.apply(fix, folder))]
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}

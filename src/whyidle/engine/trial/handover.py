@@ -31,7 +31,7 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
         return None
     causes = {finding.cause: finding.where for finding in found.before.findings}
     kept = [Kept(one.treatment, one.edits, causes.get(one.cause, ())) for one in found.kept]
-    patch = make_patch(kept, list(healing.command), folder)
+    patch = make_patch(kept, list(healing.command), folder, found.before.device.kind)
     if not patch.diff:
         return Handover(patch, None, "", good=False)
     return _run(healing, found, patch, folder)
