@@ -3,16 +3,18 @@
 ``loader.workers`` is turned by ``loader.turn``, and so on. What is asked for stands in the JSON
 file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``. A knob says in
 ``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it was. A fault
-while a knob is turned leaves that knob alone and is noted like every other (``guard``).
+while a knob is turned, or later in what it put into the job, leaves that knob alone and is noted
+like every other (``guard``).
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,17 @@ class Hand:
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
         self.undo: list[Callable[[], None]] = []
+        self.owner = os.getpid()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        """A child tells of what takes hold in it."""
+        self.applied, self.declined = {}, {}
+
+    @property
+    def child(self) -> bool:
+        """Whether this is another process than the one that the knobs were turned in."""
+        return os.getpid() != self.owner
 
     def turn(self) -> None:
         """Turn every knob that was asked for."""
@@ -46,34 +59,54 @@ class Hand:
             if not (Path(__file__).parent / f"{prefix}.py").is_file():
                 self.decline(own, NO_FORM)
                 continue
+            before = len(self.undo)
             try:
                 importlib.import_module(f"{__name__}.{prefix}").turn(self, own)
             except DeclinedError as reason:
+                self.back(before)
                 self.decline(own, str(reason))
             except Exception as error:  # contained: the job goes on without it
-                guard.note(self.folder, f"knob {prefix}", error)
-                self.decline(own, f"{type(error).__name__}: {error}")
+                self.back(before)
+                self.fault(own, error)
 
     def took(self, *knobs: str) -> None:
         """These have taken hold, once more."""
         for knob in knobs:
-            self.applied[knob] = self.applied.get(knob, 0) + 1
-            if self.applied[knob] == 1:
+            count = self.applied[knob] = self.applied.get(knob, 0) + 1
+            if not count & (count - 1):  # seldom, and yet nearly right where the job is killed
                 self.tell()
 
-    def decline(self, knobs: Any, why: str) -> None:
+    def decline(self, knobs: Collection[str], why: str) -> None:
         """These cannot be turned. What took hold elsewhere stands."""
         for knob in knobs:
             if knob not in self.declined:
                 self.declined[knob] = why
         self.tell()
 
+    def fault(self, knobs: Collection[str], error: BaseException) -> None:
+        """A mistake of ours: told of as one, and these knobs are given up."""
+        guard.note(self.folder, f"knob {' '.join(knobs)}", error)
+        self.decline(knobs, f"{type(error).__name__}: {error}")
+
+    def contained(self, knobs: Collection[str], work: Callable[..., Any], *args: Any) -> Any:
+        """What ``work`` gives; None, and these knobs given up, where it fails. An exception of the
+        job's own signal handlers passes."""
+        try:
+            return work(*args)
+        except Exception as error:  # nothing of ours may reach the job
+            if guard.handling(error) is not None:
+                raise
+            self.fault(knobs, error)
+            return None
+
     def tell(self) -> None:
-        """Write down what has become of the knobs."""
+        """Write down what has become of the knobs, whole or not at all."""
         text = json.dumps({"applied": self.applied, "declined": self.declined})
         path = Path(self.folder) / f"{os.getpid()}.knobs.json"
         try:
-            path.write_text(text, encoding="utf-8")
+            draft = path.with_suffix(".draft")
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(path)
         except OSError as error:
             guard.note(self.folder, "telling of the knobs", error)
 
@@ -101,13 +134,13 @@ class Hand:
                 first.append(id(optimizer))
             if first[0] == id(optimizer):
                 count += 1
-                work(count)
+                self.contained(tuple(self.edits), work, count)
 
         self.undo.append(register_optimizer_step_post_hook(after).remove)
 
-    def back(self) -> None:
-        """Turn all back, last first."""
-        while self.undo:
+    def back(self, to: int = 0) -> None:
+        """Turn all back but the first so many changes, last first."""
+        while len(self.undo) > to:
             self.undo.pop()()
 
 
@@ -117,19 +150,17 @@ def install(folder: str) -> Hand | None:
     if not path:
         return None
     try:
-        hand = Hand(folder, json.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        asked = json.loads(Path(path).read_text(encoding="utf-8"))
+        hand = Hand(folder, {name: dict(asked[name]) for name in ("edits", "was")})
+    except (OSError, ValueError, TypeError, LookupError) as error:
         guard.note(folder, "reading the plan", error)
         return None
     hand.turn()
     hand.tell()
+    atexit.register(hand.tell)
     return hand
 
 
 def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
     """In the place of a function that is to do nothing any more."""
-    return _do_nothing
-
-
-def _do_nothing(*_args: Any, **_named: Any) -> None:
-    return None
+    return lambda *_args, **_named: None

@@ -27,7 +27,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
         return under
 
-    outermost(hand, wrap)
+    outermost(hand, edits, wrap)
 
 
 def _full(found: Any) -> Any:

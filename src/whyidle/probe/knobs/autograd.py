@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import Hand
+from . import DeclinedError, Hand
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Have it stay off, whoever asks."""
     import torch
+
+    if edits["autograd.anomaly_mode"]:
+        raise DeclinedError("it is only ever turned off")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def set_anomaly_enabled(mode: bool, *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,18 +10,41 @@ from . import Hand
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Copy what lies in pinned memory without waiting for it. From pageable memory a copy waits in
-    any case, and back to the host it has to be waited for: both are left as they are."""
+    """Copy what a loader has pinned without waiting for it. From pageable memory a copy waits in
+    any case; back to the host it has to be waited for; and pinned memory of the script's own may
+    be written anew before it has been read. All three are left as they are."""
     import torch
+    from torch.utils.data._utils import pin_memory as home
+
+    pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def make_pin(original: Callable[..., Any]) -> Callable[..., Any]:
+        def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(data, *args, **kwargs)
+            if isinstance(result, torch.Tensor):
+                pinned[id(result)] = result
+            return result
+
+        return pin_memory
+
+    def ours(tensor: Any) -> bool:
+        base = getattr(tensor, "_base", None)
+        return pinned.get(id(tensor)) is tensor or (
+            base is not None and pinned.get(id(base)) is base
+        )
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.device.type == "cpu" and "non_blocking" not in kwargs and self.is_pinned():
+            said = "non_blocking" in kwargs or any(type(one) is bool for one in args)
+            if not pinned or said or not ours(self):
+                return original(self, *args, **kwargs)
+            result = original(self, *args, non_blocking=True, **kwargs)
+            if result.device != self.device:
                 hand.took(*edits)
-                kwargs["non_blocking"] = True
-            return original(self, *args, **kwargs)
+            return result
 
         return copy
 
+    hand.replace(home, "pin_memory", make_pin)
     hand.replace(torch.Tensor, "to", make)
     hand.replace(torch.Tensor, "cuda", make)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import Hand
@@ -13,6 +14,7 @@ ARGUMENTS = (
     "static_graph",
     "find_unused_parameters",
 )
+HOOK = "ddp.comm_hook"
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -22,44 +24,140 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     told = {knob.partition(".")[2]: value for knob, value in edits.items()}
     named = {name: value for name, value in told.items() if name in ARGUMENTS}
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(self: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(self, *args, **{**kwargs, **named})
-            if told.get("comm_hook") == "bf16_compress":
-                from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
-                self.register_comm_hook(None, default_hooks.bf16_compress_hook)
-            hand.took(*(knob for knob in edits if knob != "ddp.no_sync"))
-            return result
-
-        return init
-
-    hand.replace(Wrapper, "__init__", make)
+    if named:
+        hand.replace(Wrapper, "__init__", lambda original: _init(hand, named, original))
+    if told.get("comm_hook") == "bf16_compress":
+        hand.replace(Wrapper, "forward", lambda original: _hooked(hand, original))
+    elif HOOK in edits:
+        hand.decline([HOOK], "only bf16_compress is known")
     if "no_sync" in told:
-        _no_sync(hand, Wrapper, int(told["no_sync"]))
+        Accumulation(hand, int(told["no_sync"])).turn(Wrapper)
 
 
-def _no_sync(hand: Hand, wrapper: Any, passes: int) -> None:
-    """Of the passes of a step only the last one exchanges; the count starts anew at each step."""
-    done = 0
+def _init(hand: Hand, named: dict[str, Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+    knobs = [f"ddp.{name}" for name in named]
 
-    def stepped(_: int) -> None:
-        nonlocal done
-        done = 0
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            nonlocal done
-            if self.training and self.require_backward_grad_sync:
-                done += 1
-                if done % passes:
-                    hand.took("ddp.no_sync")
-                    with self.no_sync():
-                        return original(self, *args, **kwargs)
+    def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:  # the script's own mistake, which PyTorch tells better
             return original(self, *args, **kwargs)
+        result = original(**{**bound, **named})
+        hand.took(*knobs)
+        return result
+
+    return init
+
+
+def _hooked(hand: Hand, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Registered as late as can be: the script may bring a hook of its own, and there is one."""
+    seen: set[int] = set()
+
+    def register(self: Any) -> None:
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        if getattr(self, "_comm_hooks", None):
+            hand.decline([HOOK], "the script has registered a hook of its own")
+            return
+        try:
+            self.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        except (TypeError, RuntimeError) as error:  # not with this backend
+            hand.decline([HOOK], f"PyTorch refuses: {error}")
+        else:
+            hand.took(HOOK)
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(self) not in seen:
+            seen.add(id(self))
+            hand.contained([HOOK], register, self)
+        return original(self, *args, **kwargs)
+
+    return forward
+
+
+class Accumulation:
+    """Of the passes of a step only the last one exchanges; the count starts anew at each step.
+    Where a step comes sooner (the rest of an epoch, say), gradients are averaged before anybody
+    uses them: whoever clips or unscales them, or the optimizer."""
+
+    def __init__(self, hand: Hand, passes: int) -> None:
+        self.hand = hand
+        self.passes = passes
+        self.done = 0
+        self.local: dict[int, Any] = {}
+        """wrappers whose last pass was not exchanged"""
+
+    def turn(self, wrapper: Any) -> None:
+        """Count the passes of this class."""
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        self.hand.after_steps(self._stepped)
+        before = register_optimizer_step_pre_hook(lambda *_: self.exchange())
+        self.hand.undo.append(before.remove)
+        self.hand.replace(wrapper, "forward", self._passes)
+        for owner, name in _users():
+            self.hand.replace(owner, name, self._first)
+
+    def exchange(self) -> None:
+        """Average what was not. A fault here is no fault of ours to hide: ranks would part."""
+        while self.local:
+            _average(self.local.popitem()[1])
+
+    def _stepped(self, _: int) -> None:
+        self.done = 0
+
+    def _passes(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        import torch
+
+        def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
+            learns = model.training and torch.is_grad_enabled()
+            if not (learns and model.require_backward_grad_sync):
+                return original(model, *args, **kwargs)
+            self.done += 1
+            if self.done % self.passes == 0:
+                self.local.pop(id(model), None)
+                return original(model, *args, **kwargs)
+            self.local[id(model)] = model
+            self.hand.took("ddp.no_sync")
+            with model.no_sync():
+                return original(model, *args, **kwargs)
 
         return forward
 
-    hand.after_steps(stepped)
-    hand.replace(wrapper, "forward", make)
+    def _first(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def use(*args: Any, **kwargs: Any) -> Any:
+            self.exchange()
+            return original(*args, **kwargs)
+
+        return use
+
+
+def _users() -> Iterator[tuple[Any, str]]:
+    """What reads gradients before the optimizer does."""
+    import torch
+
+    yield torch.nn.utils, "clip_grad_norm_"
+    yield torch.nn.utils, "clip_grad_value_"
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
+    yield scaler, "unscale_"
+
+
+def _average(wrapper: Any) -> None:
+    """What the exchange would have made of the gradients, in one call per kind of number. All
+    ranks come here in the same step, since all make the same passes."""
+    import torch
+    import torch.distributed as dist
+
+    with torch.no_grad():
+        held = [p for p in wrapper.module.parameters() if p.requires_grad]
+        for kind in sorted({(str(p.dtype), str(p.device)) for p in held}):
+            alike = [p for p in held if (str(p.dtype), str(p.device)) == kind]
+            flat = torch.cat(
+                [(p.new_zeros(p.shape) if p.grad is None else p.grad).reshape(-1) for p in alike]
+            )
+            dist.all_reduce(flat, group=wrapper.process_group)
+            flat /= dist.get_world_size(wrapper.process_group)
+            for p, part in zip(alike, torch.split(flat, [p.numel() for p in alike]), strict=True):
+                if p.grad is not None:
+                    p.grad.copy_(part.view_as(p))

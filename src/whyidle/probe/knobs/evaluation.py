@@ -2,52 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import Hand
 
 KNOBS = ("evaluation.gradients", "evaluation.inference_mode")
+Site = tuple[str, int]
+"""file and line"""
+
+
+class Phases:
+    """Evaluation, from ``eval()`` of the model until it is called in training mode again.
+
+    That nothing is learned from a phase is seen, not assumed: the first one from each line of the
+    script is left as it is, and counts as proof where no gradient was asked for in it. Who trains
+    in evaluation mode (attacks, test-time training, forces as gradients) is left alone for good.
+    """
+
+    def __init__(self) -> None:
+        self.trained: set[int] = set()
+        self.proven: set[Site] = set()
+        self.now: Site | None = None
+        self.called = False
+        self.off = False
+        self.model: Callable[[], Any] = lambda: None
+
+    def begin(self, model: Any, site: Site) -> None:
+        """The model is put into evaluation mode there."""
+        if site != self.now:
+            self.now, self.called = site, False
+        self.model = weakref.ref(model)
+
+    def end(self) -> None:
+        """The model is called to be trained."""
+        if self.now is not None and self.called:
+            self.proven.add(self.now)
+        self.now = None
+
+    def asked(self) -> None:
+        """Somebody asks for gradients."""
+        model = self.model()
+        if model is not None and not model.training:
+            self.off = True
+
+    def applies(self, module: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether a call in evaluation mode may forget how it came to its result."""
+        if self.now is None or not self.whole(module):
+            return False
+        self.called = True
+        if self.off or self.now not in self.proven:
+            return False
+        given = (*args, *kwargs.values())
+        return not any(getattr(value, "requires_grad", False) for value in given)
+
+    def whole(self, module: Any) -> bool:
+        """Whether it holds every parameter that is trained, so that it is the model."""
+        return bool(self.trained) and self.trained <= {id(p) for p in module.parameters()}
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """From ``eval()`` of a module that holds all trained parameters to its ``train()`` its calls
-    record no graph. A frozen part of a model is not evaluation, and neither is what is trained in
-    evaluation mode: a backward pass ends it for good."""
+    """Calls of the model record no graph in evaluation. A frozen part of a model is not
+    evaluation."""
     import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
 
     own = [knob for knob in edits if knob in KNOBS]
     hand.decline([k for k in edits if k not in KNOBS], "the script makes its batches")
-    trained: set[int] = set()
-    state = {"on": True}
-
-    def make_call(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.training or not state["on"] or not torch.is_grad_enabled():
-                return original(self, *args, **kwargs)
-            if not _whole(self, trained):
-                return original(self, *args, **kwargs)
-            hand.took(*own)
-            with torch.no_grad():
-                return original(self, *args, **kwargs)
-
-        return call
+    phases = Phases()
 
     def learn(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not trained:
-            trained.update(id(p) for group in optimizer.param_groups for p in group["params"])
-
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+        if not phases.trained:
+            phases.trained.update(id(p) for g in optimizer.param_groups for p in g["params"])
 
     hand.undo.append(register_optimizer_step_post_hook(learn).remove)
-    seen: set[type] = set()
+
+    def make_grad(original: Callable[..., Any]) -> Callable[..., Any]:
+        def grad(*args: Any, **kwargs: Any) -> Any:
+            hand.contained(own, phases.asked)
+            return original(*args, **kwargs)
+
+        return grad
+
+    hand.replace(torch.autograd, "backward", make_grad)
+    hand.replace(torch.autograd, "grad", make_grad)
+    kinds: set[type] = set()
+
+    def begins(module: Any, site: Site) -> None:
+        if phases.whole(module):
+            phases.begin(module, site)
+            for kind in {type(one) for one in _wholes(phases, module)} - kinds:
+                kinds.add(kind)
+                hand.replace(kind, "__call__", _calls(hand, own, phases))
 
     def make_eval(original: Callable[..., Any]) -> Callable[..., Any]:
         def evaluate(self: Any) -> Any:
-            kind = type(self)
-            if kind not in seen and _whole(self, trained):
-                seen.add(kind)
-                hand.replace(kind, "__call__", make_call)
+            caller = sys._getframe(1)
+            hand.contained(own, begins, self, (caller.f_code.co_filename, caller.f_lineno))
             return original(self)
 
         return evaluate
@@ -55,6 +108,28 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     hand.replace(torch.nn.Module, "eval", make_eval)
 
 
-def _whole(module: Any, trained: set[int]) -> bool:
-    """Whether it holds every parameter that is trained, so that it is the model."""
-    return bool(trained) and trained <= {id(p) for p in module.parameters()}
+def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
+    import torch
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.training:
+                if phases.now is not None and self is phases.model():
+                    phases.end()
+            elif torch.is_grad_enabled() and phases.applies(self, args, kwargs):
+                hand.took(*own)
+                with torch.no_grad():
+                    return original(self, *args, **kwargs)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    return make
+
+
+def _wholes(phases: Phases, module: Any) -> Iterator[Any]:
+    """The model and what it only wraps: scripts call either."""
+    yield module
+    for child in module.children():
+        if phases.whole(child):
+            yield from _wholes(phases, child)

@@ -10,6 +10,8 @@ from . import Hand
 
 WARM = 5
 """steps after which what lives is taken to live on"""
+WHOLE = 20
+"""every so many collections one is of all that is not frozen, so that no cycle is kept for good"""
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -18,28 +20,22 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     every = int(edits.get("gc.collect_interval_steps") or 50)
     if edits.get("gc.freeze"):
         hand.after_steps(lambda step: _between(hand, edits, step, every))
-        hand.undo.append(_restore(gc.isenabled()))
     else:
         _thinned(hand, edits, every)
 
 
 def _between(hand: Hand, edits: dict[str, Any], step: int, every: int) -> None:
     if step == WARM:
+        if not gc.isenabled():
+            hand.decline(edits, "the script has turned the collector off")
+            return
         gc.collect()
         gc.freeze()
         gc.disable()
+        hand.undo += [gc.enable, gc.unfreeze]
         hand.took(*edits)
-    elif step > WARM and step % every == 0:
-        gc.collect(1)
-
-
-def _restore(enabled: bool) -> Callable[[], None]:
-    def undo() -> None:
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
-
-    return undo
+    elif step > WARM and step % every == 0 and hand.applied.get("gc.freeze"):
+        gc.collect(2 if step % (every * WHOLE) == 0 else 1)
 
 
 def _thinned(hand: Hand, edits: dict[str, Any], every: int) -> None:
@@ -52,7 +48,7 @@ def _thinned(hand: Hand, edits: dict[str, Any], every: int) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def collect(*args: Any, **kwargs: Any) -> Any:
             nonlocal last
-            if now - last < every:
+            if now and now - last < every:  # before the first step nothing recurs
                 hand.took(*edits)
                 return 0
             last = now

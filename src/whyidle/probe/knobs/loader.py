@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import multiprocessing
 from typing import Any
 
-from . import DeclinedError, Hand
+from . import NO_FORM, DeclinedError, Hand
+from ._forking import may_start_workers
 
 ARGUMENTS = {
     "loader.workers": "num_workers",
@@ -15,40 +16,35 @@ ARGUMENTS = {
     "loader.prefetch_factor": "prefetch_factor",
     "loader.pin_memory": "pin_memory",
 }
-ALONE = {"File": "h5py", "Environment": "lmdb", "Connection": "sqlite3"}
-"""classes of open handles that do not survive a fork, and where they come from"""
+THREADS = "loader.worker_threads"
+UNSET = {"num_workers": 0, "persistent_workers": False, "pin_memory": False}
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Have every loader that is set as the diagnosed one was made with other settings."""
     from torch.utils.data import DataLoader
 
-    unknown = [knob for knob in edits if knob not in (*ARGUMENTS, "loader.worker_threads")]
-    if unknown:
-        hand.decline(unknown, "it has no form that could be applied while the script runs")
-    asked = {knob: value for knob, value in edits.items() if knob in ARGUMENTS}
-    threads = edits.get("loader.worker_threads")
+    if unknown := [knob for knob in edits if knob not in (*ARGUMENTS, THREADS)]:
+        hand.decline(unknown, NO_FORM)
+    asked = {knob: value for knob, value in edits.items() if knob not in unknown}
     signature = inspect.signature(DataLoader.__init__)
 
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+    def make(original: Any) -> Any:
         def init(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 bound = signature.bind(self, *args, **kwargs).arguments
-                told = _changed(hand, asked, bound)
-            except DeclinedError as reason:
-                hand.decline(edits, str(reason))
-                return original(self, *args, **kwargs)
             except TypeError:  # the script's own mistake, which PyTorch tells better
                 return original(self, *args, **kwargs)
-            bound.pop("self")
+            told = hand.contained(asked, _told, hand, asked, bound)
+            if not told:
+                return original(self, *args, **kwargs)
+            named = _named(told, bound)
             bound |= bound.pop("kwargs", {})
-            named = {ARGUMENTS[knob]: value for knob, value in told.items()}
-            if threads is not None and {**bound, **named}.get("num_workers"):
-                named["worker_init_fn"] = functools.partial(
-                    _with_threads, int(threads), bound.get("worker_init_fn")
-                )
-                told["loader.worker_threads"] = threads
-            result = original(self, **{**bound, **named})
+            try:
+                result = original(**{**bound, **named})
+            except (ValueError, RuntimeError, TypeError) as error:
+                hand.decline(told, f"the DataLoader refuses: {error}")
+                return original(self, *args, **kwargs)
             hand.took(*told)
             return result
 
@@ -57,45 +53,62 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     hand.replace(DataLoader, "__init__", make)
 
 
+def _told(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
+    """Which knobs to turn for a loader that is about to be made; none where it is another one,
+    or must not be touched."""
+    try:
+        told = _changed(hand, asked, bound)
+    except DeclinedError as reason:
+        hand.decline(asked, str(reason))
+        return {}
+    return {
+        knob: value
+        for knob, value in told.items()
+        if knob == THREADS or bound.get(ARGUMENTS[knob], UNSET.get(ARGUMENTS[knob])) != value
+    }
+
+
 def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
-    """Which knobs to turn for a loader that is about to be made; none where it is another one.
-    Raises DeclinedError where it must not be touched."""
     workers = bound.get("num_workers", 0)
     was = hand.was.get("loader.workers")
-    told = dict(asked)
-    if "loader.workers" in told and was is not None and workers != was:
+    if "loader.workers" in asked and was is not None and workers != was:
         return {}
+    if multiprocessing.current_process().daemon:  # a loader inside a worker cannot have workers
+        return {}
+    told = dict(asked)
     later = told.get("loader.workers", workers)
     if not later:
-        told.pop("loader.persistent_workers", None)
-        told.pop("loader.prefetch_factor", None)
+        for knob in ("loader.persistent_workers", "loader.prefetch_factor", THREADS):
+            told.pop(knob, None)
+    if told.get("loader.pin_memory") and (why := _no_pinning(later)):
+        hand.decline(["loader.pin_memory"], why)
+        del told["loader.pin_memory"]
     if not workers and later:
-        _may_fork(bound["dataset"])
+        may_start_workers(bound["dataset"], bound.get("multiprocessing_context"))
     return told
 
 
-def _may_fork(dataset: Any) -> None:
-    """Raises DeclinedError where workers would repeat samples, or break what is held open."""
-    from torch.utils.data import IterableDataset
+def _no_pinning(workers: int) -> str:
+    """Why memory should not be pinned; empty where it may be."""
+    import torch
 
-    if isinstance(dataset, IterableDataset):
-        code = getattr(type(dataset).__iter__, "__code__", None)
-        if code is None or "get_worker_info" not in code.co_names:
-            raise DeclinedError(
-                "the dataset is an IterableDataset that does not divide its samples among workers "
-                "(torch.utils.data.get_worker_info): each would give all of them"
-            )
-    for name, value in getattr(dataset, "__dict__", {}).items():
-        kind = type(value)
-        if kind.__module__.partition(".")[0] == ALONE.get(kind.__name__):
-            raise DeclinedError(
-                f"dataset.{name} is an open {kind.__name__}, which survives no fork"
-            )
-        if getattr(value, "is_cuda", False):
-            raise DeclinedError(f"dataset.{name} lies on a GPU, which survives no fork")
+    if not (torch.cuda.is_available() or getattr(torch, "xpu", torch.cuda).is_available()):
+        return "there is no accelerator to copy to"
+    if not workers:
+        return "without workers the training loop itself would pin, and wait for it"
+    return ""
 
 
-def _with_threads(threads: int, then: Callable[[int], Any] | None, worker: int) -> Any:
+def _named(told: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
+    """The arguments to make it with."""
+    named = {ARGUMENTS[knob]: value for knob, value in told.items() if knob != THREADS}
+    if THREADS in told:
+        before = bound.get("worker_init_fn")
+        named["worker_init_fn"] = functools.partial(_with_threads, int(told[THREADS]), before)
+    return named
+
+
+def _with_threads(threads: int, then: Any, worker: int) -> Any:
     """Runs in a worker, before its first batch."""
     import torch
 

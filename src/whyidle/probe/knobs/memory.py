@@ -25,4 +25,6 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
         return empty_cache
 
-    hand.replace(torch.cuda, "empty_cache", make)
+    hand.replace(
+        torch.cuda, "empty_cache", make
+    )  # its home, torch.cuda.memory, PyTorch itself uses

@@ -1,12 +1,14 @@
 """The model as a whole: compiled, or laid out for convolutions.
 
-The model is the outermost module that is first called with gradients on. It is changed through its
-class, so that it can still be pickled.
+The model is every module that is called with gradients on while no other one is: one as a rule,
+several where a step calls its parts by themselves. It is changed through its class, so that it can
+still be pickled.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,36 +23,64 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     known = {*COMPILE, "model.memory_format"}
     if unknown := [knob for knob in edits if knob not in known]:
         raise DeclinedError(f"{', '.join(unknown)}: it needs another line in the script")
-    outermost(hand, functools.partial(_change, hand, edits))
+    outermost(hand, edits, functools.partial(_change, hand, edits))
 
 
-def outermost(hand: Hand, wrap: Callable[[Any, Call], Call]) -> None:
-    """Wrap the calls of the model, once it is seen: ``wrap(model, call)`` gives the new call."""
+def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Call]) -> None:
+    """Wrap the calls of the model, once it is seen: ``wrap(model, call)`` gives the new call. After
+    the first step no more is looked for. A ``wrap`` that fails leaves the model as it is."""
     import torch
     from torch.nn.modules.module import register_module_forward_pre_hook
 
-    def before(module: Any, args: Any) -> None:
-        if not torch.is_grad_enabled() or not any(p.requires_grad for p in module.parameters()):
-            return
-        handle.remove()
-        kind = type(module)
-        original = kind.__call__
-        wrapped = wrap(module, functools.partial(original, module))
+    known: set[int] = set()
+    calls: dict[int, tuple[Any, Call]] = {}
+    kinds: set[type] = set()
+    ours: set[Any] = set()
 
+    def make(original: Call) -> Call:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return wrapped(*args, **kwargs) if self is module else original(self, *args, **kwargs)
+            model, wrapped = calls.get(id(self), (None, None))
+            if wrapped is None or model is not self:
+                return original(self, *args, **kwargs)
+            return wrapped(*args, **kwargs)
 
-        hand.replace(kind, "__call__", lambda _: call)
+        return call
 
+    def adopt(module: Any) -> None:
+        kind = type(module)
+        original: Any = kind.__call__
+        while original in ours:  # of this class, or of one that it inherits from
+            original = original.__wrapped__
+        calls[id(module)] = module, wrap(module, functools.partial(original, module))
+        if kind not in kinds:
+            kinds.add(kind)
+            hand.replace(kind, "__call__", make)
+            ours.add(kind.__call__)
+
+    def before(module: Any, args: Any) -> None:
+        if id(module) in known or not torch.is_grad_enabled():
+            return
+        known.update(id(part) for part in module.modules())
+        if any(p.requires_grad for p in module.parameters()):
+            hand.contained(edits, adopt, module)
+
+    # where the script compiles, PyTorch says of such a hook that it may be called twice: it may
+    warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
     handle = register_module_forward_pre_hook(before)
     hand.undo.append(handle.remove)
+    hand.after_steps(lambda _: handle.remove())
 
 
 def _change(hand: Hand, edits: dict[str, Any], model: Any, call: Call) -> Call:
     import torch
 
     asked = [knob for knob in edits if knob in COMPILE]
-    if asked:
+    if asked and _compiled(model):
+        hand.decline(asked, "it is compiled already")
+    elif asked:
+        import torch._dynamo
+
+        torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it was
         mode, dynamic = edits.get("model.compile_mode"), edits.get("model.compile_dynamic")
         model.compile(mode=mode, dynamic=dynamic)  # in place: its calls are compiled from now on
         hand.took(*asked)
@@ -63,6 +93,14 @@ def _change(hand: Hand, edits: dict[str, Any], model: Any, call: Call) -> Call:
         return call(*map(_last, args), **kwargs)
 
     return laid_out
+
+
+def _compiled(model: Any) -> bool:
+    """Whether the script has had it, or a part of it, compiled."""
+    return any(
+        hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
+        for part in model.modules()
+    )
 
 
 def _last(value: Any) -> Any:

@@ -23,6 +23,24 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
             own = {k: v for k, v in edits.items() if k.partition(".")[2] in known}
             if own and "__init__" in vars(kind):
                 hand.replace(kind, "__init__", _making(hand, own, kind))
+    _watch_for_others(hand, edits)
+
+
+def _watch_for_others(hand: Hand, edits: dict[str, Any]) -> None:
+    """Say so where what steps has no such switch."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        handle.remove()
+        names = [knob.partition(".")[2] for knob in edits]
+        if not any(name in group for group in optimizer.param_groups for name in names):
+            kind = type(optimizer)
+            hand.decline(
+                edits, f"{kind.__module__}.{kind.__qualname__} has no switch {' or '.join(names)}"
+            )
+
+    handle = register_optimizer_step_post_hook(after)
+    hand.undo.append(handle.remove)
 
 
 def _making(
@@ -33,6 +51,9 @@ def _making(
             switches = {knob.partition(".")[2]: value for knob, value in edits.items()}
             others = {name: None for name in SWITCHES if name in kwargs and name not in switches}
             params = _listed(params)
+            if "fused" in switches and (why := hand.contained(edits, _unfit, params)):
+                hand.decline(edits, f"{kind.__name__} refuses: {why}")
+                return original(self, params, *args, **kwargs)
             try:
                 result = original(self, params, *args, **{**kwargs, **others, **switches})
             except (RuntimeError, ValueError, TypeError) as error:
@@ -51,3 +72,21 @@ def _listed(params: Any) -> Any:
     if not hasattr(params, "__next__"):
         return params
     return [{**p, "params": _listed(p["params"])} if isinstance(p, dict) else p for p in params]
+
+
+def _unfit(params: Any) -> str:
+    """What PyTorch will say of these parameters at the first fused step, where it is too late;
+    empty where they are as they must be."""
+    from torch.utils import _foreach_utils
+
+    ask = getattr(_foreach_utils, "_get_fused_kernels_supported_devices", lambda: ["cuda"])
+    devices = ask()
+    for param in params:
+        held = param.get("params", ()) if isinstance(param, dict) else [param]
+        for one in held if isinstance(held, (list, tuple)) else [held]:
+            tensor = one[1] if isinstance(one, tuple) else one
+            if not tensor.is_floating_point():
+                return f"a parameter is {tensor.dtype}"
+            if tensor.device.type not in devices:
+                return f"a parameter lies on {tensor.device.type}"
+    return ""

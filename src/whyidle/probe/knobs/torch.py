@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
+from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, Hand, nothing
+from . import NO_FORM, Hand
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -14,12 +16,34 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     import torch
 
     for knob, value in edits.items():
-        if knob == "torch.num_threads":
+        if knob == "torch.num_threads" and not _in_worker():
             hand.undo.append(functools.partial(torch.set_num_threads, torch.get_num_threads()))
             torch.set_num_threads(int(value))
-            hand.replace(torch, "set_num_threads", nothing)
-        elif knob == "torch.deterministic":
-            hand.replace(torch, "use_deterministic_algorithms", nothing)
-        else:
-            raise DeclinedError("it has no form that could be applied while the script runs")
-        hand.took(knob)
+            hand.replace(torch, "set_num_threads", functools.partial(_outside_workers, hand))
+            hand.took(knob)
+        elif knob == "torch.deterministic" and not value:
+            hand.replace(torch, "use_deterministic_algorithms", functools.partial(_never_on, hand))
+        elif knob != "torch.num_threads":
+            hand.decline([knob], NO_FORM)
+
+
+def _in_worker() -> bool:
+    """Whether this is a loader's worker or the like: PyTorch sets its threads."""
+    return multiprocessing.current_process().daemon
+
+
+def _outside_workers(hand: Hand, original: Callable[..., Any]) -> Callable[..., Any]:
+    def set_num_threads(number: int) -> None:
+        if hand.child:
+            original(number)
+
+    return set_num_threads
+
+
+def _never_on(hand: Hand, original: Callable[..., Any]) -> Callable[..., Any]:
+    def use_deterministic_algorithms(mode: bool, **kwargs: Any) -> None:
+        if mode:
+            hand.took("torch.deterministic")
+        original(False, **kwargs)
+
+    return use_deterministic_algorithms

@@ -1,0 +1,134 @@
+"""Whether a dataset that was read in the training process may be read in worker processes."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import pickle
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from . import DeclinedError
+
+ALONE = frozenset(
+    [
+        "boto3",
+        "botocore",
+        "grpc",
+        "h5py",
+        "lmdb",
+        "MySQLdb",
+        "netCDF4",
+        "psycopg",
+        "psycopg2",
+        "pymongo",
+        "pymysql",
+        "redis",
+        "requests",
+        "socket",
+        "sqlite3",
+        "ssl",
+        "subprocess",
+        "tables",
+        "tarfile",
+        "urllib3",
+        "zipfile",
+    ]
+)
+"""packages whose open handles are not to be shared by processes: a connection, or a place in a
+file that all of them would move"""
+DEPTH, BREADTH = 4, 64
+"""how deep datasets, transforms and lists are looked into, and how many entries of each"""
+SMALL_BYTES = 64 << 20
+"""what containers have for shared memory unless told otherwise: too little for batches"""
+
+
+def may_start_workers(dataset: Any, context: Any = None) -> None:
+    """Raises DeclinedError where workers would repeat samples, or break what is held open."""
+    from torch.utils.data import IterableDataset
+
+    if isinstance(dataset, IterableDataset):
+        code = getattr(type(dataset).__iter__, "__code__", None)
+        if code is None or "get_worker_info" not in code.co_names:
+            raise DeclinedError(
+                "the dataset is an IterableDataset that does not divide its samples among workers "
+                "(torch.utils.data.get_worker_info): each would give all of them"
+            )
+    _look(dataset, "dataset", DEPTH, set())
+    _room()
+    method = getattr(context, "_name", context) or multiprocessing.get_start_method()
+    if method != "fork":
+        _may_start_anew(dataset, str(method))
+
+
+def _look(value: Any, name: str, depth: int, seen: set[int]) -> None:
+    if id(value) in seen or type(value).__module__.partition(".")[0] == "logging":
+        return
+    seen.add(id(value))
+    if why := _tied(value):
+        raise DeclinedError(f"{name} {why}")
+    if depth and isinstance(value, (list, tuple)):
+        for number, one in enumerate(value[:BREADTH]):
+            _look(one, f"{name}[{number}]", depth - 1, seen)
+    elif depth and isinstance(value, dict):
+        for key in list(value)[:BREADTH]:
+            _look(value[key], f"{name}[{key!r}]", depth - 1, seen)
+    elif depth and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+        for key, one in list(getattr(value, "__dict__", {}).items())[:BREADTH]:
+            _look(one, f"{name}.{key}", depth - 1, seen)
+
+
+def _tied(value: Any) -> str:
+    """What ties it to this process; empty where nothing does."""
+    kind = type(value)
+    if isinstance(value, types.GeneratorType):
+        return "is a generator: each worker would go through all of it"
+    real = isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO))
+    if real and not value.closed and value.readable():
+        return "is an open file, whose place all workers would share"
+    package = kind.__module__.partition(".")[0]
+    if package in ALONE:
+        return f"is an open {package} {kind.__name__}, which survives no fork"
+    if getattr(getattr(value, "device", None), "type", "cpu") not in ("cpu", "meta"):
+        return "lies on a GPU, which survives no fork"
+    return ""
+
+
+def _room() -> None:
+    try:
+        free = os.statvfs("/dev/shm")
+    except OSError:
+        return
+    if free.f_bavail * free.f_frsize <= SMALL_BYTES:
+        raise DeclinedError(
+            f"/dev/shm, where workers leave batches, has {free.f_bavail * free.f_frsize >> 20} MiB "
+            "free (in a container: --ipc=host or --shm-size)"
+        )
+
+
+class _Nowhere:
+    """Takes what is written, and keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def _may_start_anew(dataset: Any, method: str) -> None:
+    """Workers that are no copies import the script, and get the dataset pickled."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    try:
+        guarded = main is not None and "__main__" in Path(main).read_text("utf-8", "replace")
+    except OSError:
+        guarded = False
+    if not guarded:
+        raise DeclinedError(
+            f"workers are started by {method}, and would run the script: it has no `if __name__ == "
+            '"__main__":`'
+        )
+    try:
+        pickle.Pickler(_Nowhere()).dump(dataset)
+    except Exception as error:  # whatever its classes raise
+        raise DeclinedError(f"the dataset cannot be pickled for workers: {error}") from error

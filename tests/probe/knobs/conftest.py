@@ -1,0 +1,92 @@
+"""Knobs are turned in this very process, and everything is as before afterwards."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from torch.utils.data import DataLoader, _utils  # noqa: E402
+
+from whyidle.probe import guard, knobs  # noqa: E402
+
+PLACES = [
+    (torch, "save"),
+    (torch, "set_num_threads"),
+    (torch, "use_deterministic_algorithms"),
+    (torch, "set_float32_matmul_precision"),
+    (torch, "set_anomaly_enabled"),
+    (torch.cuda, "empty_cache"),
+    (torch.autograd, "backward"),
+    (torch.autograd, "grad"),
+    (torch.Tensor, "to"),
+    (torch.Tensor, "cuda"),
+    (torch.nn.Module, "eval"),
+    (torch.nn.Module, "__call__"),
+    (torch.nn.Linear, "__call__"),
+    (torch.nn.Sequential, "__call__"),
+    (torch.optim.Adam, "__init__"),
+    (torch.optim.AdamW, "__init__"),
+    (torch.optim.SGD, "__init__"),
+    (torch.nn.utils, "clip_grad_norm_"),
+    (torch.distributed, "barrier"),
+    (DistributedDataParallel, "__init__"),
+    (DistributedDataParallel, "forward"),
+    (DataLoader, "__init__"),
+    (_utils.pin_memory, "pin_memory"),
+    (_utils.fetch._MapDatasetFetcher, "__init__"),
+    (gc, "collect"),
+    (os, "stat"),
+    (os, "access"),
+]
+
+
+def state():
+    """All that knobs put something else in the place of, or set."""
+    settings = (
+        gc.isenabled(),
+        gc.get_freeze_count(),
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+    )
+    return [getattr(owner, name) for owner, name in PLACES], settings
+
+
+@pytest.fixture(autouse=True)
+def unseen(monkeypatch):
+    """Faults are noted once per place and process: in each test anew."""
+    monkeypatch.setattr(guard, "seen", set())
+
+
+@pytest.fixture
+def turn(tmp_path_factory):
+    """``turn(edits, was)`` turns knobs; they are turned back at the end."""
+    hands = []
+    before = state()
+
+    def turned(edits, was=None):
+        folder = str(tmp_path_factory.mktemp("told"))
+        hand = knobs.Hand(folder, {"edits": edits, "was": was or {}})
+        hands.append(hand)
+        hand.turn()
+        return hand
+
+    yield turned
+    for hand in reversed(hands):
+        hand.back()
+    assert state() == before
+
+
+@pytest.fixture
+def faults():
+    """What was noted of mistakes of ours."""
+    return lambda hand: [
+        line
+        for path in sorted(Path(hand.folder).glob("*.faults"))
+        for line in path.read_text().splitlines()
+    ]

@@ -1,0 +1,370 @@
+"""Checkpoints beside the training: the same file, whole whenever somebody looks."""
+# Scripts look at files in every way that there is:
+# ruff: noqa: PTH101, PTH102, PTH104, PTH105, PTH107, PTH110, PTH114, PTH116, PTH123
+# ruff: noqa: PTH202, PTH208, PTH211
+
+import collections
+import filecmp
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import small_jobs as jobs
+import torch
+
+from whyidle.probe.knobs import _memory, _state, _waiting, checkpoint
+
+EDIT = {"checkpoint.asynchronous": True}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Writers take their time, in their own process."""
+    write = checkpoint._write
+
+    def slowly(*args):
+        time.sleep(0.25)
+        write(*args)
+
+    monkeypatch.setattr(checkpoint, "_write", slowly)
+
+
+def state(seed=0):
+    net = jobs.model(seed)
+    optimizer = torch.optim.Adam(net.parameters())
+    jobs.train(net, 2, optimizer)
+    return {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}
+
+
+def plain(value, name="c.pt"):
+    Path("plain").mkdir(exist_ok=True)
+    torch.save(value, f"plain/{name}")
+    return f"plain/{name}"
+
+
+def same(one, other):
+    return filecmp.cmp(one, other, shallow=False)
+
+
+def tied():
+    """Views of one storage."""
+    whole = torch.arange(9.0).share_memory_()
+    return [whole, whole[2:5], whole.view(3, 3).t()]
+
+
+VALUES = {
+    "state": state,
+    "module": jobs.model,
+    "shared": lambda: {"a": torch.arange(9.0).share_memory_()},
+    "tied": tied,
+    "parameter": lambda: {"w": torch.nn.Parameter(torch.ones(3)).share_memory_()},
+    "leaf": lambda: (torch.ones(3).share_memory_().requires_grad_(),),
+    "object": lambda: collections.Counter("abc"),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_file_is_the_same_byte_for_byte(turn, name):
+    value = VALUES[name]()
+    expected = plain(value)
+    hand = turn(EDIT)
+    assert torch.save(value, "c.pt") is None
+    assert same("c.pt", expected)
+    assert hand.applied == {"checkpoint.asynchronous": 1}
+    assert not hand.declined
+    assert sorted(os.listdir()) == ["c.pt", "plain"]
+
+
+def test_it_holds_the_state_at_the_time_of_the_call(turn, slow):
+    net = jobs.model()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    shared = torch.zeros(3).share_memory_()
+    turn(EDIT)
+    torch.save([net.state_dict(), shared], "c.pt")
+    jobs.train(net, 3)
+    shared.fill_(7)
+    found, other = torch.load("c.pt")
+    assert all(torch.equal(found[name], before[name]) for name in before)
+    assert other.tolist() == [0, 0, 0]
+
+
+def listed(path):
+    return path in os.listdir()
+
+
+def scanned(path):
+    return [entry.stat().st_size for entry in os.scandir() if entry.name == path] == [SIZE[0]]
+
+
+def copied(path):
+    return os.path.getsize(shutil.copy(path, "copy.pt")) == SIZE[0]
+
+
+def moved(path):
+    os.replace(path, "other.pt")
+    return os.path.getsize("other.pt") == SIZE[0]
+
+
+def with_its_folder(path):
+    os.mkdir("old")
+    os.rename(path, f"old/{path}")
+    torch.save({"a": torch.arange(9.0)}, "old/next.pt")
+    os.rename("old", "new")
+    return len(torch.load("new/next.pt")["a"]) == 9
+
+
+def linked(path):
+    os.symlink(path, "link.pt")
+    return os.path.getsize("link.pt") == SIZE[0]
+
+
+def asked_of_another_program(path):
+    code = f"import os; print(os.path.getsize({path!r}))"
+    said = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, check=True)
+    return int(said.stdout) == SIZE[0]
+
+
+SIZE = [0]
+LOOKS = {
+    "exists": os.path.exists,
+    "isfile": lambda path: Path(path).is_file(),
+    "access": lambda path: os.access(path, os.R_OK),
+    "size": lambda path: os.path.getsize(path) == SIZE[0],
+    "load": lambda path: torch.load(path)["epoch"] == 3,
+    "open": lambda path: len(Path(path).read_bytes()) == SIZE[0],
+    "glob": lambda path: [str(found) for found in Path().glob("c.*")] == [path],
+    "removed": lambda path: os.remove(path) is None and not os.path.exists(path),
+    "listed": listed,
+    "scanned": scanned,
+    "copied": copied,
+    "moved": moved,
+    "folder": with_its_folder,
+    "linked": linked,
+    "program": asked_of_another_program,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_whoever_looks_finds_it_whole(turn, slow, look):
+    value = state()
+    SIZE[0] = os.path.getsize(plain(value))
+    turn(EDIT)
+    begin = time.monotonic()
+    torch.save(value, "c.pt")
+    assert time.monotonic() - begin < 0.2
+    assert LOOKS[look]("c.pt")
+
+
+def test_two_saves_to_one_path(turn, slow):
+    turn(EDIT)
+    torch.save([1], "c.pt")
+    torch.save([2], Path("./c.pt").absolute())
+    assert torch.load("c.pt") == [2]
+
+
+def test_the_one_before_stands_until_the_new_one_is_whole(turn, slow):
+    torch.save([1], "c.pt")
+    os.chmod("c.pt", 0o640)
+    before = os.stat("c.pt").st_ino
+    turn(EDIT)
+    torch.save([2], "c.pt")
+    assert os.stat.__wrapped__("c.pt").st_ino == before  # past our own way to the file
+    assert torch.load("c.pt") == [2]
+    assert os.stat("c.pt").st_mode & 0o777 == 0o640
+
+
+def test_files_appear_in_the_order_in_which_they_were_saved(turn, monkeypatch):
+    write = checkpoint._write
+
+    def first_slowly(path, *rest):
+        time.sleep(0.3 if path.endswith("1.pt") else 0)
+        write(path, *rest)
+
+    monkeypatch.setattr(checkpoint, "_write", first_slowly)
+    turn(EDIT)
+    for number in range(1, 7):  # more than may be written at a time
+        torch.save([number], f"{number}.pt")
+    found = sorted(os.listdir(), key=lambda name: os.stat(name).st_mtime_ns)
+    assert found == [f"{number}.pt" for number in range(1, 7)]
+
+
+def test_a_link_is_followed(turn):
+    os.mkdir("there")
+    os.symlink("there/real.pt", "c.pt")
+    turn(EDIT)
+    torch.save([1], "c.pt")
+    assert os.path.islink("c.pt")
+    assert torch.load("there/real.pt") == [1]
+
+
+def test_a_disk_that_fails_is_told_at_the_next_save(turn, monkeypatch, capfd):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    turn(EDIT)
+    with monkeypatch.context() as planted:
+        planted.setattr(checkpoint, "_write", full)
+        torch.save([1], "c.pt")
+        assert not os.path.exists("c.pt")
+    assert "c.pt could not be written" in capfd.readouterr().err
+    with pytest.raises(RuntimeError, match=r"c\.pt could not be written"):
+        torch.save([2], "d.pt")
+    torch.save([3], "d.pt")
+    assert torch.load("d.pt") == [3]
+
+
+def test_what_cannot_be_written_is_told_at_once(turn):
+    hand = turn(EDIT)
+    with pytest.raises(RuntimeError, match="Parent directory"):
+        torch.save([1], "nowhere/c.pt")
+    with pytest.raises(RuntimeError):
+        torch.save([1], ".")
+    assert not hand.applied
+
+
+def no_memory(patch):
+    patch.setattr(_memory, "free_bytes", lambda: 0)
+
+
+def no_fork(patch):
+    def fork():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    patch.setattr(os, "fork", fork)
+
+
+def a_mistake(patch):
+    def broken(_):
+        raise ZeroDivisionError("a planted fault")
+
+    patch.setattr(checkpoint, "state_of", broken)
+
+
+@pytest.mark.parametrize("plant", [no_memory, no_fork, a_mistake])
+def test_where_it_cannot_be_it_is_written_as_ever(turn, monkeypatch, plant):
+    hand = turn(EDIT)
+    plant(monkeypatch)
+    torch.save([torch.ones(2)], "c.pt")
+    assert Path("c.pt").read_bytes()
+    assert list(hand.declined) == list(EDIT)
+    assert not hand.applied
+
+
+def test_a_little_disk_is_left_to_the_script(turn, monkeypatch):
+    hand = turn(EDIT)
+    usage = shutil.disk_usage(".")._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    torch.save([1], "c.pt")
+    assert Path("c.pt").stat().st_size
+    assert not hand.applied
+
+
+def test_another_thread_writes_for_itself(turn):
+    hand = turn(EDIT)
+    thread = threading.Thread(target=torch.save, args=([1], "c.pt"))
+    thread.start()
+    thread.join()
+    assert torch.load("c.pt") == [1]
+    assert not hand.applied
+
+
+def test_open_files_and_buffers_are_written_as_ever(turn):
+    hand = turn(EDIT)
+    with open("c.pt", "wb") as file:
+        torch.save([1], file)
+    assert torch.load("c.pt") == [1]
+    assert not hand.applied
+
+
+def test_threads_that_hold_locks_are_no_obstacle(turn):
+    """Others compute, print and allocate while the process is copied."""
+    stop = threading.Event()
+
+    def busy():
+        while not stop.is_set():
+            torch.randn(64, 64).matmul(torch.randn(64, 64)).sum().item()
+            sys.stderr.flush()
+            [object() for _ in range(100)]
+
+    threads = [threading.Thread(target=busy) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    turn(EDIT)
+    try:
+        for number in range(8):
+            torch.save({"a": torch.randn(100_000), "n": number}, "c.pt")
+            assert torch.load("c.pt")["n"] == number
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_device_of_another_kind_is_not_read_by_a_copy(turn, monkeypatch):
+    monkeypatch.setattr(_state, "_device_in_use", lambda: True)
+    hand = turn(EDIT)
+    torch.save(state(), "c.pt")
+    assert hand.applied == {"checkpoint.asynchronous": 1}
+    torch.save({"net": collections.Counter("abc")}, "d.pt")
+    assert Path("d.pt").stat().st_size
+    assert "a Counter, which may hold memory" in hand.declined["checkpoint.asynchronous"]
+
+
+def test_a_fault_while_somebody_waits_is_not_theirs(turn, slow, faults, monkeypatch):
+    hand = turn(EDIT)
+    torch.save([1], "c.pt")
+
+    def broken(*_):
+        raise ZeroDivisionError("a planted fault")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(_waiting.Waiting, "_on", broken)
+        assert not Path("c.pt").exists()
+    assert len(faults(hand)) == 1
+
+
+def test_ranks_meet_after_it_is_whole(turn, slow):
+    stat, seen = os.stat, []
+    with pytest.MonkeyPatch.context() as planted:
+        barrier = lambda: seen.append(stat("c.pt").st_size)  # noqa: E731  as another rank sees it
+        planted.setattr(torch.distributed, "barrier", barrier)
+        hand = turn(EDIT)
+        torch.save([1], "c.pt")
+        torch.distributed.barrier()
+        hand.back()
+    assert seen[0] > 0
+
+
+JOB = """
+import os, signal, sys, torch
+from whyidle.probe import knobs
+hand = knobs.Hand(sys.argv[1], {"edits": {"checkpoint.asynchronous": True}})
+hand.turn()
+torch.save({"a": torch.ones(1000, 1000), "n": 5}, "c.pt")
+if sys.argv[2] != "end":
+    os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
+def test_a_job_that_ends_leaves_it_whole(tmp_path, how):
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", JOB, str(tmp_path), how],
+        check=False,
+        capture_output=True,
+    )
+    assert ended.returncode == (0 if how == "end" else -getattr(signal, how)), ended.stderr
+    assert torch.load("c.pt")["n"] == 5
+    assert not ended.stderr

@@ -1,0 +1,160 @@
+"""Evaluation without a graph: seen to be one first, and never where something is learned."""
+
+import pytest
+import small_jobs as jobs
+import torch
+
+EDIT = {"evaluation.gradients": False}
+
+
+def evaluated(net, grads):
+    net.eval()
+    for _ in range(2):
+        out = net(torch.ones(2, 8))
+        grads.append(out.requires_grad)
+    net.train()
+    return out.sum().item()
+
+
+def job(net, epochs=4, evaluate=evaluated, inner=None):
+    optimizer = torch.optim.SGD((inner or net).parameters(), lr=0.1)
+    grads, numbers = [], []
+    for _ in range(epochs):
+        numbers += jobs.train(net, 2, optimizer)
+        numbers.append(evaluate(net, grads))
+    return numbers, grads
+
+
+def test_it_takes_hold_once_an_evaluation_was_seen_to_learn_nothing(turn):
+    plain, _ = job(jobs.model())
+    hand = turn(EDIT)
+    numbers, grads = job(jobs.model())
+    assert numbers == plain
+    assert grads == [True] * 2 + [False] * 6
+    assert hand.applied == {"evaluation.gradients": 6}
+
+
+def test_what_is_trained_in_evaluation_mode_is_left_alone(turn):
+    hand = turn(EDIT)
+    net = jobs.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    jobs.train(net, 2, optimizer)
+    for _ in range(3):
+        net.eval()
+        jobs.train(net, 2, optimizer)
+        net.train()
+        jobs.train(net, 1, optimizer)
+    assert not hand.applied
+
+
+def attacked(net, grads):
+    net.eval()
+    out = net(torch.ones(2, 8))
+    grads.append(out.requires_grad)
+    (wanted,) = torch.autograd.grad(out.sum(), [next(net.parameters())])
+    net.train()
+    return wanted.sum().item()
+
+
+def test_gradients_asked_for_while_evaluating_are_there(turn):
+    plain, _ = job(jobs.model(), evaluate=attacked)
+    hand = turn(EDIT)
+    assert job(jobs.model(), evaluate=attacked) == (plain, [True] * 4)
+    assert not hand.applied
+
+
+def late(net, grads):
+    """Gradients with regard to the input, in the third evaluation only."""
+    net.eval()
+    data = torch.ones(2, 8, requires_grad=len(grads) == 2)
+    out = net(data)
+    grads.append(out.requires_grad)
+    if data.requires_grad:
+        out.sum().backward()
+    net.train()
+    return out.sum().item()
+
+
+def test_an_input_that_needs_a_gradient_gets_one(turn):
+    turn(EDIT)
+    _, grads = job(jobs.model(), evaluate=late)
+    assert grads == [True, False, True, True]  # and from then on it is let be
+
+
+class Frozen(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = jobs.model(), torch.nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_a_part_in_evaluation_mode_is_no_evaluation(turn):
+    def run():
+        torch.manual_seed(0)
+        net = Frozen()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        losses = []
+        for _ in range(4):
+            net.train()
+            net.body.eval()
+            losses += jobs.train(net, 2, optimizer)
+        return losses
+
+    plain = run()
+    hand = turn(EDIT)
+    assert run() == plain
+    assert not hand.applied
+
+
+class Wrapper(torch.nn.Module):
+    """As DistributedDataParallel and torch.compile do."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return self.module(*args)
+
+
+def unwrapped(net, grads):
+    net.eval()
+    out = net.module(torch.ones(2, 8))
+    grads.append(out.requires_grad)
+    net.train()
+    return out.sum().item()
+
+
+@pytest.mark.parametrize("evaluate", [evaluated, unwrapped])
+def test_wrapped_models_are_known_by_their_parameters(turn, evaluate):
+    turn(EDIT)
+    _, grads = job(Wrapper(jobs.model()), evaluate=evaluate)
+    assert not grads[-1]
+
+
+def test_a_compiled_model(turn):
+    plain, _ = job(torch.compile(jobs.model(), backend="eager"))
+    hand = turn(EDIT)
+    numbers, grads = job(torch.compile(jobs.model(), backend="eager"))
+    assert numbers == plain
+    assert not grads[-1]
+    assert hand.applied
+
+
+def test_who_forgets_the_gradients_already_is_left_as_is(turn):
+    @torch.no_grad()
+    def evaluate(net, grads):
+        return evaluated(net, grads)
+
+    hand = turn(EDIT)
+    job(jobs.model(), evaluate=evaluate)
+    assert not hand.applied
+
+
+def test_batches_of_evaluation_are_the_scripts(turn):
+    hand = turn({"evaluation.inference_mode": True, "evaluation.batch_factor": 2})
+    assert set(hand.declined) == {"evaluation.batch_factor"}
+    _, grads = job(jobs.model())
+    assert not grads[-1]

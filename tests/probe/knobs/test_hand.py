@@ -1,0 +1,134 @@
+"""What turns the knobs: it counts, tells, contains faults, and turns everything back."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import small_jobs as jobs
+import torch
+
+from whyidle.probe import knobs
+from whyidle.probe.knobs import matmul
+
+
+def told(hand, pid=None):
+    return json.loads((Path(hand.folder) / f"{pid or os.getpid()}.knobs.json").read_text())
+
+
+def test_a_knob_without_such_a_form_says_so(turn):
+    hand = turn({"callbacks.every": 10, "loader.batch_by_length": True})
+    assert told(hand)["declined"] == dict.fromkeys(hand.edits, knobs.NO_FORM)
+
+
+def test_variables_are_set_by_whoever_starts_the_command(turn):
+    hand = turn({"env.OMP_NUM_THREADS": "1"})
+    assert hand.applied == hand.declined == {}
+
+
+def test_a_fault_while_a_knob_is_turned_takes_back_what_it_did(turn, faults, monkeypatch):
+    def broken(hand, edits):
+        hand.replace(torch, "save", knobs.nothing)
+        raise ZeroDivisionError("a planted fault")
+
+    monkeypatch.setattr(matmul, "turn", broken)
+    before = torch.save
+    hand = turn({"matmul.precision": "high", "torch.deterministic": False})
+    assert torch.save is before
+    assert hand.declined == {"matmul.precision": "ZeroDivisionError: a planted fault"}
+    assert "a planted fault" in faults(hand)[0]
+    assert len(hand.undo) == 1  # the other one stands
+
+
+def test_a_fault_after_a_step_stays_ours(turn, faults):
+    hand = turn({})
+
+    def broken(step):
+        raise ZeroDivisionError("a planted fault")
+
+    hand.after_steps(broken)
+    net = jobs.model()
+    assert jobs.train(net) == jobs.train(jobs.model())
+    assert len(faults(hand)) == 1
+
+
+def test_what_a_signal_handler_of_the_job_raises_passes(turn):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        turn({}).contained((), interrupted)
+
+
+def test_steps_are_those_of_the_optimizer_that_steps_first(turn):
+    seen = []
+    turn({}).after_steps(seen.append)
+    one, other = jobs.model(), jobs.model()
+    second = torch.optim.SGD(other.parameters(), lr=0.1)
+    jobs.train(one, steps=3, after=lambda _: second.step())
+    assert seen == [1, 2, 3]
+
+
+def test_it_counts_and_tells_seldom(turn):
+    hand = turn({"torch.deterministic": False})
+    for times in range(1, 6):
+        torch.use_deterministic_algorithms(True)
+        assert hand.applied == {"torch.deterministic": times}
+    assert told(hand)["applied"] == {"torch.deterministic": 4}  # a power of two
+    hand.tell()
+    assert told(hand)["applied"] == {"torch.deterministic": 5}
+    assert not list(Path(hand.folder).glob("*.draft"))
+
+
+def test_a_forked_child_tells_of_itself(turn):
+    hand = turn({"torch.deterministic": False})
+    torch.use_deterministic_algorithms(True)
+    child = os.fork()
+    if not child:
+        torch.use_deterministic_algorithms(True)
+        os._exit(0 if hand.child and hand.applied == {"torch.deterministic": 1} else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not hand.child
+    assert told(hand, child) == told(hand)
+
+
+def test_a_folder_that_cannot_be_written_costs_the_telling_only(tmp_path):
+    hand = knobs.Hand(str(tmp_path / "nowhere"), {})
+    hand.took("gc.freeze")
+    hand.decline(["gc.freeze"], "because")
+    assert hand.applied == {"gc.freeze": 1}
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"edits": 3}', "{}"])
+def test_a_plan_that_cannot_be_read_leaves_the_job_alone(text, tmp_path, monkeypatch):
+    path = tmp_path / "edits.json"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("WHYIDLE_PLAN", str(path))
+    assert knobs.install(str(tmp_path)) is None
+    assert (tmp_path / f"{os.getpid()}.faults").read_text().startswith("reading the plan: ")
+
+
+def test_several_at_once_leave_the_numbers_as_they_are(turn):
+    plain = jobs.train(jobs.model(), steps=12)
+    hand = turn(
+        {
+            "gc.freeze": True,
+            "gc.collect_interval_steps": 2,
+            "autograd.anomaly_mode": False,
+            "evaluation.gradients": False,
+            "checkpoint.asynchronous": True,
+            "memory.empty_cache_every": 100,
+            "copy.non_blocking": True,
+            "torch.num_threads": 1,
+        }
+    )
+    with torch.autograd.set_detect_anomaly(True):
+        assert jobs.train(jobs.model(), steps=12) == plain
+    assert not hand.declined
+    assert set(hand.applied) == {
+        "gc.freeze",
+        "gc.collect_interval_steps",
+        "autograd.anomaly_mode",
+        "torch.num_threads",
+    }

@@ -1,0 +1,315 @@
+"""The DataLoader's settings: which loaders take them, and which must not."""
+
+import logging
+import sqlite3
+import threading
+
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    Subset,
+    get_worker_info,
+    random_split,
+)
+
+from whyidle.probe.knobs import NO_FORM, _forking
+from whyidle.probe.knobs import loader as knob
+
+WORKERS = {"loader.workers": 2}
+
+
+class Numbers(Dataset):
+    """Each is what it always is."""
+
+    def __init__(self, **held):
+        self.__dict__.update(held)
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        info = get_worker_info()
+        return torch.tensor([index, -1 if info is None else info.id, torch.get_num_threads()])
+
+
+def columns(loader):
+    """Index, worker and threads of every sample."""
+    return [column.tolist() for column in torch.cat(list(loader)).unbind(1)]
+
+
+def test_workers_make_the_same_batches(turn):
+    plain = columns(DataLoader(Numbers(), batch_size=4))
+    hand = turn({"loader.workers": 2, "loader.persistent_workers": True}, {"loader.workers": 0})
+    loader = DataLoader(Numbers(), batch_size=4)
+    assert (loader.num_workers, loader.persistent_workers) == (2, True)
+    indices, workers, _ = columns(loader)
+    assert indices == plain[0]
+    assert set(workers) == {0, 1}
+    assert hand.applied == {"loader.workers": 1, "loader.persistent_workers": 1}
+    assert not hand.declined
+
+
+def test_a_shuffled_order_is_kept(turn):
+    def order():
+        made = torch.Generator().manual_seed(3)
+        return columns(DataLoader(Numbers(), batch_size=4, shuffle=True, generator=made))[0]
+
+    plain = order()
+    turn(WORKERS)
+    assert order() == plain
+
+
+def test_arguments_by_position(turn):
+    turn({"loader.workers": 2, "loader.prefetch_factor": 3})
+    loader = DataLoader(Numbers(), 4, False, None, None, 0)
+    assert (loader.num_workers, loader.batch_size, loader.prefetch_factor) == (2, 4, 3)
+
+
+def test_a_batch_sampler_is_kept(turn):
+    turn(WORKERS)
+    sampler = BatchSampler(SequentialSampler(range(16)), 5, drop_last=True)
+    loader = DataLoader(Numbers(), batch_sampler=sampler)
+    assert (loader.num_workers, loader.batch_sampler) == (2, sampler)
+    assert columns(loader)[0] == list(range(15))
+
+
+def test_a_subclass_is_reached_through_its_base(turn):
+    class Mine(DataLoader):
+        def __init__(self, data):
+            super().__init__(data, batch_size=2)
+
+    turn(WORKERS)
+    assert Mine(Numbers()).num_workers == 2
+
+
+def test_loaders_set_otherwise_are_other_loaders(turn):
+    hand = turn(WORKERS, {"loader.workers": 0})
+    assert DataLoader(Numbers(), num_workers=1).num_workers == 1
+    assert not hand.applied
+    assert not hand.declined
+
+
+def test_what_is_so_already_is_no_change(turn):
+    hand = turn({"loader.prefetch_factor": 4})
+    DataLoader(Numbers(), num_workers=1, prefetch_factor=4)
+    assert not hand.applied
+    DataLoader(Numbers(), num_workers=1)
+    assert hand.applied == {"loader.prefetch_factor": 1}
+
+
+def test_settings_that_need_workers_wait_for_them(turn):
+    hand = turn({"loader.prefetch_factor": 4, "loader.persistent_workers": True})
+    assert DataLoader(Numbers()).num_workers == 0
+    assert not hand.applied
+
+
+class Noted:
+    """A worker_init_fn."""
+
+    def __call__(self, worker):
+        torch.manual_seed(1000 + worker)
+
+
+class Random(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch.tensor([float(torch.get_num_threads()), torch.rand(()).item()])
+
+
+def test_threads_of_workers_beside_a_worker_init_fn(turn):
+    plain = list(DataLoader(Random(), num_workers=1, worker_init_fn=Noted()))
+    hand = turn({"loader.worker_threads": 2})
+    treated = list(DataLoader(Random(), num_workers=1, worker_init_fn=Noted()))
+    assert [x[0, 1] for x in treated] == [x[0, 1] for x in plain]
+    assert {x[0, 0].item() for x in treated} == {2.0}
+    assert DataLoader(Random()).worker_init_fn is None
+    assert hand.applied == {"loader.worker_threads": 1}
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(6))
+
+
+class Sharded(IterableDataset):
+    def __iter__(self):
+        info = get_worker_info()
+        first, stride = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(first, 6, stride))
+
+
+def test_a_stream_that_is_not_divided_is_left_alone(turn):
+    hand = turn(WORKERS)
+    loader = DataLoader(Stream(), batch_size=2)
+    assert loader.num_workers == 0
+    assert torch.cat(list(loader)).tolist() == list(range(6))
+    assert "does not divide its samples" in hand.declined["loader.workers"]
+
+
+def test_a_stream_that_is_divided_may_have_workers(turn):
+    hand = turn(WORKERS)
+    loader = DataLoader(Sharded(), batch_size=3)
+    assert sorted(torch.cat(list(loader)).tolist()) == list(range(6))
+    assert hand.applied == {"loader.workers": 1}
+
+
+class OnDevice:
+    """What lies elsewhere."""
+
+    device = torch.device("cuda", 0)
+
+
+def foreign(module):
+    """An object of a class of that package."""
+    return type("File", (), {"__module__": module})()
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        (foreign("h5py._hl.files"), "dataset.held is an open h5py File"),
+        (foreign("lmdb"), "an open lmdb File"),
+        ([{"one": foreign("h5py")}], "dataset.held[0]['one'] is an open h5py"),
+        (sqlite3.connect(":memory:"), "an open sqlite3 Connection"),
+        (OnDevice(), "lies on a GPU"),
+        ((n for n in range(3)), "is a generator"),
+        (Numbers(inner=foreign("h5py")), "dataset.held.inner is"),
+    ],
+    ids=["h5py", "lmdb", "nested", "sqlite3", "device", "generator", "inner"],
+)
+@pytest.mark.parametrize("wrap", [lambda d: d, lambda d: Subset(d, range(8))], ids=["", "subset"])
+def test_what_cannot_be_shared_by_processes(turn, held, why, wrap):
+    hand = turn(WORKERS)
+    loader = DataLoader(wrap(Numbers(held=held)))
+    assert loader.num_workers == 0
+    assert why.removeprefix("dataset") in hand.declined["loader.workers"]
+
+
+def test_an_open_file_has_one_place_that_workers_would_share(turn, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"12345678")
+    hand = turn(WORKERS)
+    with path.open("rb") as held:
+        assert DataLoader(Numbers(held=held)).num_workers == 0
+        assert "an open file" in hand.declined["loader.workers"]
+    with path.open("ab") as log:
+        assert DataLoader(Numbers(log=log, logger=logging.getLogger())).num_workers == 2
+
+
+def test_split_datasets_and_locks_are_no_obstacle(turn):
+    turn(WORKERS)
+    part, _ = random_split(Numbers(names=["a"] * 5, lock=threading.Lock()), [8, 8])
+    assert DataLoader(part).num_workers == 2
+
+
+def test_little_shared_memory(turn, monkeypatch):
+    monkeypatch.setattr(_forking, "SMALL_BYTES", 1 << 62)
+    hand = turn(WORKERS)
+    assert DataLoader(Numbers()).num_workers == 0
+    assert "/dev/shm" in hand.declined["loader.workers"]
+
+
+@pytest.fixture
+def main(tmp_path, monkeypatch):
+    """The script that runs."""
+    path = tmp_path / "train.py"
+    monkeypatch.setattr("sys.modules", {"__main__": type("M", (), {"__file__": str(path)})()})
+    return path
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("script", "held", "why"),
+    [
+        ("train()", None, "has no `if __name__"),
+        ('if __name__ == "__main__":', lambda: 0, "cannot be pickled"),
+        ('if __name__ == "__main__":', None, ""),
+    ],
+    ids=["unguarded", "unpicklable", "fine"],
+)
+def test_workers_that_are_no_copies(main, method, script, held, why):
+    main.write_text(script)
+    if why:
+        with pytest.raises(_forking.DeclinedError, match=why):
+            _forking._may_start_anew(Numbers(held=held), method)
+    else:
+        _forking._may_start_anew(range(3), method)
+
+
+def test_the_context_that_the_script_gives_counts(turn):
+    hand = turn(WORKERS)
+    loader = DataLoader(Numbers(held=lambda: 0), multiprocessing_context=None)
+    assert loader.num_workers == 2  # forked
+    with pytest.raises(ValueError, match="multiprocessing"):  # PyTorch's own: without workers
+        DataLoader(Numbers(held=lambda: 0), multiprocessing_context="spawn")
+    assert (
+        "pickled" in hand.declined["loader.workers"]
+        or "__main__" in hand.declined["loader.workers"]
+    )
+
+
+def test_pinning_is_for_accelerators_and_never_in_the_training_loop(turn, monkeypatch):
+    hand = turn({"loader.pin_memory": True})
+    assert not DataLoader(Numbers(), num_workers=1).pin_memory
+    assert hand.declined == {"loader.pin_memory": "there is no accelerator to copy to"}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert DataLoader(Numbers(), num_workers=1).pin_memory
+    hand.declined.clear()
+    assert not DataLoader(Numbers()).pin_memory
+    assert "the training loop itself would pin" in hand.declined["loader.pin_memory"]
+
+
+def test_the_scripts_own_mistakes_are_told_as_ever(turn):
+    hand = turn(WORKERS)
+    with pytest.raises(TypeError, match="dataset"):
+        DataLoader()
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        DataLoader(Numbers(), batch_size=2, batch_sampler=[[1]])
+    assert "mutually exclusive" in hand.declined["loader.workers"]
+
+
+def test_what_the_loader_refuses_is_given_up(turn):
+    hand = turn({"loader.prefetch_factor": -1})
+    assert DataLoader(Numbers(), num_workers=1).prefetch_factor == 2
+    assert hand.declined["loader.prefetch_factor"].startswith("the DataLoader refuses: ")
+
+
+def test_a_fault_in_the_knob_is_not_the_jobs(turn, faults, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("a planted fault")
+
+    monkeypatch.setattr(knob, "_changed", broken)
+    hand = turn(WORKERS)
+    assert DataLoader(Numbers()).num_workers == 0
+    assert "planted" in hand.declined["loader.workers"]
+    assert len(faults(hand)) == 1
+
+
+class Nested(Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        inner = DataLoader(Numbers(), batch_size=16)
+        return inner.num_workers + len(list(inner))
+
+
+def test_a_loader_inside_a_worker_gets_none(turn):
+    hand = turn(WORKERS)
+    outer = DataLoader(Nested())
+    assert outer.num_workers == 2
+    assert torch.cat(list(outer)).tolist() == [1, 1]
+    assert not hand.declined
+
+
+def test_what_has_no_such_form(turn):
+    hand = turn({"loader.batch_by_length": True, **WORKERS})
+    assert hand.declined == {"loader.batch_by_length": NO_FORM}
+    assert DataLoader(Numbers()).num_workers == 2

@@ -1,0 +1,185 @@
+"""The model as a whole: which module it is, and what becomes of it."""
+
+import copy
+import pickle
+
+import pytest
+import small_jobs as jobs
+import torch
+
+COMPILE = {"model.compile": True}
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Which modules were compiled, and how; none is really."""
+    seen = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **kw: seen.append((self, kw)))
+    before = torch._dynamo.config.suppress_errors
+    yield seen
+    torch._dynamo.config.suppress_errors = before
+
+
+def test_the_outermost_module_is_the_model(turn, compiled):
+    net = jobs.model()
+    hand = turn({**COMPILE, "model.compile_mode": "reduce-overhead"})
+    with torch.no_grad():
+        net[0](torch.ones(1, 8))  # a look at a layer before training
+    jobs.train(net)
+    assert compiled == [(net, {"mode": "reduce-overhead", "dynamic": None})]
+    assert hand.applied == {"model.compile": 1, "model.compile_mode": 1}
+
+
+class Parts(torch.nn.Module):
+    """What a framework's step does: it calls the parts, never the whole."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head = jobs.model(), torch.nn.Linear(1, 1)
+
+    def step(self, x):
+        return self.head(self.body(x))
+
+
+def test_parts_that_are_called_by_themselves_are_all_it(turn, compiled):
+    turn(COMPILE)
+    net = Parts()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        net.step(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+    assert [one for one, _ in compiled] == [net.body, net.head]
+
+
+def test_a_frozen_teacher_is_not_it(turn, compiled):
+    teacher, net = jobs.model().requires_grad_(False), jobs.model()
+    turn(COMPILE)
+    teacher(torch.ones(1, 8))
+    jobs.train(net)
+    assert [one for one, _ in compiled] == [net]
+
+
+def test_after_a_step_no_more_is_looked_for(turn, compiled):
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
+    turn(COMPILE)
+    assert hooks
+    jobs.train(jobs.model(), steps=1)
+    assert not hooks
+    jobs.train(jobs.model(), steps=1)
+    assert len(compiled) == 1
+
+
+def test_what_is_compiled_already_is_let_be(turn):
+    plain = jobs.train(torch.compile(jobs.model(), backend="eager"))
+    hand = turn(COMPILE)
+    assert jobs.train(torch.compile(jobs.model(), backend="eager")) == plain
+    assert hand.declined == {"model.compile": "it is compiled already"}
+
+
+def test_a_fault_leaves_the_model_as_it_was(turn, faults, monkeypatch):
+    def broken(self, **_):
+        raise ZeroDivisionError("a planted fault")
+
+    plain = jobs.train(jobs.model())
+    monkeypatch.setattr(torch.nn.Module, "compile", broken)
+    hand = turn(COMPILE)
+    assert jobs.train(jobs.model()) == plain
+    assert "planted" in hand.declined["model.compile"]
+    assert len(faults(hand)) == 1
+
+
+class Images(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.layout = []
+
+    def forward(self, x, scale=1.0):
+        self.layout.append(x.is_contiguous(memory_format=torch.channels_last))
+        return self.conv(x) * scale
+
+
+def test_the_layout_of_model_and_input(turn):
+    hand = turn({"model.memory_format": "channels_last"})
+    net, plain = Images(), Images()
+    data = torch.randn(2, 3, 8, 8)
+    for _ in range(2):
+        found = net(data, scale=2.0)
+    assert net.layout == [False, True]  # the first call had begun
+    assert net.conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert hand.applied == {"model.memory_format": 1}
+    hand.back()
+    torch.testing.assert_close(found, plain(data, scale=2.0))
+
+
+def test_others_of_its_class_and_copies_are_let_be(turn):
+    turn({"model.memory_format": "channels_last"})
+    net, other = Images(), Images()
+    data = torch.randn(2, 3, 8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        net(data).sum().backward()
+        optimizer.step()
+    double = copy.deepcopy(net)
+    for one in (net, other, double):
+        one.layout.clear()
+        one(data)
+    assert (net.layout, other.layout, double.layout) == ([True], [False], [False])
+    assert type(pickle.loads(pickle.dumps(net))) is Images
+
+
+class Finer(Images):
+    """A class that inherits its call."""
+
+
+@pytest.mark.parametrize("kinds", [(Images, Images), (Images, Finer), (Finer, Images)])
+def test_several_models_of_related_classes(turn, kinds):
+    turn({"model.memory_format": "channels_last"})
+    nets = [kind() for kind in kinds]
+    for _ in range(2):
+        for net in nets:
+            net(torch.randn(2, 3, 8, 8))
+    assert [net.layout for net in nets] == [[False, True]] * 2
+
+
+def test_autocast_gives_back_what_losses_are_made_of(turn):
+    plain = jobs.train(jobs.model())
+    hand = turn({"autocast.dtype": "bfloat16", "autocast.grad_scaler": False})
+    kinds = []
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = jobs.model()
+
+        def forward(self, x):
+            found = self.inner(x)
+            kinds.append(found.dtype)
+            return {"out": [found], "same": (found.long(),)}
+
+    net = Net()
+    for _ in range(2):
+        found = net(torch.ones(2, 8))
+    assert kinds == [torch.float32, torch.bfloat16]
+    assert found["out"][0].dtype == torch.float32
+    assert found["same"][0].dtype == torch.long
+    assert hand.applied == {"autocast.dtype": 1, "autocast.grad_scaler": 1}
+    hand.back()
+    turn({"autocast.dtype": "bfloat16"})
+    treated = jobs.train(jobs.model())
+    assert treated != plain
+    assert treated == pytest.approx(plain, rel=0.1)
+
+
+def test_half_precision_needs_a_scaler(turn):
+    hand = turn({"autocast.dtype": "float16", "autocast.grad_scaler": True})
+    assert "GradScaler" in hand.declined["autocast.dtype"]
+    assert not hand.undo
+
+
+def test_what_needs_another_line_says_so(turn):
+    hand = turn({"model.attention": "sdpa", "model.checkpointing": False})
+    assert "needs another line in the script" in hand.declined["model.attention"]
+    assert not hand.undo

@@ -1,0 +1,143 @@
+"""Knobs that turn one switch of PyTorch's or Python's: gc, autograd, matmul, memory, torch."""
+
+import gc
+
+import pytest
+import small_jobs as jobs
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from whyidle.probe import knobs
+
+
+class Cycle:
+    """Garbage that only the collector frees."""
+
+    alive = 0
+
+    def __init__(self):
+        self.itself = self
+        Cycle.alive += 1
+
+    def __del__(self):
+        Cycle.alive -= 1
+
+
+def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypatch):
+    monkeypatch.setattr("whyidle.probe.knobs.gc.WHOLE", 2)
+    plain = jobs.train(jobs.model(), steps=40)
+    hand = turn({"gc.freeze": True, "gc.collect_interval_steps": 4})
+    seen = []
+
+    def garbage(step):
+        Cycle()
+        seen.append((gc.isenabled(), Cycle.alive))
+
+    assert jobs.train(jobs.model(), steps=40, after=garbage) == plain
+    assert hand.applied == {"gc.freeze": 1, "gc.collect_interval_steps": 1}
+    assert [enabled for enabled, _ in seen] == [True] * 4 + [False] * 36
+    assert gc.get_freeze_count() > 0
+    assert max(alive for _, alive in seen) <= 2 * 4 + 5
+    hand.back()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_script_that_collects_by_itself_is_left_alone(turn):
+    hand = turn({"gc.freeze": True})
+    gc.disable()
+    try:
+        jobs.train(jobs.model(), steps=8)
+        assert gc.get_freeze_count() == 0
+        assert "turned the collector off" in hand.declined["gc.freeze"]
+    finally:
+        gc.enable()
+
+
+def test_collections_of_the_script_are_thinned_once_it_steps(turn):
+    hand = turn({"gc.collect_interval_steps": 4})
+    Cycle()
+    gc.collect()
+    Cycle()
+    gc.collect()
+    assert Cycle.alive == 0  # before the first step nothing recurs
+    seen = []
+
+    def collects(step):
+        Cycle()
+        gc.collect()
+        seen.append(Cycle.alive)
+
+    jobs.train(jobs.model(), steps=12, after=collects)
+    assert max(seen) > 0 == min(seen[1:])
+    assert seen.count(0) == 3
+    assert hand.applied == {"gc.collect_interval_steps": 9}
+
+
+def test_anomaly_mode_stays_off(turn):
+    plain = jobs.train(jobs.model())
+    hand = turn({"autograd.anomaly_mode": False})
+    torch.autograd.set_detect_anomaly(True)
+    assert not torch.is_anomaly_enabled()
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        assert not torch.is_anomaly_enabled()
+    assert jobs.train(jobs.model()) == plain
+    assert hand.applied["autograd.anomaly_mode"] >= 2
+
+
+@pytest.mark.parametrize("knob", ["autograd.anomaly_mode", "torch.deterministic"])
+def test_nothing_is_ever_switched_on(turn, knob):
+    hand = turn({knob: True})
+    assert knob in hand.declined
+    assert not hand.undo
+
+
+def test_deterministic_algorithms_stay_off(turn):
+    hand = turn({"torch.deterministic": False})
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert hand.applied == {"torch.deterministic": 1}
+
+
+def test_the_precision_of_products_stands(turn):
+    before = torch.get_float32_matmul_precision()
+    hand = turn({"matmul.precision": "high"})
+    torch.set_float32_matmul_precision("highest")
+    assert torch.get_float32_matmul_precision() == "high"
+    assert hand.applied == {"matmul.precision": 1}
+    hand.back()
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_the_cache_is_emptied_now_and_then(turn):
+    calls = []
+    with pytest.MonkeyPatch.context() as planted:
+        planted.setattr(torch.cuda, "empty_cache", lambda: calls.append(1))
+        hand = turn({"memory.empty_cache_every": 3})
+        for _ in range(7):
+            torch.cuda.empty_cache()
+        hand.back()
+    assert len(calls) == 3
+    assert hand.applied == {"memory.empty_cache_every": 4}
+
+
+class Threads(Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return torch.get_num_threads()
+
+
+def test_threads_stand_but_workers_keep_to_one(turn):
+    hand = turn({"torch.num_threads": 2})
+    torch.set_num_threads(5)
+    assert torch.get_num_threads() == 2
+    assert hand.applied == {"torch.num_threads": 1}
+    assert next(iter(DataLoader(Threads(), batch_size=2, num_workers=1))).tolist() == [1, 1]
+
+
+def test_unknown_switches_decline_alone(turn):
+    hand = turn({"torch.compile_all": True, "torch.num_threads": 1})
+    assert hand.declined == {"torch.compile_all": knobs.NO_FORM}
+    assert hand.applied == {"torch.num_threads": 1}
