@@ -115,6 +115,8 @@ COMMANDS = [
     ["torchrun", "-m", "train", "--lr", "1"],
     ["env", "A=1", "python", "./train.py"],
     ["./train.py"],
+    ["bash", "-c", "A=1 python train.py --lr 1"],
+    ["bash", "-c", "exec python -u train.py"],
 ]
 
 
@@ -122,7 +124,7 @@ COMMANDS = [
 def test_the_script_is_found_through_launchers(folder: Path, command: list[str]):
     patch = make_patch([WORKERS], command, folder)
     assert list(patch.files) == [(folder / "train.py").resolve()]
-    assert patch.own.options == (("--lr", "1") if "--lr" in command else ())
+    assert patch.own.options == (("--lr", "1") if "--lr" in " ".join(command) else ())
 
 
 MODULES = {
@@ -145,6 +147,12 @@ def test_modules_of_the_users_tree_count_and_no_others(folder: Path):
     seen = {path.relative_to(folder.resolve()).as_posix() for path in patch.own.files}
     assert seen == {"train.py", "helper.py", "pkg/__init__.py", "pkg/loop.py", "pkg/data.py"}
     assert [path.name for path in patch.files] == ["data.py"]
+
+
+def test_a_script_that_another_script_is_given_counts(folder: Path):
+    write(folder, {"tools/launch.py": "import sys\n"})
+    patch = make_patch([WORKERS], ["python", "tools/launch.py", "train.py"], folder)
+    assert [path.name for path in patch.files] == ["train.py"]
 
 
 def test_a_package_that_is_run_by_name(folder: Path):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 import sys
 import sysconfig
 import warnings
@@ -39,7 +40,7 @@ def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -
     script, options = script_of(command, folder)
     folders = _search(folder, root, script)
     start = [script] if script is not None else []
-    start += [path for name in named if (path := (folder / name)).suffix == ".py"]
+    start += [path for name in (*named, *options) if (path := (folder / name)).suffix == ".py"]
     found: dict[Path, None] = {}
     searched: set[Path] = set()
     waiting = [path.resolve() for path in start]
@@ -76,7 +77,9 @@ def is_own(path: Path, root: Path) -> bool:
 
 def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[str, ...]]:
     """The script that a command runs, through launchers, and the words behind it: the first word
-    that is a file of Python, or the first module behind ``-m`` that lies in the user's tree."""
+    that is a file of Python, or the first module behind ``-m`` that lies in the user's tree. A word
+    that is a whole command (``bash -c "..."``) is read as one."""
+    command = [part for word in command for part in _parts(word, folder)]
     for at, word in enumerate(command):
         if word.endswith(".py") and (folder / word).is_file():
             return folder / word, tuple(command[at + 1 :])
@@ -87,6 +90,16 @@ def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[
             if found is not None:
                 return found, tuple(command[at + 2 :])
     return None, ()
+
+
+def _parts(word: str, folder: Path) -> list[str]:
+    """The words of a word that is a line for a shell."""
+    if " " not in word or (folder / word).is_file():
+        return [word]
+    try:
+        return shlex.split(word, comments=True)
+    except ValueError:
+        return [word]
 
 
 def _python_path(folder: Path) -> list[Path]:

@@ -26,7 +26,7 @@ def autocast(text: str, change: Change) -> Rewrite:
     backward pass of the file. An autocast that is there and off is turned on."""
     if change.knob == "autocast.grad_scaler":
         return Rewrite(text, done=not change.value)
-    if change.value != DTYPE or "torch" not in text:
+    if change.value != DTYPE or not any(word in text for word in ("backward", "autocast")):
         return Rewrite(text)
     source = source_of(text)
     calls, older = source.calls(AUTOCAST), source.calls(OLDER)

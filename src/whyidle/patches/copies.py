@@ -19,6 +19,9 @@ def copies(text: str, change: Change) -> Rewrite:
     """``.to(DEVICE)`` and ``.cuda()`` on the finding's lines; without them those on what a training
     loop takes from its loader, where that is unpacked or looked up. What the parts of a batch that
     is handed on whole are, and whether its ``to`` knows the argument, is not plain to see."""
+    moved = ".to(" in text or ".cuda(" in text
+    if not moved or ("backward" not in text and not change.lines):
+        return Rewrite(text)
     source = source_of(text)
     moves = [call for call in source.every(cst.Call) if _moves(source, call)]
     named = [call for call in moves if set(source.lines(call)) & set(change.lines)]

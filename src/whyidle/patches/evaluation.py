@@ -22,7 +22,7 @@ def evaluation(text: str, change: Change) -> Rewrite:
     lines the one function that calls ``eval()`` and loops. Where gradients are off already,
     ``inference_mode`` takes the place of ``no_grad``."""
     wants = change.value is False if change.knob == "evaluation.gradients" else bool(change.value)
-    if "torch" not in text or not wants:
+    if not wants or ("eval(" not in text and not change.lines):
         return Rewrite(text)
     source, edits = source_of(text), Edits()
     torch = torch_name(source)

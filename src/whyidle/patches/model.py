@@ -22,7 +22,7 @@ SETTINGS = {
 def model(text: str, change: Change) -> Rewrite:
     """A line before the one optimizer. ``model.compile()`` compiles in place, so that the names in
     checkpoints stay as they are. How an already compiled model is compiled is set at that call."""
-    if "torch" not in text:
+    if not any(word in text for word in ("parameters(", "compile", "memory_format")):
         return Rewrite(text)
     source = source_of(text)
     if change.knob in SETTINGS:

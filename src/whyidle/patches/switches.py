@@ -37,10 +37,11 @@ TF32 = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cuda.matmul.fp3
 def switches(text: str, change: Change) -> Rewrite:
     """The calls that are there; where there is none, a line behind the script's imports for what
     starts in another state."""
-    if "torch" not in text:
+    names, keyword = CALLS[change.knob]
+    said = [each.rpartition(".")[2] for each in (*names, *DETECT, *TF32)]
+    if not change.insert and not any(each in text for each in said):
         return Rewrite(text)
     source = source_of(text)
-    names, keyword = CALLS[change.knob]
     setter = Setter(source, keyword, change)
     calls = source.calls(names)
     if change.knob == "autograd.anomaly_mode":
