@@ -220,9 +220,10 @@ def test_warnings_of_the_users_own_code_are_theirs(folder: Path):
 
 
 def test_a_command_without_a_script_is_a_sentence(folder: Path):
-    patch = make_patch([WORKERS], ["my-trainer", "--fast"], folder)
-    assert patch.files == {}
-    assert len(patch.sentences) == 1
+    for command in (["my-trainer", "--fast"], ["python", "-c", "x = 1;" * 999], ["a b.py" * 99], []):
+        patch = make_patch([WORKERS], command, folder)
+        assert patch.files == {}
+        assert len(patch.sentences) == 1
 
 
 def test_a_knob_that_stays_as_it_was_is_not_spoken_of(folder: Path):

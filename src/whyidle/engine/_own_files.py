@@ -64,7 +64,7 @@ def repository(folder: Path) -> Path | None:
 
 def is_own(path: Path, root: Path) -> bool:
     """Whether a file belongs to the user's tree, not to an environment that lies in it."""
-    if not path.is_file() or not path.is_relative_to(root):
+    if not _is_file(path) or not path.is_relative_to(root):
         return False
     inside = path.relative_to(root)
     folders = [root / above for above in inside.parents]
@@ -81,7 +81,7 @@ def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[
     that is a whole command (``bash -c "..."``) is read as one."""
     command = [part for word in command for part in _parts(word, folder)]
     for at, word in enumerate(command):
-        if word.endswith(".py") and (folder / word).is_file():
+        if word.endswith(".py") and _is_file(folder / word):
             return folder / word, tuple(command[at + 1 :])
         if word in ("-m", "--module") and at + 1 < len(command):
             found = _module(
@@ -94,12 +94,19 @@ def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[
 
 def _parts(word: str, folder: Path) -> list[str]:
     """The words of a word that is a line for a shell."""
-    if " " not in word or (folder / word).is_file():
+    if " " not in word or _is_file(folder / word):
         return [word]
     try:
         return shlex.split(word, comments=True)
     except ValueError:
         return [word]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a word that is too long for a name
+        return False
 
 
 def _python_path(folder: Path) -> list[Path]:
