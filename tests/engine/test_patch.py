@@ -220,7 +220,12 @@ def test_warnings_of_the_users_own_code_are_theirs(folder: Path):
 
 
 def test_a_command_without_a_script_is_a_sentence(folder: Path):
-    for command in (["my-trainer", "--fast"], ["python", "-c", "x = 1;" * 999], ["a b.py" * 99], []):
+    for command in (
+        ["my-trainer", "--fast"],
+        ["python", "-c", "x = 1;" * 999],
+        ["a b.py" * 99],
+        [],
+    ):
         patch = make_patch([WORKERS], command, folder)
         assert patch.files == {}
         assert len(patch.sentences) == 1
