@@ -93,6 +93,19 @@ def test_lines_of_training_are_no_evaluation():
     assert not rewrite(PLAIN, "evaluation.gradients", False, lines=(20,)).done
 
 
+NAMED = "import torch\ndef {0}(m, x):\n    return m(x)\n\nfor x in y:\n    f({1}).backward()\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "done"),
+    [("test", "m(x)", True), ("val_epoch", "m(x)", True), ("latest", "m(x)", False),
+     ("test_loss", "test_loss(m, x)", False), ("predict", "self.predict(m, x)", False)],
+)  # fmt: skip
+def test_a_name_alone_is_believed_where_training_does_not_call_it(name, loss, done):
+    found = rewrite(NAMED.format(name, loss), "evaluation.gradients", False, lines=(3,))
+    assert found.done is done
+
+
 INLINE = """import torch
 for epoch in range(3):
     for x in train:

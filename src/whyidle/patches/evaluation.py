@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import torch_name, within
-from whyidle.patches._training import method, trains
+from whyidle.patches._training import method, training_loops, trains
 
+NAMES = re.compile(r"(^|_)(eval(uat(e|ion))?|val(id(ate|ation)?)?|test|infer(ence)?|predict)(_|$)")
 WITHOUT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
 
 
@@ -66,7 +68,9 @@ def _at(source: Source, line: int) -> Found | None:
     that calls ``eval()`` or is named for it, or a loop in a function that trains."""
     functions = [f for f in source.every(cst.FunctionDef) if line in source.lines(f)]
     for function in functions:
-        if not trains(source, function) and (_evaluates(source, function) or _named(function)):
+        if not trains(source, function) and (
+            _evaluates(source, function) or _named(source, function)
+        ):
             return function
     loops = [loop for loop in source.every(cst.For) if line in source.lines(loop)]
     loops = [loop for loop in loops if not trains(source, loop)]
@@ -74,9 +78,16 @@ def _at(source: Source, line: int) -> Found | None:
     return loops[0] if loops and trains(source, inner) else None
 
 
-def _named(function: cst.FunctionDef) -> bool:
-    name = function.name.value.lower()
-    return any(word in name for word in ("eval", "valid", "test", "infer", "predict"))
+def _named(source: Source, function: cst.FunctionDef) -> bool:
+    """Whether a function is named for evaluation, and no training loop calls it: what is called
+    there may be the loss."""
+    name = function.name.value
+    called = {
+        source.code(call.func).rpartition(".")[2]
+        for loop in training_loops(source)
+        for call in source.inside(cst.Call, loop)
+    }
+    return bool(NAMES.search(name.lower())) and name not in called
 
 
 def _guards(source: Source, found: Found) -> dict[cst.CSTNode, str]:
