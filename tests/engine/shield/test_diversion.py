@@ -300,6 +300,20 @@ def test_a_python_that_is_out_of_reach_is_told(guard: Shield, project: Path, sta
     assert told.where == f"{project / 'train.py'}:2"
 
 
+def test_a_program_is_started_in_a_folder_that_the_job_made(guard: Shield, project: Path):
+    code = """
+        import os, subprocess, sys
+        os.mkdir("made")
+        child = "import os; open('x', 'w').write('x'); print(os.getcwd())"
+        subprocess.run([sys.executable, "-c", child], cwd="made", check=True)
+        os.chdir("made")
+        print(os.getcwd(), os.listdir("."), len(os.listdir("..")))
+    """
+    made = str(project / "made")
+    assert python(guard, code).splitlines() == [made, f"{made} ['x'] 5"]
+    assert not (project / "made").exists()
+
+
 def test_a_python_within_reach_is_no_news(guard: Shield, project: Path):
     starts = "subprocess.run([sys.executable, '-c', '']); os.system('python -c pass')"
     (project / "train.py").write_text(f"import os, subprocess, sys\n{starts}\n")

@@ -9,7 +9,6 @@ is asked, a JSON object (`notes.Asked`).
 from __future__ import annotations
 
 import json
-import sys
 
 from . import notes
 
@@ -23,5 +22,5 @@ def install(path: str) -> None:
 
         diversion = divert.Diversion(view.View(asked.layers, asked.left))
         diversion.install()
-        sys.meta_path.insert(0, writers.Waiter(diversion))
+        writers.install(diversion)
     notes.install(asked)

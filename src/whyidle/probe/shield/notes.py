@@ -21,10 +21,25 @@ from typing import Any
 MOST = 200
 """different notes of one process"""
 READERS = frozenset(
-    {"git", "hostname", "hwloc-info", "ldconfig", "lscpu", "lspci", "nvidia-smi", "objdump"}
+    {
+        "c++",
+        "cc",
+        "clang",
+        "clang++",
+        "g++",
+        "gcc",
+        "git",
+        "hostname",
+        "hwloc-info",
+        "ldconfig",
+        "lscpu",
+        "lspci",
+        "nvidia-smi",
+        "objdump",
+    }
     | {"numactl", "rocm-smi", "rocminfo", "uname", "which", "whoami"}
 )
-"""programs that libraries start to look at the machine, and that leave nothing behind"""
+"""programs that libraries start: they look at the machine, or compile into a temporary folder"""
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSTALLED = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"

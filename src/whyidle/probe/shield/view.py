@@ -32,7 +32,8 @@ class View:
     def __init__(self, folder: str, left: Sequence[str]) -> None:
         self.upper = os.path.join(folder, "upper")
         self.gone = os.path.join(folder, "gone")
-        self.left = tuple(each.rstrip("/") for each in (*LEFT, folder, *left))
+        self.left = {each.rstrip("/") for each in (*LEFT, folder, *left)}
+        self.below = tuple(each + "/" for each in self.left)
         self.busy: set[int] = set()
         self.folders: dict[str, str] = {}
         self.hidden: dict[str, bool] = {}
@@ -55,7 +56,7 @@ class View:
         return found[len(self.upper) :] or "/" if found.startswith(self.upper) else found
 
     def _is_left(self, place: str) -> bool:
-        return any(place == each or place.startswith(each + "/") for each in self.left)
+        return place.startswith(self.below) or place in self.left
 
     def _folder(self, path: str, links: int = 0) -> str:
         """A folder's place, over links of both layers."""
@@ -74,31 +75,41 @@ class View:
 
     def layer(self, place: str) -> str:
         """Which of the two has it; a name that does not exist where there is nothing (any more)."""
+        return self._look(place)[0]
+
+    def _look(self, place: str) -> tuple[str, bool]:
+        """The same, and whether that is a link: this is asked for every file that a job opens."""
         copy = self.upper + place
         try:
-            _lstat(copy)
+            return copy, stat.S_ISLNK(_lstat(copy).st_mode)
         except NotADirectoryError:
-            return copy  # what was a folder is a file of the job's now
+            return copy, False  # what was a folder is a file of the job's now
         except OSError:
-            return copy if self.is_gone(place) else place
-        return copy
+            if self.is_gone(place):
+                return copy, False
+        try:
+            return place, stat.S_ISLNK(_lstat(place).st_mode)
+        except OSError:
+            return place, False
 
     def final(self, place: str) -> str:
         """What a place leads to, where it is a link, over links of both layers."""
+        return self._follow(place)[0]
+
+    def _follow(self, place: str) -> tuple[str, str]:
         for _ in range(MOST_LINKS):
-            try:
-                told = _readlink(self.layer(place))
-            except OSError:
-                return place  # no link
-            onward = self.locate(os.path.join(os.path.dirname(place), told))
+            found, link = self._look(place)
+            if not link:
+                return place, found
+            onward = self.locate(os.path.join(os.path.dirname(place), _readlink(found)))
             if onward is None:
-                return place
+                return place, found
             place = onward
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
 
     def source(self, place: str, follow: bool = True) -> str:
         """Where to read what the job knows as ``place``."""
-        return self.layer(self.final(place) if follow else place)
+        return self._follow(place)[1] if follow else self.layer(place)
 
     def exists(self, place: str) -> bool:
         """Whether the job sees anything of this name."""
@@ -107,8 +118,11 @@ class View:
     def is_gone(self, place: str) -> bool:
         """Whether the job has removed the real one, or a folder above. A mark stays for good: what
         is made again is in the upper layer, and never shows what is below."""
-        found = os.path.lexists(self.gone + place + MARK)
-        return found or self._hidden(os.path.dirname(place))
+        try:
+            _lstat(self.gone + place + MARK)
+        except OSError:
+            return self._hidden(os.path.dirname(place))
+        return True
 
     def _hidden(self, folder: str) -> bool:
         found = self.hidden.get(folder)

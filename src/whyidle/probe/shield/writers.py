@@ -41,10 +41,21 @@ KNOWN = {
     ),
     "sqlite3": (Argument("connect", 0, "database", "keep"),),
     "sqlite3.dbapi2": (Argument("connect", 0, "database", "keep"),),
+    "subprocess": (Argument("Popen", 9, "cwd", "read"),),
     "h5py": (Argument("File", 0, "name", "mode"),),
     "cv2": (Argument("imwrite", 0, "filename", "write"), Argument("imread", 0, "filename", "read")),
 }
 """module -> its functions"""
+
+
+def install(diversion: Diversion) -> None:
+    """Wrap what has been imported, and all else once it is."""
+    waiter = Waiter(diversion)
+    for name in KNOWN:
+        if name in sys.modules:
+            waiter.waiting.discard(name)
+            wrap(diversion, name, sys.modules[name])
+    sys.meta_path.insert(0, waiter)
 
 
 class Waiter:
@@ -126,7 +137,7 @@ def _moved(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call, with the path as the view has it."""
     _, position, keyword, use = argument
-    path = kwargs[keyword] if keyword in kwargs else (*args, *(None,) * 2)[position]
+    path = kwargs.get(keyword, args[position] if position < len(args) else None)
     if not isinstance(path, str | bytes | os.PathLike) or str(path).startswith((":", "file:")):
         return args, kwargs
     if use == "mode":

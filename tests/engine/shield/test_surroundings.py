@@ -1,0 +1,44 @@
+"""What a command is told of the world, and what it finds of this machine."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.shield import network, trackers
+
+
+def test_trackers_are_sent_to_the_scratch_folder(tmp_path: Path):
+    told = trackers.environment(tmp_path, {"WANDB_MODE": "online"}, network=True)
+    assert told["WANDB_MODE"] == "offline"
+    assert told["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}/mlruns"
+    assert not [name for name in told if name.startswith("HF_")]
+
+
+def test_without_a_network_hubs_are_not_waited_for(tmp_path: Path):
+    assert trackers.environment(tmp_path, {}, network=False)["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize("mode", ["disabled", "DRYRUN", "offline"])
+def test_a_tracker_that_somebody_has_silenced_stays_so(tmp_path: Path, mode: str):
+    assert "WANDB_MODE" not in trackers.environment(tmp_path, {"WANDB_MODE": mode}, network=False)
+
+
+def test_the_machine_s_name_is_known_without_a_name_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(socket, "gethostname", lambda: "node7")
+    monkeypatch.setattr(network, "addresses", lambda: ["10.0.0.7", "fd00::7"])
+    place = tmp_path / "hosts"
+    place.write_text("127.0.0.1 localhost # node7\n")
+    assert network.hosts(place) == "127.0.0.1 localhost # node7\n10.0.0.7 node7\n"
+    place.write_text("127.0.0.1 localhost\n10.0.0.7 node7.cluster node7\n")
+    assert network.hosts(place) is None
+
+
+def test_loopback_and_links_are_no_addresses_of_the_machine():
+    found = network.addresses()
+    assert not [each for each in found if each.startswith("127.") or "%" in each or each == "::1"]
+    assert len(found) == len(set(found))
