@@ -136,7 +136,7 @@ def test_an_option_that_the_command_gives_is_told(word):
     found = rewrite(OPTION, "loader.workers", 4, 0, options=("--lr", "1", word, "0"))
     assert found.text == OPTION
     assert not found.done
-    assert f"from the command line (`{word}`)" in found.why[0]
+    assert f"from the command line: change `{word}` there" in found.why[0]
 
 
 def test_an_option_without_a_default_is_left():

@@ -121,7 +121,7 @@ class Setter:
         )
 
     def _told(self, call: cst.CSTNode, word: str) -> None:
-        self.leave(call, f"gets {self.keyword.name} from the command line (`{word}`)")
+        self.leave(call, f"gets {self.keyword.name} from the command line: change `{word}` there")
 
     def leave(self, call: cst.CSTNode, what: str) -> None:
         """Leave a place to people, and say why."""
