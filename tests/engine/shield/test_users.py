@@ -27,9 +27,10 @@ SESSION = """
     scratch.mkdir()
     with shield(scratch) as guard:
         print(guard.level, guard.why)
+        folders = guard.places
         done = subprocess.run(guard.command(["sh", "-c", sys.argv[2]]))
         print(done.returncode, sorted(Path(each.path).name for each in guard.written()))
-    print(scratch.exists())
+    print([each for each in folders if each.exists()] or False)
 """
 
 
@@ -118,3 +119,27 @@ def test_root_without_the_power_to_mount_reads_what_is_others_own(place: Path):
     assert said[1:] == ["x1234", "4 ['new', 'secret']", "False"]
     assert (place / "secret").read_text() == "x"
     assert not (place / "new").exists()
+
+
+CONTAINER = """
+echo 0 > /proc/sys/user/max_user_namespaces || exit 99
+exec setpriv --bounding-set -sys_admin --inh-caps -sys_admin "$@"
+"""
+
+
+@ROOT
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
+def test_in_a_container_without_mounts_landlock_is_what_is_left(place: Path):
+    """As Docker's are: root, but neither allowed to mount nor to make namespaces."""
+    words = ["unshare", "--user", "--map-root-user", "sh", "-c", CONTAINER, "sh"]
+    if subprocess.run([*words, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no such container can be made here")
+    (place / "old.pt").write_text("old")
+    before = {*Path("/var/tmp").iterdir(), *Path("/dev/shm").iterdir()}
+    said = session(place, sys.executable, words, "echo new > old.pt; cat old.pt; exit 5", cwd=place)
+    if said[0].startswith("python"):
+        pytest.skip(said[0])
+    assert said[0].startswith("landlock unshare: ")
+    assert said[1:] == ["old", "5 []", "False"]
+    assert (place / "old.pt").read_text() == "old"
+    assert {*Path("/var/tmp").iterdir(), *Path("/dev/shm").iterdir()} == before

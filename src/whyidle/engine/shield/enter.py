@@ -98,8 +98,10 @@ def _mapper() -> Callable[[], bool]:
     whole = [_identity(f"/proc/self/{kind}_map") for kind in ("uid", "gid")]
     pid = os.fork()
     if pid == 0:
-        os.read(ask[0], 1)
+        os.close(ask[1])  # or its own end would keep it waiting for a parent that has failed
         try:
+            if os.read(ask[0], 1) != b"g":
+                os._exit(0)
             for kind, text in zip(("uid", "gid"), whole, strict=True):
                 _write(f"/proc/{os.getppid()}/{kind}_map", text)
             os.write(told[1], b"y")

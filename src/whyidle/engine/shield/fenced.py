@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from whyidle.engine.shield import mounts
-from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper
+from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 FENCE = Path(__file__).with_name("fence.py")
 TRY_S = 20.0
@@ -94,7 +94,7 @@ class Fenced:
         finally:
             self.uppers.clear()
         if done.returncode:
-            raise UnavailableError(done.stderr.decode(errors="replace").strip())
+            raise UnavailableError(reason(done.stderr))
 
 
 def _ports() -> list[tuple[int, int]]:

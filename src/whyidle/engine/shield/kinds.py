@@ -18,6 +18,11 @@ class UnavailableError(Exception):
     """The kind of shield cannot be had here; the message says what failed."""
 
 
+def reason(said: bytes) -> str:
+    """Why a start failed, of what it wrote to its standard error."""
+    return said.decode(errors="replace").strip().rpartition("could not be shielded: ")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Upper:
     """Where what a command writes in ``folder`` ends up, and, where an overlay does not mark it

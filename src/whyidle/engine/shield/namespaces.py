@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import marshal
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import Literal
 
 from whyidle.engine.shield import mounts, network, skeleton
-from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper
+from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 ENTER = Path(__file__).with_name("enter.py")
 SHELVES = ("/var/tmp", "/tmp", "/dev/shm")
 """where a second place for what is written may be found: as a rule, disk before memory"""
 ENOUGH_BYTES = 1 << 30
 """a shelf with less room than a checkpoint or two is none"""
-MOST_TRIES = 6
+MOST_TRIES = 10
 TRY_S = 20.0
 
 
@@ -48,7 +49,12 @@ class Namespaces:
         if hosts is not None:
             (self._scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
         self._hosts = hosts is not None and network.HOSTS.is_file()
-        self._user, self._layout = self._find()
+        try:
+            self._user, self._layout = self._find()
+        except UnavailableError:
+            for folder in self.made:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     @property
     def denied(self) -> list[str]:
@@ -74,6 +80,7 @@ class Namespaces:
         shelves = [str(self._scratch), *map(str, self.made)]
         unfit: set[str] = set()
         refused: dict[str, str] = {}
+        last = "nothing here can be written"
         for _ in range(MOST_TRIES):
             usable = [None if shelf in unfit else shelf for shelf in shelves]
             layout = mounts.plan(self._mounts, usable, frozenset(refused))
@@ -114,7 +121,7 @@ class Namespaces:
         except (OSError, subprocess.SubprocessError) as error:
             raise UnavailableError(str(error)) from error
         if done.returncode:
-            raise UnavailableError(done.stderr.decode(errors="replace").strip())
+            raise UnavailableError(reason(done.stderr))
         told = os.fsdecode(done.stdout).split("\0")[:-1]
         return dict(zip(told[::2], told[1::2], strict=True))
 
