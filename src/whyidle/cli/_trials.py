@@ -100,13 +100,15 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
 
 
-def tell(
-    args: argparse.Namespace,
-    found: Healed,
-    command: Sequence[str],
-    handed: Handover | None,
-    files: Places,
-) -> None:
+class Results(NamedTuple):
+    """What came of it; ``notes`` are of how the trials were kept in."""
+
+    found: Healed
+    handed: Handover | None
+    notes: Sequence[str]
+
+
+def tell(args: argparse.Namespace, results: Results, command: Sequence[str], files: Places) -> None:
     """Write plan and patch where something was kept, store the diagnoses, and say all of it.
 
     Raises:
@@ -114,9 +116,10 @@ def tell(
     """
     from whyidle.engine.trial.document import document
 
+    found, handed, notes = results
     after = _output.keep(args, found.after) if found.after else None
     told = document(found, after, _price(args, found))
-    told.coverage.notes.extend(_by_hand(handed))
+    told.coverage.notes.extend([*_by_hand(handed), *notes])
     stored = _output.keep(args, told)
     steps = _written(found, command, handed, files)
     if stored:

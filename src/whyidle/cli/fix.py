@@ -14,17 +14,11 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from whyidle.cli import _output, _trials
 from whyidle.cli._options import outputs, storage
 from whyidle.errors import UsageError
-
-if TYPE_CHECKING:
-    from whyidle.engine.trial.arm import Guard
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
@@ -107,6 +101,7 @@ def _classes(text: str) -> frozenset[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Heal the command, keep and say what came of it."""
+    from whyidle.cli._kept_in import KeptIn
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
     from whyidle.engine.trial.handover import hand_over
@@ -118,31 +113,23 @@ def run(args: argparse.Namespace) -> int:
     command = command_of(args.command)
     _output.check(args)
     files = _trials.places(args)
+    kept_in = KeptIn(network=args.network)
+    kept_in.check(yes=args.yes)
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
         with _trials.Progress(quiet=args.quiet, budget_s=args.budget) as progress:
             healing = Healing(
                 command=command,
                 folder=folder,
-                guarded=lambda arm: _guarded(args, arm),
+                guarded=kept_in.arm,
                 budget_s=args.budget,
                 allowed=SAFE | args.allow,
                 voice=progress,
             )
             found = heal(healing)
             handed = hand_over(healing, found, Path.cwd())
-        _trials.tell(args, found, command, handed, files)
+        results = _trials.Results(found, handed, kept_in.notes())
+        _trials.tell(args, results, command, files)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
-
-
-@contextmanager
-def _guarded(args: argparse.Namespace, arm: Path) -> Iterator[Guard]:
-    """Keeps an arm from writing anywhere but into its own folder."""
-    from whyidle.engine.shield import shield
-
-    scratch = arm / "scratch"
-    scratch.mkdir()
-    with shield(scratch, network=args.network, real=[arm]) as guard:
-        yield guard

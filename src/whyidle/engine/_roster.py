@@ -112,9 +112,11 @@ def _gone(timelines: Sequence[Timeline]) -> list[str]:
 
 
 def _own_error(timeline: Timeline) -> bool:
-    """Whether an exception ended it that tells of no other rank's end."""
+    """Whether an exception ended it, one of its own that nobody asked for."""
     told = timeline.settings.get("died_of")
-    return isinstance(told, str) and not _OF_OTHERS.search(told)
+    if not isinstance(told, str) or told.startswith(KeyboardInterrupt.__name__):
+        return False
+    return not _OF_OTHERS.search(told)
 
 
 def _last(timeline: Timeline) -> int:

@@ -21,6 +21,8 @@ from typing import Any
 from . import guard
 
 MOST_LOSSES = 20_000
+BACKWARDS = 8
+"""after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
 clock = time.perf_counter_ns
 
 
@@ -34,6 +36,7 @@ class Witness:
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
+        self.backwards = 0
         self.told = False
         self.begun = clock()
         os.register_at_fork(after_in_child=self._forked)
@@ -43,6 +46,9 @@ class Witness:
 
     def saw(self, tensors: Any) -> None:
         """A backward pass begins."""
+        self.backwards += 1
+        if self.first is None and self.backwards > BACKWARDS:
+            self.marked()
         one = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
         if len(self.losses) < MOST_LOSSES and getattr(one, "numel", lambda: 0)() == 1:
             self.losses.append(one.detach().clone())
@@ -51,7 +57,13 @@ class Witness:
         """An optimizer has stepped."""
         if self.first is None:
             self.first = id(optimizer)
-        if id(optimizer) != self.first or self.told:
+            self.marks.clear()
+        if id(optimizer) == self.first:
+            self.marked()
+
+    def marked(self) -> None:
+        """A step has ended."""
+        if self.told:
             return
         self.marks.append(clock())
         late = self.seconds is not None and self.marks[-1] - self.marks[0] >= self.seconds * 1e9

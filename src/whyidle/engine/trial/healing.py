@@ -23,6 +23,8 @@ LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
 """bounds of these, s"""
 FEWEST = 12
 """steps of an arm, whatever they take"""
+LEAST_S = 0.5
+"""of steps: a job that is through with them sooner cannot be timed"""
 PATIENCE = 4.0
 """an arm that takes so many times as long as the first one is ended"""
 SLACK_S = 30.0
@@ -130,7 +132,14 @@ def _size(healing: Healing, ran: Ran) -> None:
             why=f"With fewer than {FEWEST} a gain cannot be told from chance.",
             hint="Have the script train longer, or give it more time: --budget 20m",
         )
-    each_s = (told.marks[-1] - told.marks[0]) / 1e9 / (count - 1)
+    whole_s = (told.marks[-1] - told.marks[0]) / 1e9
+    if whole_s < LEAST_S:
+        raise TrialError(
+            f"The job trains for {whole_s * 1e3:.0f} ms only.",
+            why="So short a time cannot be compared.",
+            hint="Have the script train longer: more data, more epochs.",
+        )
+    each_s = whole_s / (count - 1)
     wanted_s = within(ARM_SHARE * healing.budget_s, ARM_S)
     most = count if ran.ending == "finished" else 10**9
     healing.steps = max(FEWEST, min(round(1.25 * wanted_s / each_s), most))

@@ -1,0 +1,88 @@
+"""The witness of a trial."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from whyidle.probe import trial  # noqa: E402
+
+
+class Stepper:
+    """In the place of an optimizer: the witness asks only which one it is."""
+
+
+@pytest.fixture
+def witness(tmp_path):
+    return trial.Witness(str(tmp_path), {"steps": 5})
+
+
+def document(folder):
+    (path,) = folder.glob("*.trial.json")
+    return json.loads(path.read_text())
+
+
+def test_it_ends_the_job_after_the_asked_steps_as_ctrl_c_would(witness, tmp_path):
+    optimizer = Stepper()
+    for _ in range(4):
+        witness.stepped(optimizer)
+    with pytest.raises(KeyboardInterrupt):
+        witness.stepped(optimizer)
+    told = document(tmp_path)
+    assert told["ended"] == "stopped"
+    assert len(told["marks"]) == 5
+    assert told["marks"] == sorted(told["marks"])
+
+
+def test_of_several_optimizers_the_first_one_counts(witness):
+    first, second = Stepper(), Stepper()
+    for _ in range(3):
+        witness.stepped(first)
+        witness.stepped(second)
+    assert len(witness.marks) == 3
+
+
+def test_losses_are_kept_as_they_were(witness, tmp_path):
+    loss = torch.tensor(1.5, requires_grad=True)
+    witness.saw(loss)
+    witness.saw((torch.tensor([2.5]),))
+    witness.saw(torch.ones(3))  # no scalar: nothing to compare
+    with torch.no_grad():
+        loss.fill_(9.0)
+    witness.stepped(Stepper())
+    witness.tell()
+    assert document(tmp_path)["losses"] == [1.5, 2.5]
+    assert document(tmp_path)["ended"] == "finished"
+
+
+def test_a_job_without_an_optimizer_of_pytorch_is_told_by_its_backward_passes(tmp_path):
+    witness = trial.Witness(str(tmp_path), {"steps": 100})
+    for _ in range(trial.BACKWARDS + 4):
+        witness.saw(torch.tensor(1.0))
+    assert len(witness.marks) == 4
+    witness.stepped(Stepper())  # it has one after all: from now on that counts
+    witness.saw(torch.tensor(1.0))
+    assert len(witness.marks) == 1
+
+
+def test_a_job_that_shows_no_step_writes_nothing(witness, tmp_path):
+    witness.tell()
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_seeds_are_other_numbers_and_the_same_again_the_same():
+    before = torch.manual_seed, torch.random.get_rng_state()
+    found = []
+    try:
+        for added in (0, 0, 1, 1):
+            trial._seed(added)
+            torch.manual_seed(3)
+            found.append(torch.rand(1).item())
+            torch.manual_seed = before[0]
+    finally:
+        torch.manual_seed = before[0]
+        torch.random.set_rng_state(before[1])
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    assert found[0] != found[2]
