@@ -1,6 +1,7 @@
 """The witness of a trial."""
 
 import json
+import time
 
 import pytest
 
@@ -33,6 +34,16 @@ def test_it_ends_the_job_after_the_asked_steps_as_ctrl_c_would(witness, tmp_path
     assert told["ended"] == "stopped"
     assert len(told["marks"]) == 5
     assert told["marks"] == sorted(told["marks"])
+
+
+def test_it_goes_on_until_there_is_time_enough_as_well(tmp_path):
+    witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05})
+    optimizer, begun = Stepper(), time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        while time.monotonic() - begun < 5.0:
+            witness.stepped(optimizer)
+    assert time.monotonic() - begun >= 0.05
+    assert len(witness.marks) > 2
 
 
 def test_of_several_optimizers_the_first_one_counts(witness):

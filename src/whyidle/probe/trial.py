@@ -1,8 +1,8 @@
-"""The witness of a trial: when each step ended, what it learned, and the end after so many steps.
+"""The witness of a trial: when each step ended, what it learned, and the end after long enough.
 
 Losses are those that ``backward`` is called on. They are kept as tensors and read at the end, so
 that nothing waits for a device in between. The document ``PID.trial.json`` is written when the
-asked number of steps is done, or when the process ends.
+asked number of steps and seconds is done, or when the process ends.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Witness:
 
     def __init__(self, folder: str, asked: dict[str, Any]) -> None:
         self.folder = folder
-        self.steps: int | None = asked.get("steps")
-        self.seconds: float | None = asked.get("seconds")
+        self.steps: int = asked.get("steps") or 0
+        self.seconds: float = asked.get("seconds") or 0.0
+        """both are wanted"""
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
@@ -66,8 +67,8 @@ class Witness:
         if self.told:
             return
         self.marks.append(clock())
-        late = self.seconds is not None and self.marks[-1] - self.marks[0] >= self.seconds * 1e9
-        if late or len(self.marks) == self.steps:
+        ran_s = (self.marks[-1] - self.marks[0]) / 1e9
+        if len(self.marks) >= self.steps and ran_s >= self.seconds:
             self.tell("stopped")
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)

@@ -6,22 +6,35 @@ import random
 import pytest
 
 from whyidle.engine.trial.arm import Told
-from whyidle.engine.trial.pair import effect, startup_s, steady_s, warm
+from whyidle.engine.trial.pair import common, effect, startup_s, step_s, warm
 
 
-def told(step_s, count, first_s=1.0):
-    marks = [int((first_s + step_s * i) * 1e9) for i in range(count)]
+def told(step_s, count, first_s=1.0, ahead=0):
+    """An arm: its first step after ``first_s``, so many steps in no time, then the steady ones."""
+    marks = [int(first_s * 1e9 + 1e5 * i) for i in range(ahead)]
+    begin = first_s * 1e9 + 1e5 * ahead
+    marks += [int(begin + step_s * i * 1e9) for i in range(count - ahead)]
     return Told(ended="stopped", begun=0, marks=marks, losses=[])
 
 
-def test_the_steady_part_leaves_the_warm_up_out():
-    assert steady_s(told(0.1, 21), 21) == pytest.approx(0.1 * (20 - warm(21)))
-    assert startup_s(told(0.1, 21), 21) == pytest.approx(1.0 + 0.1 * warm(21))
+def test_the_steady_part_leaves_out_what_was_loaded_ahead():
+    assert step_s(told(0.1, 21), 21) == pytest.approx(0.1)
+    assert step_s(told(0.1, 60, ahead=8), 60) == pytest.approx(0.1)
+
+
+def test_what_it_costs_once_is_what_steady_steps_would_not_have_taken():
+    assert startup_s(told(0.1, 21, first_s=3.0), 21) == pytest.approx(2.9)
+    assert startup_s(told(0.1, 50, first_s=3.0, ahead=8), 50) < 2.5
 
 
 @pytest.mark.parametrize("steps", [2, 3, 5, 12, 1000])
 def test_something_is_left_after_the_warm_up(steps):
-    assert 0 <= warm(steps) < steps - 1
+    assert 0 <= warm(told(0.1, steps), steps) < steps - 1
+
+
+def test_arms_that_are_about_as_fast_are_compared_over_the_same_steps():
+    assert common([told(0.1, 30), told(0.1, 32)], [told(0.1, 40)]) == (30, 30)
+    assert common([told(0.1, 20)], [told(0.01, 200), told(0.01, 190)]) == (20, 190)
 
 
 def test_one_pair_alone_says_nothing_of_its_interval():

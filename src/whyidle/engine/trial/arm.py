@@ -67,8 +67,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an arm is to do: ``edits`` to apply; ``steps`` or else ``seconds`` from the first step
-    on to run; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
+    """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
+    to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
     ``profile`` it is also watched in detail; ``place`` is where, if not here."""
 
     edits: tuple[Edit, ...] = ()

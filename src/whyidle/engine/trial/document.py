@@ -12,7 +12,7 @@ from whyidle import __version__
 from whyidle.engine.trial import heal
 from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judge import Judgement
-from whyidle.engine.trial.pair import Effect, warm
+from whyidle.engine.trial.pair import Effect
 from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
 from whyidle.model.plan import Fix, FixPlan, Speedup
 
@@ -66,12 +66,11 @@ def _speedup(gain: Effect | Predicted | None) -> Speedup | None:
 
 def _trial(one: Judgement) -> Trial:
     candidate, gain = one.candidate, one.effect
-    counted = max(one.steps - 1 - warm(one.steps), 1)
     return Trial(
         treatment=candidate.treatment,
         consent=candidate.consent,
-        baseline=_mean(one.base_s, counted),
-        treated=_mean(one.treated_s, counted),
+        baseline=_mean(one.base_s),
+        treated=_mean(one.treated_s),
         speedup=gain.speedup if gain else None,
         low=gain.low if gain else None,
         high=min(gain.high, 1e9) if gain else None,
@@ -88,8 +87,8 @@ def _trial(one: Judgement) -> Trial:
     )
 
 
-def _mean(times: Sequence[float], steps: int) -> float | None:
-    return sum(times) / len(times) / steps if times else None
+def _mean(times: Sequence[float]) -> float | None:
+    return sum(times) / len(times) if times else None
 
 
 def _passed(one: Passed) -> Trial:

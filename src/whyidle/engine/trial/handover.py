@@ -7,10 +7,10 @@ from pathlib import Path
 
 from whyidle.engine.patch import Kept, Patch, make_patch
 from whyidle.engine.patched import mirror
-from whyidle.engine.trial import judge
 from whyidle.engine.trial.arm import Place
 from whyidle.engine.trial.heal import Healed
 from whyidle.engine.trial.healing import Healing
+from whyidle.engine.trial.pair import step_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,13 @@ def _run(healing: Healing, found: Healed, patch: Patch, folder: Path) -> Handove
     except OSError as error:
         return Handover(patch, None, f"The patch was not run: {error}.", good=True)
     place = Place(made.command, made.folder, dict(made.environment))
-    ran = healing.trial((), steps=healing.first_steps, place=place)
-    if not ran.good:
+    ran = healing.trial((), place=place)
+    if not ran.good or ran.told is None:
         last = (ran.said.strip().splitlines() or [""])[-1]
         told = f"No patch is handed over: patched so, the job {ran.ending} ({last[:120]})."
         return Handover(patch, None, told, good=False)
-    speedup = sum(base_s) / len(base_s) / judge.steady(ran, healing.first_steps) if base_s else None
+    patched_s = step_s(ran.told, len(ran.told.marks))
+    speedup = sum(base_s) / len(base_s) / patched_s if base_s else None
     told = "The patched files were run once"
     told += f": {speedup:.2f} times as fast as before." if speedup else "."
     return Handover(patch, speedup, told, good=True)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from whyidle.engine.trial import judge
+from whyidle.engine.trial.arm import Told
 from whyidle.engine.trial.candidates import Candidate, Passed, candidates, key
 from whyidle.engine.trial.healing import Healing, look
 from whyidle.engine.trial.judge import Bench, Judgement
-from whyidle.engine.trial.pair import Effect, effect
+from whyidle.engine.trial.pair import Effect, common, effect, step_s
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Diagnosis, Edit
 
@@ -128,14 +129,18 @@ def _whole(healing: Healing) -> Effect | None:
     kept = [one for one in healing.judged if one.kept]
     if len(kept) < 2:
         return kept[0].effect if kept else None
-    steps = healing.first_steps
-    base: list[float] = []
-    treated: list[float] = []
+    base: list[Told] = []
+    treated: list[Told] = []
     while not base or (len(base) < judge.FEWEST and healing.affords(LEAST_ARMS)):
         healing.voice.say("all that is kept against the job as it was")
-        for edits, times in (((), base), (healing.edits(), treated)):
-            ran = healing.trial(edits, steps=steps)
-            if not ran.good:
+        for edits, arms in (((), base), (healing.edits(), treated)):
+            ran = healing.trial(edits)
+            if not ran.good or ran.told is None:
                 return None
-            times.append(judge.steady(ran, steps))
-    return effect(base, treated, list(healing.alike()))
+            arms.append(ran.told)
+    steps, others = common(base, treated)
+    return effect(
+        [step_s(told, steps) for told in base],
+        [step_s(told, others) for told in treated],
+        list(healing.alike()),
+    )

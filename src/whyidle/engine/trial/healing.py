@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Guard, Place, Ran
 from whyidle.engine.trial.candidates import Candidate
@@ -46,8 +48,8 @@ class Voice(Protocol):
 
 @dataclass(slots=True)
 class Healing:
-    """A command being healed. ``kept`` is what it runs with by now, ``steps`` and ``arm_s`` are the
-    length of an arm of it; the first arms' are kept beside."""
+    """A command being healed. ``kept`` is what it runs with by now, ``arm_s`` what an arm of that
+    takes altogether, of it ``seconds`` from the first step on."""
 
     command: Sequence[str]
     folder: Path
@@ -59,8 +61,7 @@ class Healing:
     arms: int = 0
     kept: list[Candidate] = field(default_factory=list)
     judged: list[Judgement] = field(default_factory=list)
-    steps: int = 0
-    first_steps: int = 0
+    seconds: float = 0.0
     arm_s: float = 0.0
 
     @property
@@ -73,8 +74,12 @@ class Healing:
         return self.left_s > arms * self.arm_s
 
     def edits(self, *more: Candidate) -> tuple[Edit, ...]:
-        """Of what is kept, and more; a knob that is turned twice is as the last one has it."""
-        found = {edit.knob: edit for one in (*self.kept, *more) for edit in one.edits}
+        """Of what is kept, and more; a knob that is turned twice is as the last one has it, and
+        was what it was in the script."""
+        found: dict[str, Edit] = {}
+        for edit in (edit for one in (*self.kept, *more) for edit in one.edits):
+            was = found[edit.knob].was if edit.knob in found else edit.was
+            found[edit.knob] = msgspec.structs.replace(edit, was=was)
         return tuple(found.values())
 
     def run(self, asked: Asked) -> Ran:
@@ -85,18 +90,11 @@ class Healing:
         with self.guarded(folder) as guard:
             return arm.run(self.command, asked, folder, guard)
 
-    def trial(
-        self,
-        edits: tuple[Edit, ...],
-        *,
-        seed: int = 0,
-        steps: int = 0,
-        place: Place | None = None,
-    ) -> Ran:
+    def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, place: Place | None = None) -> Ran:
         """An arm whose steps are compared."""
         patience_s = PATIENCE * self.arm_s + SLACK_S
-        steps = steps or self.steps
-        return self.run(Asked(edits, steps, seed=seed, patience_s=patience_s, place=place))
+        asked = Asked(edits, FEWEST, self.seconds, seed, patience_s, place=place)
+        return self.run(asked)
 
     def alike(self) -> Iterator[Sequence[float]]:
         """Times of arms that were the same among themselves."""
@@ -140,11 +138,9 @@ def _size(healing: Healing, ran: Ran) -> None:
             hint="Have the script train longer: more data, more epochs.",
         )
     each_s = whole_s / (count - 1)
-    wanted_s = within(ARM_SHARE * healing.budget_s, ARM_S)
-    most = count if ran.ending == "finished" else 10**9
-    healing.steps = max(FEWEST, min(round(1.25 * wanted_s / each_s), most))
-    healing.first_steps = healing.first_steps or healing.steps
-    healing.arm_s = (told.marks[0] - told.begun) / 1e9 + healing.steps * each_s + arm.GRACE_S
+    healing.seconds = within(ARM_SHARE * healing.budget_s, ARM_S)
+    steps_s = max(healing.seconds, FEWEST * each_s)
+    healing.arm_s = (told.marks[0] - told.begun) / 1e9 + steps_s + arm.GRACE_S
 
 
 def within(value: float, bounds: tuple[float, float]) -> float:

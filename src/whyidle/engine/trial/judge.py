@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.arm import Ran, Told
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.numbers import Check, compare
-from whyidle.engine.trial.pair import Effect, effect, startup_s, steady_s
+from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
 
 FEWEST, MOST = 2, 4
 """pairs"""
@@ -30,8 +30,8 @@ class Bench:
 
 @dataclass(slots=True)
 class Judgement:
-    """What became of a fix. Times are seconds of the same steps; ``startup_s`` is what the fix
-    costs once, before the steady part (compiling, starting workers)."""
+    """What became of a fix. Times are seconds of a steady step, one for each arm; ``startup_s`` is
+    what the fix costs once, before the steady part (compiling, starting workers)."""
 
     candidate: Candidate
     kept: bool = False
@@ -41,7 +41,6 @@ class Judgement:
     base_s: list[float] = field(default_factory=list)
     treated_s: list[float] = field(default_factory=list)
     startup_s: float | None = None
-    steps: int = 0
 
 
 def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) -> Judgement:
@@ -54,9 +53,7 @@ def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) 
         found.why = _pair(bench, bases, treats, candidate)
         if found.why:
             return found
-        found.steps = min(len(ran.told.marks) for ran in (*bases, *treats) if ran.told)
-        found.base_s = [steady(ran, found.steps) for ran in bases]
-        found.treated_s = [steady(ran, found.steps) for ran in treats]
+        _times(found, _told(bases), _told(treats))
         found.effect = effect(found.base_s, found.treated_s, alike)
         if _decided(found.effect):
             break
@@ -64,10 +61,15 @@ def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) 
     return found
 
 
-def steady(ran: Ran, steps: int) -> float:
-    """Seconds of its steady steps, of which there are so many at least."""
-    assert ran.told is not None  # only arms that told are asked
-    return steady_s(ran.told, min(steps, len(ran.told.marks)))
+def _told(arms: Sequence[Ran]) -> list[Told]:
+    return [ran.told for ran in arms if ran.told is not None]
+
+
+def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> None:
+    steps, others = common(base, treated)
+    found.base_s = [step_s(told, steps) for told in base]
+    found.treated_s = [step_s(told, others) for told in treated]
+    found.startup_s = startup_s(treated[0], others) - startup_s(base[0], steps)
 
 
 def _pair(bench: Bench, bases: list[Ran], treats: list[Ran], candidate: Candidate) -> str:
@@ -114,9 +116,6 @@ def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]
     gain = found.effect
     if gain is None:
         return
-    base, treated = bases[0].told, treats[0].told
-    if base and treated:
-        found.startup_s = startup_s(treated, found.steps) - startup_s(base, found.steps)
     if gain.speedup < WORTH or gain.low <= 1.0:
         found.why = _too_little(gain)
         return

@@ -1,9 +1,10 @@
 """What a fix brings, from arms that ran in turn: the same steps, with and without it.
 
-Both arms do the same work, step for step, so the time from the end of the warm-up to the last
-common step is compared. The scatter of an arm is estimated from all that ran alike, pooled, since
-one treatment has few runs; the interval is Student's for the difference of the means of
-logarithms.
+Both arms do the same work, step for step, for the same time: so where they are about as fast the
+same steps are compared, and where one is much faster it shows how it goes on when the batches that
+were loaded ahead at its start are used up. The scatter of an arm is estimated from all that ran
+alike, pooled, since one treatment has few runs; the interval is Student's for the difference of the
+means of logarithms.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ LEAST_LOG = 0.005
 """a scatter under half a percent is luck: no machine repeats a run of seconds better"""
 _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """two-sided 95 % points of Student's t, 1 to 14 degrees of freedom (any table of it)"""
-WARM = 0.2
-"""of the steps, the first, that do not count"""
+WARM, WARM_STEPS = 0.2, 3
+"""of an arm's time, its beginning, that does not count; and so many steps at least"""
+ALIKE = 1.5
+"""arms of which one makes less than this many times the other's steps are compared over the same
+steps"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +38,33 @@ class Effect:
     pairs: int
 
 
-def warm(steps: int) -> int:
-    """How many of so many steps are warm-up."""
-    return min(max(3, round(WARM * steps)), max(steps - 2, 0))
+def common(base: Sequence[Told], treated: Sequence[Told]) -> tuple[int, int]:
+    """How many steps of either's arms are compared."""
+    one = min(len(told.marks) for told in base)
+    another = min(len(told.marks) for told in treated)
+    if max(one, another) < ALIKE * min(one, another):
+        one = another = min(one, another)
+    return one, another
 
 
-def steady_s(told: Told, steps: int) -> float:
-    """Seconds of the first ``steps`` steps after their warm-up."""
-    return (told.marks[steps - 1] - told.marks[warm(steps)]) / 1e9
+def warm(told: Told, steps: int) -> int:
+    """The mark at which the steady part of the first ``steps`` begins."""
+    marks = told.marks[:steps]
+    since = marks[0] + WARM * (marks[-1] - marks[0])
+    first = next(number for number, mark in enumerate(marks) if mark >= since)
+    return min(max(first, WARM_STEPS), max(steps - 2, 0))
+
+
+def step_s(told: Told, steps: int) -> float:
+    """Seconds of a steady step among the first ``steps``, whatever comes between them included."""
+    first = warm(told, steps)
+    return (told.marks[steps - 1] - told.marks[first]) / 1e9 / max(steps - 1 - first, 1)
 
 
 def startup_s(told: Told, steps: int) -> float:
-    """Seconds from the framework's import to the end of the warm-up."""
-    return (told.marks[warm(steps)] - told.begun) / 1e9
+    """Seconds from the framework's import on that steady steps would not have taken."""
+    first = warm(told, steps)
+    return (told.marks[first] - told.begun) / 1e9 - (first + 1) * step_s(told, steps)
 
 
 def effect(
