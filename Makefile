@@ -12,12 +12,12 @@ pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: demo watch test test-live clinic check format docs bench clean
 
-demo: $(DEMO)/installed  ## explain a recording, then watch a small training job on JPEG photos
+demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and heal another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
 	$(DEMO)/bin/whyidle explain $(DEMO)/out/trace.json.gz --store $(DEMO)/out/store \
 	  --html $(DEMO)/out/why.html
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/why.html"
-	@$(DEMO)/bin/python -c 'import torch, PIL' 2>/dev/null && $(MAKE) -s watch || \
+	@$(DEMO)/bin/python -c 'import torch, PIL' 2>/dev/null && $(MAKE) -s watch heal || \
 	  echo "no '$(TORCH)' or no Pillow in your package index: nothing was trained and watched"
 
 watch:
@@ -26,6 +26,12 @@ watch:
 	$(DEMO)/bin/whyidle run --store $(DEMO)/out/store --html $(DEMO)/out/run.html \
 	  $(DEMO)/bin/python examples/photos/train.py --photos $(DEMO)/photos --out $(DEMO)/out/model.pt
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
+
+heal:
+	@echo; echo "And a job on a far disk, healed: tried for a minute or two, nothing of it overwritten."
+	@rm -rf $(DEMO)/far && mkdir $(DEMO)/far && cp examples/far/train.py $(DEMO)/far
+	cd $(DEMO)/far && ../bin/whyidle fix --budget 2m --html healed.html ../bin/python train.py
+	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/healed.html"
 
 test: check  ## everything: lint, types, tests; what failed has a second try, by itself
 	$(bin)/python -m pytest -n 2 || { test $$? -eq 1 && echo "what failed, again, alone:" && \

@@ -38,12 +38,17 @@ def test_it_ends_the_job_after_the_asked_steps_as_ctrl_c_would(witness, tmp_path
 
 def test_it_goes_on_until_there_is_time_enough_as_well(tmp_path):
     witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05})
-    optimizer, begun = Stepper(), time.monotonic()
+    begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        while time.monotonic() - begun < 5.0:
-            witness.stepped(optimizer)
+        step_for(witness, 5.0)
     assert time.monotonic() - begun >= 0.05
     assert len(witness.marks) > 2
+
+
+def step_for(witness, seconds):
+    optimizer, begun = Stepper(), time.monotonic()
+    while time.monotonic() - begun < seconds:
+        witness.stepped(optimizer)
 
 
 def test_of_several_optimizers_the_first_one_counts(witness):
