@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,21 @@ def test_the_kernel_s_own_and_what_is_read_only_is_left(root: Path):
         Mount("/dev/shm", "tmpfs", True),
     ]
     assert covered(root, mounts, [f"{root}/var/tmp/shelf"]) == ({}, [])
+
+
+def test_mounts_that_cannot_be_reached_are_none_of_ours(root: Path):
+    """Another user's containers have theirs in closed folders."""
+    hidden = root / "home" / "you" / "closed" / "merged"
+    hidden.mkdir(parents=True)
+    file = root / "hosts"
+    file.write_text("x")
+    mounts = [Mount(str(hidden), "overlay", True), Mount(f"{root}/gone", "ext4", True)]
+    mounts += [Mount(f"{root}/home", "ext4", True), Mount(str(file), "ext4", True)]
+    hidden.parent.chmod(0)
+    if os.access(hidden, os.F_OK):  # root's
+        hidden.rmdir()
+    try:
+        found = covered(root, mounts, [f"{root}/tmp/shelf"])
+    finally:
+        hidden.parent.chmod(0o700)
+    assert found == ({"/home/me": 0}, ["/home", "/hosts"])

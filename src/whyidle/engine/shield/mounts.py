@@ -9,6 +9,7 @@ what is written be kept inside of the folder that is overlaid, hence two shelves
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,11 @@ def plan(
             or any(inside(mount.path, p) for p in LEFT)
         ):
             continue
-        if not Path(mount.path).is_dir() or mount.path in refused:
+        try:
+            folder = stat.S_ISDIR(Path(mount.path).stat().st_mode)
+        except OSError:
+            continue  # out of reach, for the job as well: another user's, or below another mount
+        if not folder or mount.path in refused:
             layout.read_only.append(mount.path)  # a file with a mount of its own, as containers do
             continue
         above = [path for path in paths if path != mount.path and inside(path, mount.path)]
