@@ -37,10 +37,21 @@ def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = N
     if diagnosis.blank and not serious:
         return [("whyidle doctor", "what can be measured here")]
     steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
+    if fix := _fix(diagnosis, serious):
+        steps.insert(0, (fix, "try the fixes, keep what is faster"))
     steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
     if serious:
         steps.append((f"whyidle compare {before} AFTER{where(store)}", "once you have fixed it"))
     return steps
+
+
+def _fix(diagnosis: Diagnosis, serious: list[Finding]) -> str:
+    """The command that tries the fixes, where one of them can be tried."""
+    command = diagnosis.run.command
+    fixes = [fix for finding in serious for fix in finding.prescriptions]
+    if not command or not any(fix.automatic and fix.edits for fix in fixes):
+        return ""
+    return f"whyidle fix {shlex.join(command)}"
 
 
 def _serious(diagnosis: Diagnosis) -> list[Finding]:
