@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from whyidle.engine.trial.arm import Ran, Told
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.numbers import Check, compare
-from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
+from whyidle.engine.trial.pair import SURE, Effect, common, effect, startup_s, step_s
 
 FEWEST, MOST = 2, 4
 """pairs"""
@@ -55,7 +55,7 @@ def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) 
             return found
         _times(found, _told(bases), _told(treats))
         found.effect = effect(found.base_s, found.treated_s, alike)
-        if _decided(found.effect):
+        if _decided(effect(found.base_s, found.treated_s, alike, SURE)):
             break
     _verdict(found, bench, bases, treats)
     return found
@@ -105,7 +105,8 @@ def _ended(ran: Ran) -> str:
 
 
 def _decided(found: Effect) -> bool:
-    """Whether more pairs would change nothing."""
+    """Whether more pairs would change nothing. Looking again and again finds something at last, so
+    whoever stops early must be surer than at the end (as in trials by Haybittle and Peto)."""
     if found.pairs < FEWEST:
         return found.speedup < HARM
     return found.high < WORTH or (found.low > 1.0 and found.speedup >= WORTH)

@@ -16,11 +16,12 @@ from statistics import fmean
 
 from whyidle.engine.trial.arm import Told
 
-LEVEL = 0.95
 LEAST_LOG = 0.005
 """a scatter under half a percent is luck: no machine repeats a run of seconds better"""
-_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
-"""two-sided 95 % points of Student's t, 1 to 14 degrees of freedom (any table of it)"""
+LIKELY = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 1.96)
+SURE = (63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.58)
+"""two-sided 95 % and 99 % points of Student's t, 1 to 14 degrees of freedom, and of the normal
+distribution (any table of them)"""
 WARM, WARM_STEPS = 0.2, 3
 """of an arm's time, its beginning, that does not count; and so many steps at least"""
 ALIKE = 1.5
@@ -68,21 +69,28 @@ def startup_s(told: Told, steps: int) -> float:
 
 
 def effect(
-    base: Sequence[float], treated: Sequence[float], alike: Sequence[Sequence[float]] = ()
+    base: Sequence[float],
+    treated: Sequence[float],
+    alike: Sequence[Sequence[float]] = (),
+    level: Sequence[float] = LIKELY,
 ) -> Effect:
     """The gain of ``treated`` over ``base``, both seconds of runs; ``alike`` are further groups of
-    runs that were the same among themselves, which tell of the machine's scatter."""
+    runs that were the same among themselves, which tell of the machine's scatter; ``level`` is how
+    sure the interval is."""
     groups = [[math.log(s) for s in group] for group in (base, treated, *alike)]
     free = sum(len(group) - 1 for group in groups if group)
     square = sum((x - fmean(group)) ** 2 for group in groups if group for x in group)
     sigma = max(math.sqrt(square / free) if free > 0 else math.inf, LEAST_LOG)
     gain = fmean(groups[0]) - fmean(groups[1])
-    half = _student(free) * sigma * math.sqrt(1 / len(base) + 1 / len(treated))
+    half = _student(free, level) * sigma * math.sqrt(1 / len(base) + 1 / len(treated))
     low, high = math.exp(gain - half) if half < 50 else 0.0, math.exp(min(gain + half, 50))
     return Effect(math.exp(gain), low, high, min(len(base), len(treated)))
 
 
-def _student(free: int) -> float:
+def _student(free: int, level: Sequence[float]) -> float:
     if free < 1:
         return math.inf
-    return _STUDENT[free - 1] if free <= len(_STUDENT) else 1.96 + 2.5 / free
+    known, normal = level[:-1], level[-1]
+    if free <= len(known):
+        return known[free - 1]
+    return normal + (known[-1] - normal) * len(known) / free  # falls off as 1 / free
