@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,6 +230,19 @@ def test_files_that_c_code_opens_are_refused(landlock: Shield, project: Path):
     before = tree(project)
     assert python(landlock, code).split() == ["None", "-1"]
     assert tree(project) == before
+
+
+def test_the_folder_for_temporary_files_has_a_short_name(guard: Shield, tmp_path: Path):
+    """A socket's name has room for 107 bytes; that of a worker takes 33 of them."""
+    code = """
+        import multiprocessing.connection, tempfile
+        multiprocessing.connection.Listener(family="AF_UNIX")
+        print(tempfile.mkdtemp())
+    """
+    said = python(guard, code).strip()
+    assert len(said) < len(tempfile.gettempdir()) + 40
+    assert not Path(said).is_relative_to(tmp_path)
+    assert any(Path(said).is_relative_to(place) for place in guard.places)
 
 
 def test_pipes_and_devices_are_left_alone(guard: Shield, project: Path):

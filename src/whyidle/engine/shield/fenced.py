@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import marshal
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -39,10 +41,15 @@ class Fenced:
         self._asked = asked
         self._commands = 0
         self.uppers: list[Upper] = []
-        self.made: list[Path] = []
+        self.made = [Path(tempfile.mkdtemp(prefix="whyidle-"))]
+        """for temporary files: a short name, since sockets of loader workers are among them"""
         self.denied: list[str] = []
         if level == "landlock":
-            self._try()
+            try:
+                self._try()
+            except UnavailableError:
+                shutil.rmtree(self.made[0], ignore_errors=True)
+                raise
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, to be started with layers of its own."""
@@ -52,9 +59,10 @@ class Fenced:
     def _start(self, name: str) -> list[str]:
         scratch = self._asked.scratch
         layers = scratch / name
-        for each in ("upper", "gone", "tmp"):
-            (layers / each).mkdir(parents=True)
-        left = [str(each) for each in (scratch, *self._asked.real)]
+        temporary = self.made[0] / name
+        for each in (layers / "upper", layers / "gone", temporary):
+            each.mkdir(parents=True)
+        left = [str(each) for each in (scratch, temporary, *self._asked.real)]
         left += [each for each in mounts.SERVICES if Path(each).exists()]
         guest = {
             **self._asked.guest(),
@@ -68,8 +76,8 @@ class Fenced:
         plan = {
             "environment": {
                 GUEST: str(path),
-                "TMPDIR": str(layers / "tmp"),
-                "TRITON_CACHE_DIR": str(layers / "tmp" / "triton"),
+                "TMPDIR": str(temporary),
+                "TRITON_CACHE_DIR": str(temporary / "triton"),
             },
             "writable": [*left, "/dev", "/proc"] if self.level == "landlock" else None,
             "ports": _ports() if self._asked.closed else [],
