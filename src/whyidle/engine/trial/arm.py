@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
+import psutil
 
 from whyidle.engine.record import BOOT, Limits
 from whyidle.model.diagnosis import Edit
@@ -122,6 +123,7 @@ def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+            _sweep(recording)
     text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
     return _read(recording, status, time.monotonic() - begin, text)
 
@@ -169,6 +171,15 @@ def _wait(child: subprocess.Popen[bytes], recording: Path, asked: Asked) -> int 
             return None
         if told is None and now - begin > asked.patience_s:
             return None
+
+
+def _sweep(recording: Path) -> None:
+    """End what the command left behind: launchers start their ranks in sessions of their own. Every
+    process of the arm has the name of its recording in its environment."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("WHYIDLE_RUN") == str(recording):
+                process.kill()
 
 
 def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran:

@@ -1,0 +1,118 @@
+"""One arm, with real processes."""
+
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from whyidle.engine.trial.arm import Asked, environment, run
+from whyidle.model.diagnosis import Edit
+
+torch = pytest.importorskip("torch")
+
+TRAIN = """
+import sys, time, torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    loss = model(torch.ones(2, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.002)
+print("through")
+"""
+
+
+class Open:
+    """No guard: what runs here writes nothing."""
+
+    def command(self, words):
+        return list(words)
+
+    def environment(self):
+        return {}
+
+
+@pytest.fixture
+def train(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+def ran(train, steps, asked):
+    return run([sys.executable, str(train), str(steps)], asked, train.parent / "arm", Open())
+
+
+def test_it_ends_when_it_has_run_long_enough(train):
+    found = ran(train, 100_000, Asked(steps=12, seconds=0.2))
+    assert found.ending == "stopped"
+    assert found.good
+    assert len(found.told.marks) >= 12
+    assert 0.2e9 <= found.told.marks[-1] - found.told.marks[0] < 2e9
+    assert len(found.told.losses) == len(found.told.marks)
+
+
+def test_a_job_that_ends_by_itself_tells_all_it_did(train):
+    found = ran(train, 20, Asked(steps=1000))
+    assert found.ending == "finished"
+    assert found.status == 0
+    assert len(found.told.marks) == 20
+    assert "through" in found.said
+
+
+def test_two_arms_learn_the_same_and_one_with_other_seeds_does_not(train):
+    one = run([sys.executable, str(train), "20"], Asked(), train.parent / "one", Open())
+    again = run([sys.executable, str(train), "20"], Asked(), train.parent / "two", Open())
+    other = run([sys.executable, str(train), "20"], Asked(seed=1), train.parent / "other", Open())
+    assert one.told.losses == again.told.losses
+    assert one.told.losses != other.told.losses
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"),
+    [("raise ValueError('no')", "crashed"), ("pass", "silent"), ("input_ = 1; 1/0", "crashed")],
+)
+def test_a_job_that_does_not_train_says_how_it_ended(tmp_path, text, ending):
+    found = run([sys.executable, "-c", text], Asked(), tmp_path / "arm", Open())
+    assert found.ending == ending
+    assert not found.good
+
+
+def test_a_job_that_hangs_is_ended_with_all_that_it_started(tmp_path):
+    """The second one is in a session of its own, as the ranks of launchers are."""
+    text = (
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+        " start_new_session=True)\n"
+        "time.sleep(600)\n"
+    )
+    begun = time.monotonic()
+    found = run([sys.executable, "-c", text], Asked(patience_s=1.0), tmp_path / "arm", Open())
+    assert found.ending == "hung"
+    assert time.monotonic() - begun < 30
+    recording = str(found.recording)
+    left = [p for p in psutil.process_iter() if _run_of(p) == recording and p.is_running()]
+    assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def _run_of(process):
+    try:
+        return process.environ().get("WHYIDLE_RUN")
+    except (psutil.Error, OSError):
+        return None
+
+
+def test_knobs_of_the_environment_are_set_and_others_written_down(tmp_path):
+    edits = (
+        Edit(knob="env.OMP_NUM_THREADS", value="1"),
+        Edit(knob="gc.freeze", value=True, was=False),
+    )
+    told = environment(Asked(edits), tmp_path)
+    assert told["OMP_NUM_THREADS"] == "1"
+    assert "gc.freeze" in Path(told["WHYIDLE_PLAN"]).read_text()
+    assert "WHYIDLE_PLAN" not in environment(Asked(), tmp_path)
