@@ -24,6 +24,7 @@ PLAN = FixPlan(
             predicted=Speedup(times=2.2, low=1.9, high=2.6),
             measured=Speedup(times=2.31, low=2.25, high=2.38),
             edits={"loader.workers": 4, "loader.persistent_workers": True},
+            was={"loader.workers": 0},
         ),
         Fix(treatment="tf32", consent="numerics", edits={"matmul.precision": "high"}),
     ],
@@ -56,6 +57,7 @@ FIXES = st.builds(
     predicted=SPEEDUPS,
     measured=SPEEDUPS,
     edits=EDITS,
+    was=EDITS,
 )
 PLANS = st.builds(
     FixPlan, command=st.lists(st.text()), made=st.text(), whyidle=st.text(),

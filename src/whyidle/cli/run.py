@@ -27,11 +27,13 @@ from whyidle.errors import StoreError, UsageError, WhyidleError
 if TYPE_CHECKING:
     from whyidle.engine.monitor import Monitor
     from whyidle.engine.record import Beside
+    from whyidle.model.plan import FixPlan
     from whyidle.store.runs import Entry
 
 
 LEAST_S, MOST_S = 0.05, 3600.0
 """bounds of --interval"""
+UNAPPLIED = "; the plan is not applied"
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +70,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "they have changed, as long as it takes under 1 %% of the time (default: auto)",
     )
     group.add_argument(
+        "--plan",
+        metavar="PATH",
+        type=Path,
+        help="apply the fixes of a plan that whyidle fix wrote, your files as they are; what took "
+        "hold and what did not is told at the end",
+    )
+    group.add_argument(
         "--no-live", action="store_true", help="no view at the bottom of the terminal meanwhile"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -97,19 +106,44 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
         )
+    plan = _plan(args)
     if (why := _why_not()) is not None:
-        print(f"whyidle: {why}", file=sys.stderr)
+        print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
         return record(command, None).status
     with _folder(args, command) as (recording, entry):
         run_id = entry.id if entry else "unstored"
         if recording:
             note_end(recording, run_id, command, None)
         limits = Limits(steps=args.steps, stop_after=args.stop_after, profile=args.profile)
-        ended = record(command, recording, limits, _beside(args, recording))
+        variables = _applied(plan, recording)
+        ended = record(command, recording, limits, _beside(args, recording), variables)
         if recording:
             note_end(recording, run_id, command, ended)
             _end(args, recording, entry)
     return ended.status
+
+
+def _plan(args: argparse.Namespace) -> FixPlan | None:
+    """The plan that was named. One that cannot be applied is an error before anything starts."""
+    from whyidle.store.plan import read_plan
+
+    return read_plan(args.plan) if args.plan else None
+
+
+def _applied(plan: FixPlan | None, recording: Path | None) -> dict[str, str]:
+    """The variables that have the probe apply the plan."""
+    from whyidle.engine.applied import ask
+
+    if plan is None:
+        return {}
+    try:
+        if recording is not None:
+            return ask(plan.settings, plan.was, recording)
+        why = "nothing is watched"
+    except OSError as error:
+        why = str(error)
+    print(f"whyidle: {why}{UNAPPLIED}", file=sys.stderr)
+    return {}
 
 
 def _beside(args: argparse.Namespace, recording: Path | None) -> list[Beside]:

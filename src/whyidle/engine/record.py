@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -55,13 +55,15 @@ class Limits:
         return told | ({"WHYIDLE_PROFILE": "off"} if self.profile == "off" else {})
 
 
-def environment(folder: Path, limits: Limits | None = None) -> dict[str, str]:
-    """The command's environment: ours, with the probe's boot folder first on PYTHONPATH."""
+def environment(
+    folder: Path, limits: Limits | None = None, variables: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The command's environment: ours, with the probe's boot folder first on PYTHONPATH;
+    ``variables`` are set besides."""
     before = os.environ.get("PYTHONPATH")
     paths = [str(BOOT), *([before] if before else [])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "WHYIDLE_RUN": str(folder)} | (
-        limits.told() if limits else {}
-    )
+    own = {"PYTHONPATH": os.pathsep.join(paths), "WHYIDLE_RUN": str(folder)}
+    return {**os.environ, **(variables or {}), **own, **(limits.told() if limits else {})}
 
 
 Beside = Callable[[int], AbstractContextManager[object]]
@@ -73,9 +75,10 @@ def record(
     folder: Path | None,
     limits: Limits | None = None,
     beside: Sequence[Beside] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run a command to its end. Its streams are its own; signals sent to us reach it. Without a
-    folder it is not watched.
+    folder it is not watched, and ``variables`` are not set.
 
     Raises:
         UsageError: the command cannot be started.
@@ -83,7 +86,8 @@ def record(
     started = datetime.now(timezone.utc)
     with relay() as (signals, numbers):
         try:
-            child = subprocess.Popen(command, env=environment(folder, limits) if folder else None)
+            env = environment(folder, limits, variables) if folder else None
+            child = subprocess.Popen(command, env=env)
         except OSError as error:
             raise UsageError(
                 f"Cannot run {command[0]}.",

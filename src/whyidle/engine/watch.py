@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from whyidle import __version__, catalog
-from whyidle.engine import _bursts, _roster, _stepless
+from whyidle.engine import _bursts, _roster, _stepless, applied
 from whyidle.engine._jobs import Started, jobs_of, name_of
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
@@ -107,7 +107,8 @@ def _diagnose_stepless(recording: Path) -> Diagnosis:
         run, framework=run.framework if known else None, sources=run.sources if known else []
     )
     diagnosis = diagnose([timeline], run=run)
-    return _with_notes(diagnosis, [*_stepless.notes(timeline, faults), *faults])
+    notes = [*_stepless.notes(timeline, faults), *applied.notes(recording), *faults]
+    return _with_notes(diagnosis, notes)
 
 
 def _diagnose_job(recording: Path, job: Started, *, alone: bool) -> Diagnosis:
@@ -117,6 +118,7 @@ def _diagnose_job(recording: Path, job: Started, *, alone: bool) -> Diagnosis:
     status = _told(recording).get("exit_status")
     notes = _roster.notes_on(recording, job.ranks, status)
     notes += _roster.notes_on_starts(job.ranks, job.others)
+    notes += applied.notes(recording)
     return _with_notes(diagnosis, [*notes, *_fault_notes(recording)])
 
 

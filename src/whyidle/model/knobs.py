@@ -42,6 +42,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "copy.non_blocking": Knob(
         bool, "batch.to(device, non_blocking={value}) where batches go to the device"
     ),
+    "dataset.cache": Knob(
+        bool, "a cache of what the dataset returns, by index, before any random augmentation"
+    ),
     "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
     "ddp.comm_hook": Knob(
         str,

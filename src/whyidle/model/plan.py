@@ -29,8 +29,9 @@ class Speedup(_Part, frozen=True, kw_only=True):
 
 
 class Fix(_Part, frozen=True, kw_only=True):
-    """One fix. ``edits`` says what each of its knobs is set to; without ``enabled`` it stays in the
-    plan and is not applied."""
+    """One fix. ``edits`` says what each of its knobs is set to, ``was`` what some of them were set
+    to in the job that it was tried on: where they are not, it is another loader, say, and left
+    alone. Without ``enabled`` the fix stays in the plan and is not applied."""
 
     treatment: str
     consent: Consent
@@ -39,6 +40,7 @@ class Fix(_Part, frozen=True, kw_only=True):
     predicted: Speedup | None = None
     measured: Speedup | None = None
     edits: dict[str, Setting]
+    was: dict[str, Setting] = {}
 
 
 class FixPlan(_Part, frozen=True, kw_only=True):
@@ -55,4 +57,15 @@ class FixPlan(_Part, frozen=True, kw_only=True):
         """What each knob is set to by the enabled fixes; the last one decides."""
         return {
             name: value for each in self.fix if each.enabled for name, value in each.edits.items()
+        }
+
+    @property
+    def was(self) -> dict[str, Setting]:
+        """What knobs of the enabled fixes were set to, where that is known; the first decides:
+        a later fix was tried with those before it."""
+        return {
+            name: value
+            for each in reversed(self.fix)
+            if each.enabled
+            for name, value in each.was.items()
         }

@@ -79,8 +79,11 @@ def _fix(number: int, fix: Fix) -> list[str]:
         if gain is not None:
             numbers = f"times = {gain.times!r}, low = {gain.low!r}, high = {gain.high!r}"
             lines.append(f"{name} = {{ {numbers} }}")
-    lines += ["", "[fix.edits]"]
-    return lines + [f"{_key(name)} = {_value(value)}" for name, value in fix.edits.items()]
+    for name, settings in (("edits", fix.edits), ("was", fix.was)):
+        if settings or name == "edits":
+            lines += ["", f"[fix.{name}]"]
+            lines += [f"{_key(knob)} = {_value(value)}" for knob, value in settings.items()]
+    return lines
 
 
 def _gain(fix: Fix) -> str:
@@ -156,8 +159,9 @@ def parse_plan(text: str, name: str) -> FixPlan:
         ) from error
     _check_schema(document.get("schema"), name)
     for each in _tables(document.get("fix")):
-        if isinstance(each.get("edits"), dict):
-            each["edits"] = _flat(each["edits"])
+        for part in ("edits", "was"):
+            if isinstance(each.get(part), dict):
+                each[part] = _flat(each[part])
     try:
         plan = msgspec.convert(document, FixPlan)
     except msgspec.ValidationError as error:

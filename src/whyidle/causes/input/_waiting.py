@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.forecast import from_gains, remove
 from whyidle.analysis.workers import Workers
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Predicted
 
 SOURCE = "loader workers"
+KEPT = (0.5, 0.1, 0.0)
+"""share of the time to make samples that a kept form still costs: careful, expected, hopeful"""
 _ASKED: dict[str, tuple[str, str | None]] = {
     "cpu": ("of it working", "s"),
     "delay": ("of it waiting for a core", "s"),
@@ -91,3 +93,9 @@ def for_storage(
             "was": workers.count,
         },
     )
+
+
+def prepared_once(share: float) -> Predicted:
+    """What it brings to keep samples whose making holds up this share of the step."""
+    low, expected, high = ((1.0 - kept) * share for kept in KEPT)
+    return remove(low, high, "P1: prepared once", expected)

@@ -13,6 +13,7 @@ from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, la
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.samples import busiest
+from whyidle.causes.input._waiting import prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -95,6 +96,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         facts={
             "workers": _workers(work, blocked, space.workers),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
+            "same_again": facts.workers.same_again,
+            "cached": prepared_once(blocked),
         },
     )
 

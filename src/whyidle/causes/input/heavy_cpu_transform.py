@@ -10,7 +10,7 @@ from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidd
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import SINGLE, Hot, handoff_s, hot_frame, nexts
 from whyidle.analysis.sampling import bounds
-from whyidle.causes.input._waiting import evidence
+from whyidle.causes.input._waiting import evidence, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 
@@ -90,7 +90,12 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=tuple(place for place in (_user_place(facts), hot and hot.place) if place),
-        facts={"compute": facts.share("compute"), "function": hot.name if hot else None},
+        facts={
+            "compute": facts.share("compute"),
+            "function": hot.name if hot else None,
+            "same_again": facts.workers.same_again and left >= LEAST_SHARE,
+            "cached": prepared_once(left),
+        },
     )
 
 
@@ -119,7 +124,7 @@ def _from_within(facts: Facts) -> Proof | None:
         evidence=evidence(workers, "cpu", "delay", "collate"),
         confidence=0.85,
         where=workers.where,
-        facts={"compute": facts.share("compute")},
+        facts={"compute": facts.share("compute"), "same_again": False},
     )
 
 

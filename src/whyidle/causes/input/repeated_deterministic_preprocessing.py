@@ -5,11 +5,8 @@ from __future__ import annotations
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.causes.input._waiting import KEPT, SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
-
-KEPT = (0.5, 0.1, 0.0)
-"""share of the CPU time that a cached form still costs: careful, expected, hopeful"""
 
 
 @cause(

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 import psutil
 
+from whyidle.engine import applied
 from whyidle.engine.record import BOOT, Limits
 from whyidle.model.diagnosis import Edit
 
@@ -48,13 +49,6 @@ class Told(msgspec.Struct, frozen=True):
     losses: list[float]
     rank: str | None = None
     memory_bytes: int | None = None
-
-
-class Turned(msgspec.Struct, frozen=True):
-    """What became of the knobs in one process."""
-
-    applied: dict[str, int] = {}
-    declined: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +133,10 @@ def environment(asked: Asked, folder: Path) -> dict[str, str]:
     limits = {"steps": asked.steps, "seconds": asked.seconds, "seed": asked.seed}
     own["WHYIDLE_TRIAL"] = json.dumps(limits)
     if asked.edits:
-        own["WHYIDLE_PLAN"] = str(plan(asked.edits, folder))
-        for edit in asked.edits:
-            if edit.knob.startswith("env."):
-                own[edit.knob.removeprefix("env.")] = str(edit.value)
+        edits = {edit.knob: edit.value for edit in asked.edits}
+        was = {edit.knob: edit.was for edit in asked.edits}
+        own |= applied.ask(edits, was, folder / "recording")
     return own
-
-
-def plan(edits: Sequence[Edit], folder: Path) -> Path:
-    """Write down the edits, as the guest reads them."""
-    path = folder / "edits.json"
-    told = {
-        "edits": {edit.knob: edit.value for edit in edits},
-        "was": {edit.knob: edit.was for edit in edits},
-    }
-    path.write_text(json.dumps(told), encoding="utf-8")
-    return path
 
 
 def _wait(child: subprocess.Popen[bytes], recording: Path, asked: Asked) -> int | None:
@@ -187,16 +169,8 @@ def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran
         msgspec.json.decode(path.read_bytes(), type=Told)
         for path in sorted(recording.glob("*.trial.json"))
     ]
-    turned = [
-        msgspec.json.decode(path.read_bytes(), type=Turned)
-        for path in sorted(recording.glob("*.knobs.json"))
-    ]
     told = max(found, key=lambda one: len(one.marks), default=None)
-    applied: dict[str, int] = {}
-    for one in turned:
-        for knob, times in one.applied.items():
-            applied[knob] = applied.get(knob, 0) + times
-    declined = {knob: why for one in turned for knob, why in one.declined.items()}
+    turned = applied.turned(recording)
     return Ran(
         ending=_ending(told, status),
         status=status,
@@ -204,8 +178,8 @@ def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran
         recording=recording,
         said=said,
         told=told,
-        applied=applied,
-        declined=declined,
+        applied=turned.applied,
+        declined=turned.declined,
     )
 
 

@@ -53,6 +53,7 @@ def _fix(one: Judgement) -> Fix:
         predicted=_speedup(candidate.predicted),
         measured=_speedup(one.effect),
         edits={edit.knob: edit.value for edit in candidate.edits if edit.value is not None},
+        was={edit.knob: edit.was for edit in candidate.edits if edit.was is not None},
     )
 
 

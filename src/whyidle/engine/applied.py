@@ -1,0 +1,69 @@
+"""Fixes as the probe applies them in a running command: how it is asked, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from whyidle.model.knobs import ENVIRONMENT, Setting, as_python
+
+EDITS = "edits.json"
+"""what was asked for, in the folder of the recording"""
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """What became of the knobs in one process: how often each took hold, why others did not."""
+
+    applied: dict[str, int] = {}
+    declined: dict[str, str] = {}
+
+
+def ask(
+    edits: Mapping[str, Setting | None], was: Mapping[str, Setting | None], folder: Path
+) -> dict[str, str]:
+    """Write the edits into ``folder`` for the probe, and return the variables that have it read
+    them; those that are variables themselves are among them."""
+    path = folder / EDITS
+    path.write_text(json.dumps({"edits": dict(edits), "was": dict(was)}), encoding="utf-8")
+    variables = {
+        knob.removeprefix(ENVIRONMENT): str(value)
+        for knob, value in edits.items()
+        if knob.startswith(ENVIRONMENT) and value is not None
+    }
+    return {**variables, "WHYIDLE_PLAN": str(path)}
+
+
+def turned(recording: Path) -> Turned:
+    """What became of the knobs in all processes together. A file that cannot be read counts as
+    none: its process was ended as it wrote."""
+    applied: dict[str, int] = {}
+    declined: dict[str, str] = {}
+    for path in sorted(recording.glob("*.knobs.json")):
+        with suppress(OSError, msgspec.DecodeError):
+            one = msgspec.json.decode(path.read_bytes(), type=Turned)
+            declined |= one.declined
+            for knob, times in one.applied.items():
+                applied[knob] = applied.get(knob, 0) + times
+    return Turned(applied, declined)
+
+
+def notes(recording: Path) -> list[str]:
+    """What became of the fixes that were asked for, in sentences without a full stop."""
+    try:
+        asked = json.loads((recording / EDITS).read_bytes())["edits"]
+    except (OSError, ValueError, LookupError):
+        return []
+    found = turned(recording)
+    held = [knob for knob in asked if knob in found.applied or knob.startswith(ENVIRONMENT)]
+    told = [f"{knob} = {as_python(asked[knob])}" for knob in held]
+    notes = [f"Applied without an edit of the script: {', '.join(told)}"] if told else []
+    for knob in asked:
+        why = found.declined.get(knob, "" if knob in held else "nothing in the job took it up")
+        if why:
+            again = " everywhere" if knob in held else ""
+            notes.append(f"Not applied{again}: {knob} = {as_python(asked[knob])}: {why}")
+    return notes

@@ -1,0 +1,141 @@
+"""Samples as bytes: the same bytes for the same sample, bit for bit, and a new sample from them.
+
+Only what is known through and through is taken: numbers, text, tensors of host memory, arrays,
+images, and lists, tuples and dicts of them.
+"""
+
+from __future__ import annotations
+
+import marshal
+import sys
+from typing import Any
+
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
+VERSION = 2
+"""of the format: from 3 on, the bytes tell which objects were the same one"""
+
+
+class UnknownError(Exception):
+    """It holds something of another kind; the message names it."""
+
+
+def encode(value: Any) -> bytes:
+    """The sample as bytes.
+
+    Raises:
+        UnknownError: it is of no kind that is kept.
+    """
+    return marshal.dumps(_plain(value), VERSION)
+
+
+def decode(data: Any) -> Any:
+    """A sample of its own from bytes: whoever changes it changes nothing here."""
+    return _value(marshal.loads(data))
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind in (list, tuple):
+        return ["l" if kind is list else "u", *map(_plain, value)]
+    if kind is dict:
+        if not all(type(key) in PLAIN for key in value):
+            raise UnknownError("a dict by other keys than text and numbers")
+        return ["d", *(part for key in value for part in (key, _plain(value[key])))]
+    found = _tensor(value) or _array(value) or _image(value)
+    if found is None:
+        raise UnknownError(f"a {kind.__module__}.{kind.__qualname__}")
+    return found
+
+
+def _tensor(value: Any) -> list[Any] | None:
+    import torch
+
+    if type(value) is not torch.Tensor:
+        return None
+    plain = value.device.type == "cpu" and value.layout == torch.strided
+    if not plain or value.requires_grad or value.is_quantized or value.is_conj() or value.is_neg():
+        raise UnknownError("a tensor that is not plain host memory")
+    if any(not step and size > 1 for step, size in zip(value.stride(), value.shape, strict=True)):
+        raise UnknownError("a tensor whose elements share memory")
+    data = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    name = str(value.dtype).partition(".")[2]
+    return ["t", name, tuple(value.shape), tuple(value.stride()), data]
+
+
+def _array(value: Any) -> list[Any] | None:
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic)):
+        return None
+    if value.dtype.hasobject or type(value) not in (numpy.ndarray, value.dtype.type):
+        raise UnknownError("an array of objects")
+    if value.dtype.names or value.dtype.subdtype:
+        raise UnknownError("an array of records")
+    kind = "g" if type(value) is not numpy.ndarray else "f" if _by_columns(value) else "c"
+    order = "F" if kind == "f" else "C"
+    return [kind, value.dtype.str, tuple(value.shape), value.tobytes(order)]
+
+
+def _by_columns(value: Any) -> bool:
+    return bool(value.flags.f_contiguous and not value.flags.c_contiguous)
+
+
+def _image(value: Any) -> list[Any] | None:
+    home: Any = sys.modules.get("PIL.Image")
+    if home is None or type(value) is not home.Image:
+        return None
+    if value.mode not in ("1", "L", "RGB", "RGBA", "I", "F", "CMYK", "YCbCr", "HSV", "LAB"):
+        raise UnknownError(f"an image of mode {value.mode}")
+    return ["p", value.mode, value.size, value.tobytes()]
+
+
+def _value(found: Any) -> Any:
+    if type(found) is not list:
+        return found
+    kind, *rest = found
+    return READ[kind](rest)
+
+
+def _read_dict(rest: list[Any]) -> Any:
+    return {rest[i]: _value(rest[i + 1]) for i in range(0, len(rest), 2)}
+
+
+def _read_tensor(rest: list[Any]) -> Any:
+    import torch
+
+    name, shape, stride, data = rest
+    dtype = getattr(torch, name)
+    if not data:
+        return torch.empty_strided(shape, stride, dtype=dtype)
+    made = torch.frombuffer(bytearray(data), dtype=dtype).view(shape)
+    if made.stride() == stride:
+        return made
+    return torch.empty_strided(shape, stride, dtype=dtype).copy_(made)
+
+
+def _read_array(order: str, rest: list[Any]) -> Any:
+    import numpy
+
+    kind, shape, data = rest
+    made = numpy.frombuffer(bytearray(data), dtype=kind)
+    return made.reshape(shape, order="F" if order == "F" else "C")
+
+
+def _read_image(rest: list[Any]) -> Any:
+    from PIL import Image
+
+    mode, size, data = rest
+    return Image.frombytes(mode, tuple(size), data)
+
+
+READ = {
+    "l": lambda rest: [_value(one) for one in rest],
+    "u": lambda rest: tuple(_value(one) for one in rest),
+    "d": _read_dict,
+    "t": _read_tensor,
+    "c": lambda rest: _read_array("C", rest),
+    "f": lambda rest: _read_array("F", rest),
+    "g": lambda rest: _read_array("C", rest)[()],
+    "p": _read_image,
+}

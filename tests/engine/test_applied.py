@@ -1,0 +1,42 @@
+"""How the probe is asked to apply fixes, and what is told of it."""
+
+import json
+from pathlib import Path
+
+from whyidle.engine.applied import ask, notes, turned
+
+
+def test_what_is_asked_for_and_where_it_stands(tmp_path):
+    variables = ask(
+        {"loader.workers": 4, "env.OMP_NUM_THREADS": "1", "env.GONE": None},
+        {"loader.workers": 0, "env.OMP_NUM_THREADS": None},
+        tmp_path,
+    )
+    path = variables.pop("WHYIDLE_PLAN")
+    assert variables == {"OMP_NUM_THREADS": "1"}
+    told = json.loads(Path(path).read_text())
+    assert told["edits"]["loader.workers"] == 4
+    assert told["was"]["loader.workers"] == 0
+
+
+def test_processes_are_told_together(tmp_path):
+    for pid, applied, declined in ((1, {"a.b": 2}, {}), (2, {"a.b": 1}, {"c.d": "because"})):
+        text = json.dumps({"applied": applied, "declined": declined})
+        (tmp_path / f"{pid}.knobs.json").write_text(text)
+    (tmp_path / "3.knobs.json").write_text('{"appl')  # it was killed
+    assert turned(tmp_path).applied == {"a.b": 3}
+    assert turned(tmp_path).declined == {"c.d": "because"}
+
+
+def test_sentences(tmp_path):
+    assert notes(tmp_path) == []
+    edits = {"a.b": True, "c.d": 2, "e.f": "x", "g.h": 1, "env.A": "1"}
+    ask(edits, {}, tmp_path)
+    told = {"applied": {"a.b": 1, "g.h": 1}, "declined": {"c.d": "because", "g.h": "later"}}
+    (tmp_path / "1.knobs.json").write_text(json.dumps(told))
+    assert notes(tmp_path) == [
+        'Applied without an edit of the script: a.b = True, g.h = 1, env.A = "1"',
+        "Not applied: c.d = 2: because",
+        'Not applied: e.f = "x": nothing in the job took it up',
+        "Not applied everywhere: g.h = 1: later",
+    ]

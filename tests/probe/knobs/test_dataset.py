@@ -1,0 +1,305 @@
+"""A cache of samples: the same numbers, and none where they are not proven to be the same."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+
+from whyidle.probe.knobs import _memory, dataset
+from whyidle.probe.knobs import dataset as knob
+
+EDIT = {"dataset.cache": True}
+MADE = torch.zeros(512, dtype=torch.int32).share_memory_()
+"""how often each sample was made, in whatever process"""
+
+
+class Slow(Dataset):
+    """Samples that take a while."""
+
+    def __init__(self, length=64, **held):
+        self.length = length
+        self.__dict__.update(held)
+        MADE.zero_()
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        MADE[index] += 1
+        until = time.perf_counter() + 0.0005
+        while time.perf_counter() < until:
+            pass
+        return self.made(index)
+
+    def made(self, index):
+        return {"x": torch.full((3,), float(index)), "y": index, "a": np.arange(index + 1.0)}
+
+
+def collate(batch):
+    return [(one["x"], one["y"], one["a"]) for one in batch]
+
+
+def run(data, epochs=3, after=lambda epoch: None, **named):
+    """All numbers of some epochs, as text that tells bits."""
+    made = torch.Generator().manual_seed(5)
+    named = {"batch_size": 4, "shuffle": True, "generator": made, "collate_fn": str, **named}
+    loader = DataLoader(data, **named)
+    numbers = []
+    for epoch in range(epochs):
+        numbers += [str(batch) for batch in loader]
+        numbers.append(str(torch.rand(1)))
+        after(epoch)
+    return numbers
+
+
+def both(turn, make, **named):
+    """Of an untreated and of a treated run: are the numbers the same; the hand; samples made."""
+    torch.manual_seed(1)
+    plain = run(make(), **named)
+    hand = turn(EDIT)
+    torch.manual_seed(1)
+    treated = run(make(), **named)
+    return treated == plain, hand, int(MADE.sum())
+
+
+@pytest.mark.parametrize(
+    "loading",
+    [
+        {},
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True},
+        {"batch_size": None, "shuffle": False},
+    ],
+    ids=["none", "workers", "persistent", "single"],
+)
+def test_each_sample_is_made_once_and_some_again(turn, loading):
+    same, hand, made = both(turn, Slow, epochs=4, **loading)
+    assert same
+    assert not hand.declined
+    assert 64 + knob.PROVE <= made < 2.2 * 64  # 256 without the knob
+    hand.back()
+
+
+def test_samples_are_copies_that_may_be_changed(turn):
+    def spoil(batch):
+        told = str(batch)
+        for one in batch:
+            one["x"].mul_(7)
+            one["a"] += 1
+        return told
+
+    same, hand, _ = both(turn, Slow, collate_fn=spoil)
+    assert same
+    assert hand.applied["dataset.cache"] > 64
+
+
+class Batches(Slow):
+    def __getitems__(self, indices):
+        return [self[one] for one in indices]
+
+
+@pytest.mark.parametrize("make", [Batches, lambda: Subset(Slow(), range(8, 40))])
+def test_datasets_that_make_batches(turn, make):
+    same, hand, made = both(turn, make)
+    assert same
+    assert hand.applied["dataset.cache"]
+    assert made < 2.5 * 64
+
+
+class Drawing(Slow):
+    """Random augmentation."""
+
+    def __init__(self, draw):
+        super().__init__(draw=draw)
+
+    def made(self, index):
+        return float(self.draw()) + index
+
+
+class Coin(Slow):
+    """A generator of its own."""
+
+    def __init__(self):
+        super().__init__(own=np.random.default_rng(3))
+
+    def made(self, index):
+        return index * float(self.own.random() < 0.5)
+
+
+DRAWS = {
+    "python": random.random,
+    "numpy": np.random.rand,
+    "torch": lambda: torch.rand(1),
+    "unused": lambda: 0 * random.random(),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_random_augmentation_is_never_frozen(turn, draw):
+    random.seed(3)
+    np.random.seed(3)
+    states = random.getstate(), np.random.get_state()
+
+    def make():
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        return Drawing(DRAWS[draw])
+
+    same, hand, made = both(turn, make)
+    assert same
+    assert made == 3 * 64
+    assert hand.declined == {"dataset.cache": "its samples draw random numbers"}
+
+
+def test_random_numbers_of_its_own_are_noticed(turn):
+    torch.manual_seed(1)
+    hand = turn(EDIT)
+    run(Coin())
+    assert hand.declined == {"dataset.cache": "its samples come out otherwise the second time"}
+    assert not hand.applied
+
+
+class Epochal(Slow):
+    """Something else in every epoch, by what ``told`` says."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        if not hidden:
+            self.epoch = 0
+
+    def made(self, index):
+        return index + 100 * getattr(self, "epoch", STATE["epoch"])
+
+
+STATE = {"epoch": 0}
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_changes_from_epoch_to_epoch(turn, hidden):
+    made = []
+
+    def make():
+        STATE["epoch"] = 0
+        made.append(Epochal(hidden))
+        return made[-1]
+
+    def after(epoch):
+        STATE["epoch"] = epoch + 1
+        if not hidden:
+            made[-1].epoch = epoch + 1
+
+    same, hand, _ = both(turn, make, epochs=5, after=after)
+    assert same
+    assert not hand.applied
+    why = hand.declined["dataset.cache"]
+    assert (
+        "came out otherwise than before" if hidden else "changes from epoch to epoch: epoch"
+    ) in why
+
+
+class Opening(Slow):
+    """Opens what it reads when it is first asked."""
+
+    def made(self, index):
+        if not hasattr(self, "file"):
+            self.file = object()
+        return index
+
+
+def test_what_is_opened_in_the_first_epoch_is_no_change_for_ever(turn):
+    same, hand, _ = both(turn, Opening, epochs=4)
+    assert same
+    assert hand.applied["dataset.cache"]
+    assert not hand.declined
+
+
+class Odd(Slow):
+    def made(self, index):
+        return object()
+
+
+def test_samples_of_other_kinds_are_not_kept(turn):
+    hand = turn(EDIT)
+    run(Odd(), collate_fn=len)
+    assert hand.declined == {
+        "dataset.cache": "its samples hold a builtins.object, which is not kept"
+    }
+
+
+class Quick(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return index
+
+
+def test_what_is_made_quickly_is_not_kept(turn):
+    hand = turn(EDIT)
+    run(Quick())
+    assert "made as fast as" in hand.declined["dataset.cache"]
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(8))
+
+
+def test_a_stream_has_no_index(turn):
+    hand = turn(EDIT)
+    assert list(DataLoader(Stream(), batch_size=None)) == list(range(8))
+    assert hand.declined == {"dataset.cache": "samples of an IterableDataset have no index"}
+
+
+def test_memory_is_bounded(turn, monkeypatch):
+    monkeypatch.setattr(_memory, "free_bytes", lambda: 2 * 8000)
+    same, hand, made = both(turn, Slow)
+    assert same
+    assert not hand.declined
+    assert 64 + knob.PROVE < made < 3 * 64  # a part is kept
+
+
+class Failing(Slow):
+    def made(self, index):
+        if index == 9:
+            raise KeyError("sample 9")
+        return index
+
+
+def test_a_sample_that_fails_fails_as_ever(turn):
+    turn(EDIT)
+    loader = DataLoader(Failing(), batch_size=4)
+    with pytest.raises(KeyError, match="sample 9"):
+        list(loader)
+
+
+FAULTS = ["states", "same", "encode", "decode", "fingerprint", "Room", "disturb"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_in_it_is_not_the_jobs(turn, monkeypatch, name):
+    def broken(*_):
+        raise ZeroDivisionError("a planted fault")
+
+    torch.manual_seed(1)
+    plain = run(Slow())
+    monkeypatch.setattr(dataset, name, broken)
+    hand = turn(EDIT)
+    torch.manual_seed(1)
+    assert run(Slow()) == plain
+    assert "planted" in hand.declined["dataset.cache"]
+    assert not hand.applied
+
+
+def test_indices_of_other_kinds_pass(turn):
+    class Named(Slow):
+        def __getitem__(self, index):
+            return len(index)
+
+    hand = turn(EDIT)
+    loader = DataLoader(Named(), batch_size=None, sampler=["ab", "b"])
+    assert list(loader) == [2, 1]
+    assert not hand.declined
