@@ -1,6 +1,7 @@
 """Knobs that turn one switch of PyTorch's or Python's: gc, autograd, matmul, memory, torch."""
 
 import gc
+import multiprocessing
 
 import pytest
 import small_jobs as jobs
@@ -135,6 +136,13 @@ def test_threads_stand_but_workers_keep_to_one(turn):
     assert torch.get_num_threads() == 2
     assert hand.applied == {"torch.num_threads": 1}
     assert next(iter(DataLoader(Threads(), batch_size=2, num_workers=1))).tolist() == [1, 1]
+
+
+def test_a_worker_that_is_no_copy_keeps_to_one_as_well(turn, monkeypatch):
+    turn({"torch.num_threads": 2})
+    monkeypatch.setattr(multiprocessing.process.current_process(), "_config", {"daemon": True})
+    torch.set_num_threads(1)
+    assert torch.get_num_threads() == 1
 
 
 def test_unknown_switches_decline_alone(turn):

@@ -34,7 +34,7 @@ def _in_worker() -> bool:
 
 def _outside_workers(hand: Hand, original: Callable[..., Any]) -> Callable[..., Any]:
     def set_num_threads(number: int) -> None:
-        if hand.child:
+        if hand.child or _in_worker():  # one that was not forked is known as one only by now
             original(number)
 
     return set_num_threads
