@@ -30,8 +30,14 @@ def _watch_for_others(hand: Hand, edits: dict[str, Any]) -> None:
     """Say so where what steps has no such switch."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    seen: set[type] = set()
+
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        handle.remove()
+        if type(optimizer) not in seen:  # a hook must not take itself off while hooks are called
+            seen.add(type(optimizer))
+            hand.contained(edits, look, optimizer)
+
+    def look(optimizer: Any) -> None:
         names = [knob.partition(".")[2] for knob in edits]
         if not any(name in group for group in optimizer.param_groups for name in names):
             kind = type(optimizer)
@@ -39,8 +45,7 @@ def _watch_for_others(hand: Hand, edits: dict[str, Any]) -> None:
                 edits, f"{kind.__module__}.{kind.__qualname__} has no switch {' or '.join(names)}"
             )
 
-    handle = register_optimizer_step_post_hook(after)
-    hand.undo.append(handle.remove)
+    hand.undo.append(register_optimizer_step_post_hook(after).remove)
 
 
 def _making(
