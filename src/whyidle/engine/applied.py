@@ -28,6 +28,7 @@ def ask(
     """Write the edits into ``folder`` for the probe, and return the variables that have it read
     them; those that are variables themselves are among them."""
     path = folder / EDITS
+    folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"edits": dict(edits), "was": dict(was)}), encoding="utf-8")
     variables = {
         knob.removeprefix(ENVIRONMENT): str(value)

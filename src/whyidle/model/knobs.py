@@ -111,6 +111,28 @@ KNOBS: Final[dict[str, Knob]] = {
 }
 
 
+BY_HAND: Final[dict[str, str]] = {
+    "callbacks.every": "what it computes or shows would come less often",
+    "collate.length_buckets": "the script pads its batches itself",
+    "collate.pad_to": "the script pads its batches itself",
+    "compile.cache": "this start gains nothing from it, only the next ones do",
+    "evaluation.batch_factor": "the script makes its own batches for evaluation",
+    "evaluation.interval_factor": "the best checkpoint may be missed",
+    "loader.batch_by_length": "which samples meet in a batch would change, and learning may, too",
+    "loader.batch_size_times": "another batch size may learn differently",
+    "loader.device_prefetch": "the loop itself has to take the copy",
+    "log.scalar_every": "what is logged would come less often, and a loss that is no number be "
+    "noticed later",
+    "logging.interval_factor": "curves would have fewer points",
+    "loop.microbatch_times": "the loop over micro-batches is the script's own",
+    "model.attention": "the model's code or configuration says how it attends",
+    "profiler.active": "the profile is what the script was told to write",
+    "python.profiler": "it is in the command itself",
+    "python.tracer": "it is in the command itself",
+}
+"""knobs that nothing but a person turns, and why: half a sentence, without full stop"""
+
+
 def problem(name: str, value: object) -> str:
     """What is wrong with a setting, as a sentence; empty where nothing is."""
     if name.startswith(ENVIRONMENT):

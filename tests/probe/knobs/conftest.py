@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import DataLoader, _utils  # noqa: E402
 
 from whyidle.probe import guard, knobs  # noqa: E402
@@ -39,6 +40,7 @@ PLACES = [
     (DistributedDataParallel, "forward"),
     (DataLoader, "__init__"),
     (_utils.pin_memory, "pin_memory"),
+    (checkpoint, "checkpoint"),
     (_utils.fetch._MapDatasetFetcher, "__init__"),
     (gc, "collect"),
     (os, "stat"),

@@ -6,6 +6,7 @@ import pickle
 import pytest
 import small_jobs as jobs
 import torch
+from torch.utils import checkpoint
 
 COMPILE = {"model.compile": True}
 
@@ -180,6 +181,51 @@ def test_half_precision_needs_a_scaler(turn):
 
 
 def test_what_needs_another_line_says_so(turn):
-    hand = turn({"model.attention": "sdpa", "model.checkpointing": False})
+    hand = turn({"model.attention": "sdpa"})
     assert "needs another line in the script" in hand.declined["model.attention"]
     assert not hand.undo
+
+
+class Recomputing(torch.nn.Module):
+    """Its body is computed again in the backward pass."""
+
+    def __init__(self, **how):
+        super().__init__()
+        self.first, self.body, self.how = torch.nn.Linear(8, 8), jobs.model(), how
+        self.calls = 0
+
+    def run(self, x):
+        self.calls += 1
+        return self.body(x)
+
+    def forward(self, x):
+        x = self.first(x) if self.how.pop("needed", True) else x
+        return checkpoint.checkpoint(self.run, x, **self.how)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_activations_are_kept(turn, older):
+    torch.manual_seed(0)
+    plain = jobs.train(Recomputing(use_reentrant=older))
+    hand = turn({"model.checkpointing": False})
+    torch.manual_seed(0)
+    net = Recomputing(use_reentrant=older, preserve_rng_state=True)
+    assert jobs.train(net) == plain
+    assert net.calls == 4  # and not twice in each step
+    assert hand.applied == {"model.checkpointing": 4}
+
+
+def test_what_gets_no_gradient_gets_none(turn):
+    hand = turn({"model.checkpointing": False})
+    net = Recomputing(use_reentrant=True, needed=False)
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
+        assert not net(torch.ones(2, 8)).requires_grad
+    assert not hand.applied
+
+
+def test_what_the_script_chooses_to_keep_stands(turn):
+    hand = turn({"model.checkpointing": False})
+    net = Recomputing(use_reentrant=False, context_fn=checkpoint.noop_context_fn)
+    net(torch.ones(2, 8)).sum().backward()
+    assert net.calls == 2
+    assert not hand.applied

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Predicted, Prescription
+from whyidle.model.knobs import BY_HAND
 
 SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
 """what may be tried without being asked for"""
@@ -81,8 +82,9 @@ def _candidate(cause: str, one: Prescription) -> Candidate:
 
 
 def _why_not(one: Prescription, allowed: Collection[Consent]) -> str | None:
-    if not one.edits or not one.automatic:
-        return "left to you: only who knows the job can do it"
+    by_hand = [BY_HAND[edit.knob] for edit in one.edits if edit.knob in BY_HAND]
+    if not one.automatic or len(by_hand) == len(one.edits):
+        return f"left to you: {by_hand[0] if by_hand else 'only who knows the job can do it'}"
     if one.consent not in allowed:
         return f"needs your consent: --allow {one.consent}"
     if one.predicted is not None and one.predicted.high < WORTH:

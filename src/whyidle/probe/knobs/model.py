@@ -13,13 +13,20 @@ from collections.abc import Callable
 from typing import Any
 
 from . import DeclinedError, Hand
+from ._recompute import keep_activations
 
 Call = Callable[..., Any]
+CHECKPOINTING = "model.checkpointing"
 COMPILE = ("model.compile", "model.compile_mode", "model.compile_dynamic")
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Compile its forward pass, or set its memory format."""
+    """Compile its forward pass, set its memory format, or have it keep its activations."""
+    edits = dict(edits)
+    if edits.pop(CHECKPOINTING, True) is False:
+        keep_activations(hand, CHECKPOINTING)
+        if not edits:
+            return
     known = {*COMPILE, "model.memory_format"}
     if unknown := [knob for knob in edits if knob not in known]:
         raise DeclinedError(f"{', '.join(unknown)}: it needs another line in the script")

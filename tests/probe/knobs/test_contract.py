@@ -1,0 +1,56 @@
+"""Every knob has a form that is applied at run time, or a sentence that says why it has none."""
+
+import pytest
+import small_jobs as jobs
+import torch
+
+from whyidle.model.knobs import BY_HAND, KNOBS
+from whyidle.probe.knobs import NO_FORM
+
+SETTINGS = {
+    "autocast.dtype": "bfloat16",
+    "autocast.grad_scaler": False,
+    "autograd.anomaly_mode": False,
+    "ddp.comm_hook": "bf16_compress",
+    "evaluation.gradients": False,
+    "matmul.precision": "high",
+    "model.checkpointing": False,
+    "model.memory_format": "channels_last",
+    "torch.deterministic": False,
+}
+TOGETHER = {"autocast.grad_scaler": {"autocast.dtype": "bfloat16"}}
+"""what is only ever set with others"""
+
+
+def setting(knob):
+    return SETTINGS.get(knob, {bool: True, int: 2, float: 2.0, str: "x"}[KNOBS[knob].kind])
+
+
+@pytest.mark.parametrize("knob", [knob for knob in KNOBS if knob not in BY_HAND])
+def test_it_has_a_form(turn, knob):
+    hand = turn({knob: setting(knob), **TOGETHER.get(knob, {})})
+    assert not hand.declined
+    assert hand.undo
+    hand.back()
+
+
+@pytest.mark.parametrize("knob", BY_HAND)
+def test_or_declines_with_a_sentence(turn, knob):
+    hand = turn({knob: setting(knob)})
+    assert not hand.undo or knob.startswith(("loader.", "evaluation."))
+    assert hand.declined[knob]
+    assert knob in KNOBS
+    assert BY_HAND[knob][0].islower()
+    assert not BY_HAND[knob].endswith(".")
+    assert not hand.applied
+
+
+def test_all_of_them_at_once_leave_a_job_as_it_is(turn, faults):
+    """Those that change no number, and those that nothing can be done about."""
+    plain = jobs.train(jobs.model())
+    rounding = ("autocast.", "matmul.", "model.", "optimizer.")
+    edits = {knob: setting(knob) for knob in KNOBS if not knob.startswith(rounding)}
+    hand = turn({**edits, "torch.num_threads": torch.get_num_threads(), "no.such_knob": 1})
+    assert jobs.train(jobs.model()) == plain
+    assert hand.declined["no.such_knob"] == NO_FORM
+    assert not faults(hand)

@@ -1,0 +1,150 @@
+"""What must not be prescribed blindly, and what every prescription can be applied as.
+
+Pinning in the training loop, streams without shards and open files in workers are declined where a
+fix is applied: ``tests/probe/knobs``.
+"""
+
+from itertools import product
+
+import pytest
+
+from whyidle import catalog
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Predicted
+from whyidle.model.knobs import BY_HAND, problem
+from whyidle.treatments.debug_mode_off import SWITCHES
+
+PREDICTED = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
+USUAL = {
+    "workers": 4,
+    "was": 0,
+    "threads": 8,
+    "prefetch": 8,
+    "compiler": True,
+    "exposed": 0.2,
+    "without_overlap": 0.2,
+    "compute": 0.3,
+    "copies": True,
+    "walks": True,
+    "kinds": {"all_reduce": 1.0},
+    "launches": 1e5,
+    "operators": ["aten::item"],
+    "beyond_longest": 0.5,
+    "expected": 0.2,
+    "rarer": PREDICTED,
+    "compressed": PREDICTED,
+    "type": "float images",
+    "fragmented": True,
+    "used": 1,
+    "rank": 1,
+    "same_again": True,
+    "cached": PREDICTED,
+}
+VARIANTS = [
+    {
+        "explicit": flag,
+        "gradients": flag,
+        "emptied": flag,
+        "hidden": flag,
+        "on_cpu": flag,
+        "mode": mode,
+        **size,
+    }
+    | ({"own": 2} if flag else {})
+    for flag, mode, size in product(
+        (False, True),
+        SWITCHES,
+        ({"calls": 100.0, "mean_bytes": 1e4}, {"calls": 4.0, "mean_bytes": 5e8}),
+    )
+]
+
+
+def plans(name):
+    """All that a treatment prescribes in many situations."""
+    decide = catalog.treatments()[name].decide
+    proofs = [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=USUAL | one) for one in VARIANTS]
+    return [plan for plan in map(decide, proofs) if plan is not None]
+
+
+def edits(name):
+    return {(edit.knob, edit.value) for plan in plans(name) for edit in plan.edits}
+
+
+EVERY = {name: plans(name) for name in catalog.treatments()}
+ALL = [(name, plan) for name, some in EVERY.items() for plan in some]
+SET = {(edit.knob, edit.value) for _, plan in ALL for edit in plan.edits}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_prescription_can_be_applied_or_says_why_not(name):
+    assert EVERY[name], "no situation is known in which it prescribes anything"
+    for plan in EVERY[name]:
+        assert plan.summary
+        for edit in plan.edits:
+            assert edit.value is None or not problem(edit.knob, edit.value)
+        if plan.automatic:
+            assert plan.edits
+        if plan.edits and not plan.automatic:
+            assert plan.risk
+
+
+def test_what_changes_what_people_see_is_theirs():
+    for knob in ("log.scalar_every", "logging.interval_factor", "callbacks.every"):
+        assert knob in BY_HAND
+        assert any(knob == each for each, _ in SET)
+
+
+def test_nothing_is_padded_to_a_maximum():
+    padded = {value for knob, value in SET if knob.startswith("collate.")}
+    assert padded == {"longest", "powers of two"}
+
+
+def test_graphs_are_not_captured_where_shapes_may_vary():
+    assert edits("cuda-graphs") == {("model.compile_mode", "reduce-overhead")}
+    assert not any(plan.automatic for plan in EVERY["cuda-graphs"])
+
+
+def test_no_search_for_algorithms_is_switched_on():
+    assert not [knob for knob, _ in SET if "benchmark" in knob]
+
+
+def test_caches_are_emptied_and_garbage_is_collected_rarely():
+    for knob in ("memory.empty_cache_every", "gc.collect_interval_steps"):
+        assert min(value for each, value in SET if each == knob) >= 50
+
+
+def test_shards_are_for_storage_that_waits_for_each_file():
+    assert catalog.treatments()["sharded-data"].treats == ("small-file-random-io",)
+    assert not any(plan.automatic for plan in EVERY["sharded-data"])
+
+
+def test_workers_that_stay_are_prescribed_for_restarts_alone():
+    assert catalog.treatments()["persistent-workers"].treats == ("worker-restart-per-epoch",)
+
+
+def test_a_larger_global_batch_needs_people():
+    assert catalog.treatments()["larger-batch"].consent == "convergence"
+    assert not any(plan.automatic for plan in EVERY["larger-batch"])
+
+
+def test_activations_are_never_recomputed_to_go_faster():
+    assert ("model.checkpointing", False) in SET
+    assert ("model.checkpointing", True) not in SET
+
+
+def test_a_fused_optimizer_promises_what_its_cause_measured():
+    assert all(plan.predicted is None for plan in EVERY["fused-optimizer"])
+
+
+def test_copies_back_to_the_host_are_never_left_unwaited_for():
+    texts = [plan.summary for _, plan in ALL if ("copy.non_blocking", True) in
+             {(edit.knob, edit.value) for edit in plan.edits}]  # fmt: skip
+    assert texts
+    assert not any("cpu" in text for text in texts)
+
+
+def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
+    decide = catalog.treatments()["cached-preprocessing"].decide
+    seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts={"same_again": False})
+    assert decide(seen) is None
+    assert edits("cached-preprocessing") == {("dataset.cache", True)}
