@@ -18,8 +18,8 @@ from whyidle.model.diagnosis import Diagnosis, Finding
 
 NEAR, TRIES = (0.94, 1.10), 2
 """between these, up to so many times the pairs are run"""
-CLEAR = (0.80, 1.25)
-"""beyond these one pair tells enough: whether it is planted does not hang on a few percent"""
+CLEAR = 1.25
+"""from here on one pair tells enough: whether it is planted does not hang on a few percent"""
 
 
 def examine(
@@ -126,7 +126,7 @@ def _gains(rates: dict[str, list[float]], spent: dict[str, float]) -> dict[str, 
 
 def clear(gains: Iterable[Gain]) -> bool:
     """Whether every cure brings so much that one pair tells of it."""
-    return all(not CLEAR[0] < gain.ratio < CLEAR[1] for gain in gains)
+    return all(gain.ratio >= CLEAR for gain in gains)
 
 
 def near(gain: Gain) -> bool:
