@@ -29,15 +29,35 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def slow(monkeypatch):
-    """Writers take their time, in their own process."""
-    write = checkpoint._write
+def slow(monkeypatch, tmp_path_factory):
+    """Writers, in their own process, wait until somebody waits for them: ``slow()`` lets them go
+    in a moment."""
+    write, go = checkpoint._write, tmp_path_factory.mktemp("go") / "now"
 
     def slowly(*args):
-        time.sleep(0.25)
+        until = time.monotonic() + 20
+        while not go.exists() and time.monotonic() < until:
+            time.sleep(0.002)
         write(*args)
 
     monkeypatch.setattr(checkpoint, "_write", slowly)
+    timers = []
+
+    def release():
+        timers.append(threading.Timer(0.05, go.touch))
+        timers[-1].start()
+
+    yield release
+    for timer in timers:
+        timer.join()
+
+
+def there(path):
+    """Whether the file is there, past our own way to it."""
+    try:
+        return bool(getattr(os.stat, "__wrapped__", os.stat)(path).st_size)
+    except FileNotFoundError:
+        return False
 
 
 def state(seed=0):
@@ -95,6 +115,7 @@ def test_it_holds_the_state_at_the_time_of_the_call(turn, slow):
     torch.save([net.state_dict(), shared], "c.pt")
     jobs.train(net, 3)
     shared.fill_(7)
+    slow()
     found, other = torch.load("c.pt")
     assert all(torch.equal(found[name], before[name]) for name in before)
     assert other.tolist() == [0, 0, 0]
@@ -112,8 +133,8 @@ def copied(path):
     return os.path.getsize(shutil.copy(path, "copy.pt")) == SIZE[0]
 
 
-def moved(path):
-    os.replace(path, "other.pt")
+def hard_linked(path):
+    os.link(path, "other.pt")
     return os.path.getsize("other.pt") == SIZE[0]
 
 
@@ -149,7 +170,7 @@ LOOKS = {
     "listed": listed,
     "scanned": scanned,
     "copied": copied,
-    "moved": moved,
+    "hard link": hard_linked,
     "folder": with_its_folder,
     "linked": linked,
     "program": asked_of_another_program,
@@ -161,15 +182,16 @@ def test_whoever_looks_finds_it_whole(turn, slow, look):
     value = state()
     SIZE[0] = os.path.getsize(plain(value))
     turn(EDIT)
-    begin = time.monotonic()
     torch.save(value, "c.pt")
-    assert time.monotonic() - begin < 0.2
+    assert not there("c.pt")
+    slow()
     assert LOOKS[look]("c.pt")
 
 
 def test_two_saves_to_one_path(turn, slow):
     turn(EDIT)
     torch.save([1], "c.pt")
+    slow()
     torch.save([2], Path("./c.pt").absolute())
     assert torch.load("c.pt") == [2]
 
@@ -181,6 +203,7 @@ def test_the_one_before_stands_until_the_new_one_is_whole(turn, slow):
     turn(EDIT)
     torch.save([2], "c.pt")
     assert os.stat.__wrapped__("c.pt").st_ino == before  # past our own way to the file
+    slow()
     assert torch.load("c.pt") == [2]
     assert os.stat("c.pt").st_mode & 0o777 == 0o640
 
@@ -198,6 +221,51 @@ def test_files_appear_in_the_order_in_which_they_were_saved(turn, monkeypatch):
         torch.save([number], f"{number}.pt")
     found = sorted(os.listdir(), key=lambda name: os.stat(name).st_mtime_ns)
     assert found == [f"{number}.pt" for number in range(1, 7)]
+
+
+MOVES = {
+    "replace": os.replace,
+    "rename": os.rename,
+    "pathlib": lambda old, new: Path(old).replace(new),
+    "shutil": shutil.move,
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_renaming_what_is_written_waits_for_nothing(turn, slow, move):
+    """Write, then rename: so that there is a whole file at any time."""
+    torch.save([0], "c.pt")
+    turn(EDIT)
+    torch.save([1], "c.tmp")
+    name = {"replace": "replace", "rename": "rename"}.get(move)
+    (getattr(os, name) if name else MOVES[move])("c.tmp", "c.pt")
+    assert not there("c.tmp")
+    assert there("c.pt")  # the one before
+    slow()
+    assert torch.load("c.pt") == [1]
+    assert sorted(os.listdir()) == ["c.pt"]
+
+
+def test_renaming_again_and_again(turn, slow):
+    turn(EDIT)
+    slow()
+    for number in range(4):
+        torch.save([number], "c.tmp")
+        os.replace("c.tmp", "c.pt")
+    assert not os.path.exists("c.tmp")
+    assert torch.load("c.pt") == [3]
+
+
+def test_renaming_to_where_it_cannot_be_fails_as_ever(turn, slow):
+    turn(EDIT)
+    os.mkdir("full")
+    torch.save([1], "c.pt")
+    slow()
+    with pytest.raises(FileNotFoundError):
+        os.replace("c.pt", "nowhere/c.pt")
+    with pytest.raises(IsADirectoryError):
+        os.replace("c.pt", "full")
+    assert torch.load("c.pt") == [1]
 
 
 def test_a_link_is_followed(turn):
@@ -331,6 +399,7 @@ def test_a_fault_while_somebody_waits_is_not_theirs(turn, slow, faults, monkeypa
 
     with monkeypatch.context() as planted:
         planted.setattr(_waiting.Waiting, "_on", broken)
+        slow()
         assert not Path("c.pt").exists()
     assert len(faults(hand)) == 1
 
@@ -342,6 +411,7 @@ def test_ranks_meet_after_it_is_whole(turn, slow):
         planted.setattr(torch.distributed, "barrier", barrier)
         hand = turn(EDIT)
         torch.save([1], "c.pt")
+        slow()
         torch.distributed.barrier()
         hand.back()
     assert seen[0] > 0

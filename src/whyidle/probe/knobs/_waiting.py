@@ -28,7 +28,6 @@ ASKS = {
     "os.setxattr": (0,),
     "os.listdir": (0,),
     "os.scandir": (0,),
-    "shutil.move": (0, 1),
     "shutil.copyfile": (0, 1),
 }
 """audit events, and which of their arguments name files, or folders of files, that must be whole"""
@@ -47,6 +46,7 @@ LEAVES = frozenset(
 )
 """events after which anybody may look at any file"""
 SILENT = ("stat", "lstat", "access")
+MOVES = ("rename", "replace")
 ABILITIES = (
     os.supports_dir_fd,
     os.supports_effective_ids,
@@ -81,6 +81,10 @@ class Waiting:
                 if wrapped.__wrapped__ in known:
                     known.add(wrapped)
             self.undo.append(self.hand.undo.pop(before))
+        for name in MOVES if len(self.undo) == len(SILENT) else ():
+            before = len(self.hand.undo)
+            self.hand.replace(os, name, self._wrap_move)
+            self.undo.append(self.hand.undo.pop(before))
 
     def end(self) -> None:
         """Until all are whole; nothing is wrapped any more."""
@@ -99,13 +103,13 @@ class Waiting:
             if each == path or each.startswith(path.rstrip(os.sep) + os.sep):
                 self.writers.wait(each)
 
-    def _quietly(self, work: Callable[..., Any], *args: Any) -> None:
+    def _quietly(self, work: Callable[..., Any], *args: Any) -> Any:
         """Do it without listening to what is done in it: a fault is written to a file, too."""
         own = threading.get_ident()
         before = own in self.busy
         self.busy.add(own)
         try:
-            self.hand.contained(self.knobs, work, *args)
+            return self.hand.contained(self.knobs, work, *args)
         finally:
             if not before:
                 self.busy.discard(own)
@@ -142,6 +146,33 @@ class Waiting:
             return original(*args, **kwargs)
 
         return asks
+
+    def _wrap_move(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def move(src: Any, dst: Any, **folders: Any) -> Any:
+            if folders or self._idle() or not self._quietly(self._moved, src, dst):
+                return original(src, dst, **folders)
+            return None
+
+        return move
+
+    def _moved(self, src: Any, dst: Any) -> bool:
+        """Whether it will be renamed once it is whole: a file that is being written, to where it
+        surely can be."""
+        source, target = os.path.realpath(os.fsdecode(src)), os.fsdecode(dst)
+        here = threading.current_thread() is threading.main_thread()
+        if not here or source not in self.writers.pending or os.path.islink(os.fsdecode(src)):
+            return False
+        if os.path.islink(target) or os.path.isdir(target):
+            return False
+        target = os.path.realpath(target)
+        old, new = os.path.dirname(source), os.path.dirname(target)
+        if not os.access(new, os.W_OK | os.X_OK) or os.stat(old).st_dev != os.stat(new).st_dev:
+            return False
+        try:
+            self.writers.move(source, target)
+        except OSError:
+            return False
+        return True
 
     def before(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Have all files be whole before this is called."""

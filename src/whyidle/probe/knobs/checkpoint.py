@@ -3,8 +3,9 @@
 The copy shares all memory until somebody writes to it, so nothing is copied ahead, and it has an
 interpreter of its own. What lies on a device is copied to the host first (``_state``). The file
 takes its place when it is whole, so at any time there is the one before or the new one. Whoever
-opens, asks for, renames or removes it, or starts a program, waits until then (``_waiting``); so
-does the end of the process. Where a copy could not do the same, the script writes as it always did.
+opens, asks for or removes it, or starts a program, waits until then (``_waiting``); so does the end
+of the process. Renaming it, as careful scripts do, is left to another copy. Where a copy could not
+do the same, the script writes as it always did.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Writers:
     """The processes that write, by the file; ``failed`` is what the next save will tell."""
 
     def __init__(self) -> None:
-        self.pending: dict[str, int] = {}
+        self.pending: dict[str, list[int]] = {}
         self.failed = ""
         self.owner = os.getpid()
         self.lock = threading.RLock()
@@ -53,6 +54,18 @@ class Writers:
         """
         while len(self.pending) >= MOST:
             self.wait(next(iter(self.pending)))
+        self._start(functools.partial(_write, path, write), path)
+
+    def move(self, source: str, target: str) -> None:
+        """Have a file that is being written renamed once it is whole.
+
+        Raises:
+            OSError: there can be no copy.
+        """
+        self._start(functools.partial(_move, source, target), source, target)
+
+    def _start(self, work: Callable[[int], None], *paths: str) -> None:
+        """Do it in a copy of this process, which is given what ends when the one before does."""
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
@@ -67,12 +80,15 @@ class Writers:
                 if os.getpid() == self.owner:
                     os.close(doing)
         if child:
-            self.pending[path] = child
+            for path in paths:
+                self.pending.setdefault(path, []).append(child)
             self._close(done)
             return
         status = 1
         try:
-            _write(path, write, self.before)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # who ends the job still wants the checkpoint
+            work(self.before)
             status = 0
         finally:
             os._exit(status)
@@ -85,9 +101,9 @@ class Writers:
     def wait(self, path: str) -> None:
         """Until that file is whole, or never will be."""
         with self.lock:
-            child = self.pending.get(path)
-            if child is not None and os.getpid() == self.owner:
-                self._reap(path, child)
+            if path in self.pending and os.getpid() == self.owner:
+                for child in self.pending[path]:
+                    self._reap(path, child)
                 self.pending.pop(path, None)
 
     def _reap(self, path: str, child: int) -> None:
@@ -96,7 +112,7 @@ class Writers:
         while True:
             try:
                 found, status = os.waitpid(child, os.WNOHANG)
-            except ChildProcessError:  # the script waits for whatever ends
+            except ChildProcessError:  # waited for under another name, or by the script
                 status = 0
                 break
             if found:
@@ -126,8 +142,6 @@ def _write(path: str, write: Callable[[str], Any], before: int) -> None:
     appear in the order in which they were saved."""
     import torch
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # who ends the job still wants the checkpoint
     torch.set_num_threads(1)
     folder = _draft(path, os.getpid())
     os.mkdir(folder)
@@ -141,6 +155,12 @@ def _write(path: str, write: Callable[[str], Any], before: int) -> None:
         os.replace(draft, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _move(source: str, target: str, before: int) -> None:
+    if before >= 0:
+        os.read(before, 1)
+    os.replace(source, target)
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
