@@ -1,7 +1,9 @@
 """A cache of samples: the same numbers, and none where they are not proven to be the same."""
 
+import gc
 import random
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -302,4 +304,23 @@ def test_indices_of_other_kinds_pass(turn):
     hand = turn(EDIT)
     loader = DataLoader(Named(), batch_size=None, sampler=["ab", "b"])
     assert list(loader) == [2, 1]
+    assert not hand.declined
+
+
+def test_a_dataset_that_the_script_lets_go_goes(turn):
+    turn(EDIT)
+    gone = []
+    for _ in range(3):
+        data = Slow()
+        run(data, epochs=1)
+        gone.append(weakref.ref(data))
+        del data
+    gc.collect()
+    assert [one() for one in gone] == [None] * 3
+
+
+def test_a_plain_list_has_its_samples_itself(turn):
+    hand = turn(EDIT)
+    assert len(run(list(range(64)))) == 3 * 17
+    assert not hand.applied
     assert not hand.declined

@@ -14,6 +14,7 @@ import random
 import sys
 import time
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -84,34 +85,46 @@ class Shelf:
         if isinstance(loader.dataset, IterableDataset):
             self.hand.decline([KNOB], "samples of an IterableDataset have no index")
             return
-        keeper = self.keepers.get(id(loader.dataset)) or self._new(loader.dataset)
-        keeper.epoch()
+        keeper = self._of(loader.dataset)
+        if keeper is not None:
+            keeper.epoch(loader.dataset)
 
     def kept(self, dataset: Any) -> Any:
         """What stands for the dataset where batches are made; None where it stands for itself."""
-        keeper = self.keepers.get(id(dataset)) or self._new(dataset)
-        if keeper.index.state[OFF]:
+        keeper = self._of(dataset)
+        if keeper is None or keeper.index.state[OFF]:
             return None
-        return KeptBatches(keeper) if getattr(dataset, "__getitems__", None) else Kept(keeper)
+        kind = KeptBatches if getattr(dataset, "__getitems__", None) else Kept
+        return kind(keeper, dataset)
 
-    def _new(self, dataset: Any) -> Keeper:
+    def _of(self, dataset: Any) -> Keeper | None:
+        """Who keeps its samples, for as long as the script has it; nobody those of a plain list,
+        which has them itself."""
         from torch.utils.data import get_worker_info
 
+        number = id(dataset)
+        if number in self.keepers:
+            return self.keepers[number]
+        try:
+            gone = weakref.ref(dataset, lambda _: self.keepers.pop(number, None))
+        except TypeError:
+            return None
         if self.room is None:
             info = get_worker_info()  # a worker that is no copy has memory of its own
             share = SHARE / (info.num_workers if info else 1)
             self.room = Room(int(share * min(_memory.free_bytes(), 1 << 44)))
-        made = self.keepers[id(dataset)] = Keeper(self.hand, dataset, self.room)
+        made = self.keepers[number] = Keeper(self.hand, len(dataset), self.room, gone)
         return made
 
 
 class Keeper:
     """What is kept of one dataset."""
 
-    def __init__(self, hand: Hand, dataset: Any, room: Room) -> None:
+    def __init__(self, hand: Hand, items: int, room: Room, gone: Any) -> None:
         self.hand = hand
-        self.dataset = dataset
-        self.index = Index(room, len(dataset))
+        self.gone = gone
+        """says when the dataset goes, as long as it is kept itself"""
+        self.index = Index(room, items)
         self.looks = 0
         self.first = max(1, min(FIRST, self.index.items // EVERY))
         self.changes = -1
@@ -130,13 +143,13 @@ class Keeper:
             self.hand.fault([KNOB], error)
             return None
 
-    def epoch(self) -> None:
+    def epoch(self, dataset: Any) -> None:
         """Another one begins."""
-        self._safely(self._epoch)
+        self._safely(self._epoch, dataset)
 
-    def _epoch(self) -> None:
+    def _epoch(self, dataset: Any) -> None:
         self.looks = 0
-        now = fingerprint(self.dataset)
+        now = fingerprint(dataset)
         if now == self.was:
             return
         changed = sorted({name.partition(".")[0] for name, _ in now.items() ^ self.was.items()})
@@ -238,11 +251,12 @@ class Keeper:
 class Kept:
     """Stands for a dataset where batches are made."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, dataset: Any) -> None:
         self.keeper = keeper
+        self.dataset = dataset
 
     def __getitem__(self, index: Any) -> Any:
-        dataset = self.keeper.dataset
+        dataset = self.dataset
         if type(index) is not int:
             return dataset[index]
         return self.keeper.items([index], lambda some: [dataset[one] for one in some])[0]
@@ -252,7 +266,7 @@ class KeptBatches(Kept):
     """The same for one that makes several samples at once."""
 
     def __getitems__(self, indices: list[Any]) -> Any:
-        return self.keeper.items(list(indices), self.keeper.dataset.__getitems__)
+        return self.keeper.items(list(indices), self.dataset.__getitems__)
 
 
 def fingerprint(value: Any, name: str = "", depth: int = 3) -> dict[str, Any]:
