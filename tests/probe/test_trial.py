@@ -11,7 +11,9 @@ from whyidle.probe import trial  # noqa: E402
 
 
 class Stepper:
-    """In the place of an optimizer: the witness asks only which one it is."""
+    """In the place of an optimizer: the witness asks only which one it is, and what it updates."""
+
+    param_groups = ()
 
 
 @pytest.fixture
@@ -62,14 +64,37 @@ def test_of_several_optimizers_the_first_one_counts(witness):
 def test_losses_are_kept_as_they_were(witness, tmp_path):
     loss = torch.tensor(1.5, requires_grad=True)
     witness.saw(loss)
-    witness.saw((torch.tensor([2.5]),))
-    witness.saw(torch.ones(3))  # no scalar: nothing to compare
+    witness.saw((torch.tensor([2.5]), torch.tensor(1.0)))
+    witness.saw(torch.ones(3))  # no scalar: its sum
+    witness.saw(torch.tensor(float("nan")))
     with torch.no_grad():
         loss.fill_(9.0)
     witness.stepped(Stepper())
     witness.tell()
-    assert document(tmp_path)["losses"] == [1.5, 2.5]
-    assert document(tmp_path)["ended"] == "finished"
+    told = document(tmp_path)
+    assert [float.fromhex(loss) for loss in told["losses"][:3]] == [1.5, 3.5, 3.0]
+    assert told["losses"][3] == "nan"
+    assert told["ended"] == "finished"
+
+
+def test_it_tells_how_far_parameters_go(tmp_path):
+    witness = trial.Witness(str(tmp_path), {"steps": 100})
+    parameter = torch.zeros(4, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    for _ in range(trial.WITNESSED + 1):
+        witness.stepped(optimizer)
+        with torch.no_grad():
+            parameter += 0.5
+    witness.tell()
+    assert float.fromhex(document(tmp_path)["moved"]) == pytest.approx(trial.WITNESSED * 1.0)
+
+
+def test_an_optimizer_that_steps_no_more_gives_way_to_the_next(witness):
+    first, second = Stepper(), Stepper()
+    witness.stepped(first)
+    for _ in range(trial.MOST_OTHERS + 3):
+        witness.stepped(second)
+    assert len(witness.marks) == 2
 
 
 def test_a_job_without_an_optimizer_of_pytorch_is_told_by_its_backward_passes(tmp_path):

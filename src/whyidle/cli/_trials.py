@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import time
@@ -37,6 +38,9 @@ def places(args: argparse.Namespace) -> Places:
         InputError: a named one exists already, or its folder does not.
     """
     found = []
+    if not os.access(".", os.W_OK) and None in (args.plan, args.patch):
+        hint = "whyidle fix --plan PATH --patch PATH ..."
+        raise InputError("Nothing can be written in this folder.", hint=hint)
     for named, usual in ((args.plan, "plan.toml"), (args.patch, "fix.patch")):
         if named is None:
             found.append(_free(Path(usual)))
@@ -145,18 +149,33 @@ def _by_hand(handed: Handover | None) -> list[str]:
 def _written(
     found: Healed, command: Sequence[str], handed: Handover | None, files: Places
 ) -> list[Step]:
-    """Write the plan and the patch; what to do with them."""
+    """Write the plan and the patch; what to do with them. What cannot be written is told, for by
+    now the work is done."""
     from whyidle.engine.trial.document import plan
-    from whyidle.store.plan import write_plan
+    from whyidle.store.plan import text_of
 
     if not found.kept:
         return []
-    write_plan(plan(found, command), files.plan)
-    words = shlex.join(command)
-    steps = [(f"whyidle run --plan {files.plan} {words}", "your job with what was kept")]
-    if handed is not None and handed.good:
-        files.patch.write_text(handed.patch.diff, encoding="utf-8", newline="")
-        root, name = handed.patch.root, str(files.patch.absolute())
+    steps = []
+    if path := _new(files.plan, text_of(plan(found, command))):
+        words = shlex.join(command)
+        steps.append((f"whyidle run --plan {path} {words}", "your job with what was kept"))
+    if handed is not None and handed.good and (path := _new(files.patch, handed.patch.diff)):
+        root, name = handed.patch.root, str(path.absolute())
         inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
         steps.append((f"git{inside} apply {shlex.quote(name)}", "the same in your own files"))
     return steps
+
+
+def _new(path: Path, text: str) -> Path | None:
+    """Write a new file, or the next of its name that is free where somebody has made it meanwhile;
+    None where it cannot be written."""
+    try:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError:
+        return _new(_free(path), text)
+    except OSError as error:
+        print(f"whyidle: {path} was not written: {error.strerror or error}", file=sys.stderr)
+        return None
+    return path

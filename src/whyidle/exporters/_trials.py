@@ -29,6 +29,16 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
         page.line(page.text(f"{trial.why}{gain}"), head=head, indent=4)
 
 
+def outcome(diagnosis: Diagnosis) -> str:
+    """What trials came to, in a few words; empty where nothing was kept."""
+    healed, kept = diagnosis.detail.healed, [one for one in diagnosis.trials if one.kept]
+    if healed is None or healed.speedup is None or not kept:
+        return ""
+    names = ", ".join(trial.treatment for trial in kept)
+    plural = "es" if len(kept) > 1 else ""
+    return f"{words.factor(healed.speedup)}× as fast with {len(kept)} fix{plural} kept: {names}"
+
+
 def split(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
     """Those that ran at least once, and those that did not."""
     tried = [trial for trial in diagnosis.trials if trial.tried]
@@ -65,7 +75,9 @@ def savings(healed: Healed) -> list[str]:
 
 
 def _trial(page: Page, trial: Trial) -> None:
-    mark = page.text("KEPT  " if trial.kept else "no    ", "bold green" if trial.kept else "dim")
+    mark = page.text(
+        "KEPT      " if trial.kept else "not kept  ", "bold green" if trial.kept else "dim"
+    )
     name = f"{trial.treatment} for {trial.cause}" if trial.cause else trial.treatment
     page.line(page.text(name, "bold" if trial.kept else ""), head=mark, indent=2)
     rows = [
@@ -78,7 +90,7 @@ def _trial(page: Page, trial: Trial) -> None:
     ]
     for label, text in rows:
         if text:
-            page.line(page.text(text), head=page.text(f"{label:<7}", "dim"), indent=8)
+            page.line(page.text(text), head=page.text(f"{label:<7}", "dim"), indent=12)
 
 
 def gained(

@@ -10,7 +10,7 @@ from rich.text import Text
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Colours, Page
-from whyidle.exporters._trials import trials
+from whyidle.exporters._trials import outcome, trials
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import (
     Diagnosis,
@@ -78,6 +78,9 @@ def render(
     page.gap()
     if diagnosis.run.job:
         page.line(page.text(diagnosis.run.job), head=page.text("job  ", "dim"), indent=2)
+    if told := outcome(diagnosis):
+        page.line(page.text(told, "bold green"), head=page.text("HEALED  ", "bold green"), indent=2)
+        page.gap()
     _verdict(page, diagnosis)
     if diagnosis.failed and not full:
         return page.done()

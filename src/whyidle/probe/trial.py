@@ -21,6 +21,11 @@ from typing import Any
 from . import guard
 
 MOST_LOSSES = 20_000
+WITNESSED = 10
+"""the step after which it is measured how far parameters have gone"""
+MOST_ELEMENTS = 1 << 16
+MOST_OTHERS = 50
+"""steps of other optimizers in a row, after which the one that came first is given up"""
 BACKWARDS = 8
 """after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
 clock = time.perf_counter_ns
@@ -37,7 +42,10 @@ class Witness:
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
-        self.backwards = 0
+        self.others = self.backwards = 0
+        self.kept: tuple[Any, Any] | None = None
+        """of some parameters: what they were after the first step, and themselves"""
+        self.moved: Any = None
         self.told = False
         self.begun = clock()
         os.register_at_fork(after_in_child=self._forked)
@@ -50,17 +58,24 @@ class Witness:
         self.backwards += 1
         if self.first is None and self.backwards > BACKWARDS:
             self.marked()
-        one = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        if len(self.losses) < MOST_LOSSES and getattr(one, "numel", lambda: 0)() == 1:
-            self.losses.append(one.detach().clone())
+        each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+        if len(self.losses) < MOST_LOSSES:
+            self.losses.append(sum(one.detach().sum() for one in each))
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has stepped."""
-        if self.first is None:
-            self.first = id(optimizer)
+        if self.first is None or self.others > MOST_OTHERS:
+            self.first, self.others = id(optimizer), 0
             self.marks.clear()
-        if id(optimizer) == self.first:
-            self.marked()
+            self.kept = _largest(optimizer)
+        if id(optimizer) != self.first:
+            self.others += 1
+            return
+        self.others = 0
+        if len(self.marks) == WITNESSED and self.kept is not None:
+            before, now = self.kept
+            self.moved, self.kept = (now.detach() - before).norm(), None
+        self.marked()
 
     def marked(self) -> None:
         """A step has ended."""
@@ -82,7 +97,8 @@ class Witness:
             "ended": ended,
             "begun": self.begun,
             "marks": self.marks,
-            "losses": [float(one) for one in self.losses],
+            "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
+            "moved": None if self.moved is None else float(self.moved).hex(),
             "rank": os.environ.get("RANK"),
             "memory_bytes": _memory(),
         }
@@ -90,6 +106,14 @@ class Witness:
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps(document), encoding="utf-8")
         draft.replace(path)
+
+
+def _largest(optimizer: Any) -> tuple[Any, Any] | None:
+    """The largest tensor that it updates, of those that are not too large to be copied."""
+    groups = getattr(optimizer, "param_groups", [])
+    each = [p for group in groups for p in group["params"] if p.numel() <= MOST_ELEMENTS]
+    largest = max(each, key=lambda p: p.numel(), default=None)
+    return None if largest is None else (largest.detach().clone(), largest)
 
 
 def install(folder: str) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.trial.arm import Ran, Told
+from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judge import Bench, judge
+from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]
@@ -64,7 +65,7 @@ def test_other_numbers_are_rolled_back_however_fast():
     other = [*LOSSES[:20], 5.0, *LOSSES[21:]]
     found = judge(FIX, bench([ran(0.2)], [ran(0.1, other)]), [])
     assert not found.kept
-    assert "step 21" in found.why
+    assert "loss 21" in found.why
 
 
 def test_chance_alone_is_rarely_taken_for_a_gain():

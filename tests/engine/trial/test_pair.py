@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from whyidle.engine.trial.arm import Told
 from whyidle.engine.trial.pair import common, effect, startup_s, step_s, warm
+from whyidle.engine.trial.told import Told
 
 
 def told(step_s, count, first_s=1.0, ahead=0):

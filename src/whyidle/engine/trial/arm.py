@@ -13,19 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-import msgspec
 import psutil
 
 from whyidle.engine import applied
 from whyidle.engine.record import BOOT, Limits
+from whyidle.engine.trial.told import FEWEST, Told, lead, read, stopped
 from whyidle.model.diagnosis import Edit
 
 Ending = Literal["stopped", "finished", "crashed", "hung", "silent"]
 """``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen"""
 GRACE_S = 3.0
 """after its steps are done a job may end by itself for so long"""
-STARTUP_S = 120.0
-"""until the first step, at most"""
 TAIL = 2_000
 """characters kept of what it printed"""
 
@@ -38,17 +36,6 @@ class Guard(Protocol):
 
     def environment(self) -> Mapping[str, str]:
         """What is added to its environment."""
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What one process of an arm wrote: ns of a clock that all processes share."""
-
-    ended: str
-    begun: int
-    marks: list[int]
-    losses: list[float]
-    rank: str | None = None
-    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +64,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What an arm showed. ``told`` is of the rank that lasted longest; None where no step was
-    seen. ``seconds`` is what it took altogether."""
+    """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``seconds``
+    is what it took altogether."""
 
     ending: Ending
     status: int | None
@@ -92,7 +79,8 @@ class Ran:
     @property
     def good(self) -> bool:
         """Whether its steps can be compared."""
-        return self.ending in ("stopped", "finished") and self.told is not None
+        enough = self.told is not None and len(self.told.marks) >= FEWEST
+        return enough and self.ending in ("stopped", "finished")
 
 
 def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran:
@@ -147,7 +135,7 @@ def _wait(child: subprocess.Popen[bytes], recording: Path, asked: Asked) -> int 
         with suppress(subprocess.TimeoutExpired):
             return child.wait(0.02)
         now = time.monotonic()
-        if told is None and next(recording.glob("*.trial.json"), None):
+        if told is None and stopped(recording):
             told = now
         if told is not None and now - told > GRACE_S:
             return None
@@ -165,11 +153,7 @@ def _sweep(recording: Path) -> None:
 
 
 def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran:
-    found = [
-        msgspec.json.decode(path.read_bytes(), type=Told)
-        for path in sorted(recording.glob("*.trial.json"))
-    ]
-    told = max(found, key=lambda one: len(one.marks), default=None)
+    told = lead(read(recording))
     turned = applied.turned(recording)
     return Ran(
         ending=_ending(told, status),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 import msgspec
@@ -14,6 +14,7 @@ from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
+from whyidle.model.knobs import Setting
 from whyidle.model.plan import Fix, FixPlan, Speedup
 
 LEFT = 5
@@ -40,11 +41,27 @@ def plan(found: heal.Healed, command: Sequence[str]) -> FixPlan:
         command=list(command),
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         whyidle=__version__,
-        fix=[_fix(one) for one in found.judged if one.kept],
+        fix=[fix for fix in _fixes(found) if fix.edits],
     )
 
 
-def _fix(one: Judgement) -> Fix:
+def _fixes(found: heal.Healed) -> list[Fix]:
+    """Of a knob that was turned again later the last value stands, where it was set last; what it
+    was is what it was in the script."""
+    kept = [one for one in found.judged if one.kept]
+    was = {edit.knob: edit.was for one in reversed(kept) for edit in one.candidate.edits}
+    fixes: list[Fix] = []
+    taken: set[str] = set()
+    for one in reversed(kept):
+        own = [edit for edit in one.candidate.edits if edit.knob not in taken]
+        fixes.append(_fix(one, {edit.knob: edit.value for edit in own}, was))
+        taken |= {edit.knob for edit in own}
+    return fixes[::-1]
+
+
+def _fix(
+    one: Judgement, edits: Mapping[str, Setting | None], was: Mapping[str, Setting | None]
+) -> Fix:
     candidate = one.candidate
     return Fix(
         treatment=candidate.treatment,
@@ -52,8 +69,8 @@ def _fix(one: Judgement) -> Fix:
         summary=candidate.summary,
         predicted=_speedup(candidate.predicted),
         measured=_speedup(one.effect),
-        edits={edit.knob: edit.value for edit in candidate.edits if edit.value is not None},
-        was={edit.knob: edit.was for edit in candidate.edits if edit.was is not None},
+        edits={knob: value for knob, value in edits.items() if value is not None},
+        was={knob: before for knob in edits if (before := was[knob]) is not None},
     )
 
 
@@ -117,7 +134,9 @@ def _passed(one: Passed) -> Trial:
 def _healed(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
 ) -> Healed:
-    left = [
+    whole = found.whole.effect if found.whole else None
+    left = [after.verdict.headline] if after.verdict.state == "starved" else []
+    left += [
         f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step at most)"
         for finding in after.findings
         if finding.severity != "info"
@@ -127,9 +146,9 @@ def _healed(
         attribution=after.attribution,
         state=after.verdict.state,
         headline=after.verdict.headline,
-        speedup=found.whole.speedup if found.whole else None,
-        low=found.whole.low if found.whole else None,
-        high=min(found.whole.high, 1e9) if found.whole else None,
+        speedup=whole.speedup if whole else None,
+        low=whole.low if whole else None,
+        high=min(whole.high, 1e9) if whole else None,
         left=left[:LEFT],
         samples_per_s_before=found.before.steps.samples_per_s,
         samples_per_s=after.steps.samples_per_s,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from whyidle.engine.patch import Kept, Patch, make_patch
 from whyidle.engine.patched import mirror
 from whyidle.engine.trial.arm import Place
-from whyidle.engine.trial.heal import Healed
+from whyidle.engine.trial.heal import CONSENTS, Healed
 from whyidle.engine.trial.healing import Healing
+from whyidle.engine.trial.numbers import compare
 from whyidle.engine.trial.pair import step_s
+from whyidle.engine.trial.told import Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,6 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
 
 
 def _run(healing: Healing, found: Healed, patch: Patch, folder: Path) -> Handover:
-    base_s = next((one.base_s for one in found.judged if one.kept), [])
     healing.voice.say("the patched files, once")
     tree = healing.folder / "patched"
     tree.mkdir(parents=True)
@@ -46,14 +48,27 @@ def _run(healing: Healing, found: Healed, patch: Patch, folder: Path) -> Handove
         made = mirror(patch, healing.command, folder, tree)
     except OSError as error:
         return Handover(patch, None, f"The patch was not run: {error}.", good=True)
-    place = Place(made.command, made.folder, dict(made.environment))
-    ran = healing.trial((), place=place)
+    try:
+        place = Place(made.command, made.folder, dict(made.environment))
+        ran = healing.trial((), place=place)
+    except KeyboardInterrupt:
+        return Handover(patch, None, "The patch was not run: it was stopped before.", good=True)
     if not ran.good or ran.told is None:
         last = (ran.said.strip().splitlines() or [""])[-1]
         told = f"No patch is handed over: patched so, the job {ran.ending} ({last[:120]})."
         return Handover(patch, None, told, good=False)
-    patched_s = step_s(ran.told, len(ran.told.marks))
-    speedup = sum(base_s) / len(base_s) / patched_s if base_s else None
-    told = "The patched files were run once"
-    told += f": {speedup:.2f} times as fast as before." if speedup else "."
+    return _held(found, patch, ran.told)
+
+
+def _held(found: Healed, patch: Patch, patched: Told) -> Handover:
+    """Hold the patched run against the untreated ones: the numbers decide, the speed is told."""
+    first = next(one for one in found.judged if one.kept)
+    consent = max((one.consent for one in found.kept), key=CONSENTS.index)
+    if first.untreated is not None:
+        check = compare(consent, first.untreated, patched)
+        if not check.holds:
+            told = f"No patch is handed over: patched so, {check.told}."
+            return Handover(patch, None, told, good=False)
+    speedup = fmean(first.base_s) / step_s(patched, len(patched.marks))
+    told = f"The patched files were run once: {speedup:.2f} times as fast as before."
     return Handover(patch, speedup, told, good=True)

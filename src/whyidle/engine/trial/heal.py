@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whyidle.engine.trial import judge
-from whyidle.engine.trial.arm import Told
-from whyidle.engine.trial.candidates import Candidate, Passed, candidates, key
+from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key
 from whyidle.engine.trial.healing import Healing, look
 from whyidle.engine.trial.judge import Bench, Judgement
-from whyidle.engine.trial.pair import Effect, common, effect, step_s
 from whyidle.errors import TrialError
-from whyidle.model.diagnosis import Diagnosis, Edit
+from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
-LEAST_ARMS = 4
-"""what a trial takes: two pairs"""
-SPENT = "not tried: the budget was spent (--budget)"
-STOPPED = "not tried: it was stopped"
+LEAST_ARMS, LAST_ARMS = 4, 2
+"""what a trial takes: two pairs; and so many arms are kept back for the end"""
+CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
+STOPPED = "it was stopped before"
 
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """What came of it. ``after`` is None where nothing was kept; ``whole`` is what all kept fixes
-    bring together, against the untreated job; ``stopped`` says why it ended early, if it did."""
+    """What came of it. ``after`` is None where nothing was kept; ``whole`` is the trial of all kept
+    fixes together, against the untreated job; ``stopped`` says why it ended early, if it did."""
 
     before: Diagnosis
     after: Diagnosis | None
     judged: Sequence[Judgement]
     kept: Sequence[Candidate]
     passed: Sequence[Passed]
-    whole: Effect | None
+    whole: Judgement | None
     seconds: float
     stopped: str | None
 
@@ -45,7 +43,8 @@ class _Course:
     """How far it is."""
 
     now: Diagnosis
-    after: Diagnosis | None = None
+    looks: list[Diagnosis] = field(default_factory=list)
+    """with one fix, with two, and so on"""
     passed: dict[str, Passed] = field(default_factory=dict)
     tried: set[tuple[str, tuple[Edit, ...]]] = field(default_factory=set)
     stopped: str | None = None
@@ -72,7 +71,7 @@ def heal(healing: Healing) -> Healed:
     done = {one.candidate.treatment for one in healing.judged}
     return Healed(
         before=before,
-        after=course.after,
+        after=course.looks[len(healing.kept) - 1] if healing.kept else None,
         judged=healing.judged,
         kept=healing.kept,
         passed=[one for name, one in course.passed.items() if name not in done],
@@ -88,18 +87,18 @@ def _next(healing: Healing, course: _Course) -> bool:
     course.passed |= {one.candidate.treatment: one for one in aside}
     if not ready:
         return False
-    if not healing.affords(LEAST_ARMS):
-        course.stopped = SPENT
-        course.passed |= {one.treatment: Passed(one, SPENT) for one in ready}
+    if not healing.affords(LEAST_ARMS + LAST_ARMS * bool(healing.kept)):
+        needs, left = LEAST_ARMS * healing.arm_s, max(healing.left_s, 0.0)
+        course.stopped = f"a trial takes about {needs:.0f} s, {left:.0f} s are left: --budget"
+        course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
     candidate = ready[0]
-    course.tried.add(key(candidate))
     judgement = judge.judge(candidate, _bench(healing, candidate), list(healing.alike()))
-    if judgement.kept:
-        healing.kept.append(candidate)
-        _look_again(healing, course, judgement)
+    course.tried.add(key(candidate))
     healing.judged.append(judgement)
     healing.voice.judged(judgement)
+    if judgement.kept:
+        _look_again(healing, course, judgement)
     return True
 
 
@@ -107,10 +106,13 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
     """Watch it with what is kept. What cannot even be watched is not kept after all."""
     healing.voice.say("looking again with it")
     try:
-        course.now = course.after = look(healing)
+        course.now = look(healing)
+        course.looks.append(course.now)
     except TrialError as error:
-        healing.kept.pop()
         judgement.kept, judgement.why = False, f"rolled back: {error.what} {error.why}"
+    except KeyboardInterrupt:  # it is proven, and was not looked at again
+        course.looks.append(course.now)
+        raise
 
 
 def _bench(healing: Healing, candidate: Candidate) -> Bench:
@@ -123,24 +125,23 @@ def _bench(healing: Healing, candidate: Candidate) -> Bench:
     )
 
 
-def _whole(healing: Healing) -> Effect | None:
-    """What all that is kept brings: measured where several are, in as many pairs as there is time
-    for, and one at least."""
+def _whole(healing: Healing) -> Judgement | None:
+    """All that is kept against the job as it was, as if it were one fix. Where it does not hold,
+    what was kept last is given up, and the rest is asked again."""
+    while len(healing.kept) > 1:
+        consent = max((one.consent for one in healing.kept), key=CONSENTS.index)
+        every = replace(healing.kept[-1], treatment="all", consent=consent, edits=healing.edits())
+        bench = replace(
+            _bench(healing, every),
+            base=lambda: healing.trial(()),
+            other=lambda: healing.trial((), seed=1),
+            affordable=lambda: healing.affords(LEAST_ARMS),
+        )
+        found = judge.judge(every, bench, list(healing.alike()))
+        if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.check):
+            return found
+        last = [one for one in healing.judged if one.kept][-1]
+        last.kept, last.why = False, f"given up: with the others, {found.why}"
+        healing.voice.judged(last)
     kept = [one for one in healing.judged if one.kept]
-    if len(kept) < 2:
-        return kept[0].effect if kept else None
-    base: list[Told] = []
-    treated: list[Told] = []
-    while not base or (len(base) < judge.FEWEST and healing.affords(LEAST_ARMS)):
-        healing.voice.say("all that is kept against the job as it was")
-        for edits, arms in (((), base), (healing.edits(), treated)):
-            ran = healing.trial(edits)
-            if not ran.good or ran.told is None:
-                return None
-            arms.append(ran.told)
-    steps, others = common(base, treated)
-    return effect(
-        [step_s(told, steps) for told in base],
-        [step_s(told, others) for told in treated],
-        list(healing.alike()),
-    )
+    return kept[0] if kept else None

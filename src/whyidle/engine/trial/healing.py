@@ -15,6 +15,7 @@ from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Guard, Place, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
@@ -23,12 +24,12 @@ LOOK_SHARE, ARM_SHARE = 0.04, 0.025
 """of the budget: watching once in detail, and the steady part of one arm"""
 LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
 """bounds of these, s"""
-FEWEST = 12
-"""steps of an arm, whatever they take"""
 LEAST_S = 0.5
 """of steps: a job that is through with them sooner cannot be timed"""
 PATIENCE = 4.0
 """an arm that takes so many times as long as the first one is ended"""
+NOT_RUN = (126, 127)
+"""statuses by which a shell says that it found no command"""
 SLACK_S = 30.0
 """and so much longer"""
 
@@ -48,8 +49,8 @@ class Voice(Protocol):
 
 @dataclass(slots=True)
 class Healing:
-    """A command being healed. ``kept`` is what it runs with by now, ``arm_s`` what an arm of that
-    takes altogether, of it ``seconds`` from the first step on."""
+    """A command being healed. ``arm_s`` is what an arm of it, as it is by now, takes altogether, of
+    it ``seconds`` from the first step on."""
 
     command: Sequence[str]
     folder: Path
@@ -59,10 +60,14 @@ class Healing:
     voice: Voice
     begun: float = field(default_factory=time.monotonic)
     arms: int = 0
-    kept: list[Candidate] = field(default_factory=list)
     judged: list[Judgement] = field(default_factory=list)
     seconds: float = 0.0
     arm_s: float = 0.0
+
+    @property
+    def kept(self) -> list[Candidate]:
+        """What it runs with by now."""
+        return [one.candidate for one in self.judged if one.kept]
 
     @property
     def left_s(self) -> float:
@@ -139,8 +144,7 @@ def _size(healing: Healing, ran: Ran) -> None:
         )
     each_s = whole_s / (count - 1)
     healing.seconds = within(ARM_SHARE * healing.budget_s, ARM_S)
-    steps_s = max(healing.seconds, FEWEST * each_s)
-    healing.arm_s = (told.marks[0] - told.begun) / 1e9 + steps_s + arm.GRACE_S
+    healing.arm_s = ran.seconds - whole_s + max(healing.seconds, FEWEST * each_s)
 
 
 def within(value: float, bounds: tuple[float, float]) -> float:
@@ -153,6 +157,8 @@ def _must_run(ran: Ran) -> None:
     if ran.good:
         return
     last = (ran.said.strip().splitlines() or ["it printed nothing"])[-1]
+    if ran.status in NOT_RUN or "No such file" in last:
+        raise TrialError("The command cannot be run.", why=f"{last}.", hint="Check the command.")
     told = {
         "crashed": f"it ended with {ran.status}: {last}",
         "hung": "too few steps ended within the time",

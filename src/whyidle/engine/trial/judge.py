@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from whyidle.engine.trial.arm import Ran, Told
+from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import WORTH, Candidate
-from whyidle.engine.trial.numbers import Check, compare
+from whyidle.engine.trial.numbers import Check, Untreated, compare
 from whyidle.engine.trial.pair import SURE, Effect, common, effect, startup_s, step_s
+from whyidle.engine.trial.told import Told
+from whyidle.model.diagnosis import Consent, Edit
 
 FEWEST, MOST = 2, 4
 """pairs"""
@@ -41,6 +43,7 @@ class Judgement:
     base_s: list[float] = field(default_factory=list)
     treated_s: list[float] = field(default_factory=list)
     startup_s: float | None = None
+    untreated: Untreated | None = None
 
 
 def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) -> Judgement:
@@ -58,6 +61,7 @@ def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) 
         if _decided(effect(found.base_s, found.treated_s, alike, SURE)):
             break
     _verdict(found, bench, bases, treats)
+    found.candidate = replace(candidate, edits=_taken(candidate, treats))
     return found
 
 
@@ -89,11 +93,19 @@ def _failed(ran: Ran, candidate: Candidate) -> str:
     """Why the treated arm cannot be compared."""
     if not ran.good:
         return f"rolled back: with it the job {_ended(ran)}"
-    held = [edit.knob for edit in candidate.edits if edit.knob.startswith("env.")]
-    if not held and not any(ran.applied.get(edit.knob) for edit in candidate.edits):
-        why = next(iter(ran.declined.values()), "nothing in the job took it up")
-        return f"declined: {why}"
+    if not _taken(candidate, [ran]):
+        own = [ran.declined[edit.knob] for edit in candidate.edits if edit.knob in ran.declined]
+        return f"declined: {next(iter(own), 'nothing in the job took it up')}"
     return ""
+
+
+def _taken(candidate: Candidate, treats: Sequence[Ran]) -> tuple[Edit, ...]:
+    """Its edits that took hold in every arm; of the environment's that cannot be told."""
+    return tuple(
+        edit
+        for edit in candidate.edits
+        if edit.knob.startswith("env.") or all(ran.applied.get(edit.knob) for ran in treats)
+    )
 
 
 def _ended(ran: Ran) -> str:
@@ -120,7 +132,7 @@ def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]
     if gain.speedup < WORTH or gain.low <= 1.0:
         found.why = _too_little(gain)
         return
-    found.check = _checked(found.candidate, bench, bases, treats)
+    found.check = _checked(found, bench, bases, treats)
     found.kept = found.check.holds
     found.why = "" if found.kept else f"rolled back: {found.check.told}"
 
@@ -133,13 +145,21 @@ def _too_little(gain: Effect) -> str:
     return "no gain that could be told from chance"
 
 
-def _checked(candidate: Candidate, bench: Bench, bases: list[Ran], treats: list[Ran]) -> Check:
-    losses = [list(ran.told.losses) if ran.told else [] for ran in (*bases[:2], treats[0])]
-    base, again, treated = losses[0], losses[1] if len(bases) > 1 else [], losses[-1]
-    first = compare(candidate.consent, base, treated, again)
-    if first.holds or (candidate.consent == "none" and base == again):
-        return first
-    bench.say("an untreated run with other seeds, to know how far apart those are")
-    other = bench.other()
-    told = list(other.told.losses) if other.good and other.told else []
-    return compare(candidate.consent, base, treated, again, told)
+def _checked(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> Check:
+    """Hold the losses of every treated arm against those of the untreated ones."""
+    consent, base, treated = found.candidate.consent, _told(bases), _told(treats)
+    known = Untreated(base[0], base[1] if len(base) > 1 else None)
+    check = worst(consent, known, treated)
+    if not check.holds and not (consent == "none" and known.steady):
+        bench.say("an untreated run with other seeds, to know how far apart those are")
+        other = bench.other()
+        known = replace(known, other=other.told if other.good else None)
+        check = worst(consent, known, treated)
+    found.untreated = known
+    return check
+
+
+def worst(consent: Consent, untreated: Untreated, treated: Sequence[Told]) -> Check:
+    """The first that does not hold, or else any."""
+    checks = [compare(consent, untreated, told) for told in treated]
+    return next((check for check in checks if not check.holds), checks[0])

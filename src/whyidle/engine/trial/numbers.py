@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent
 
 BLOCKS = 8
 """means of so many stretches of the loss are compared: single losses scatter with the batch"""
 ROOM = 3.0
 """how many times as far apart as two untreated runs of other random order a treated one may be"""
+FAR = 2.0
+"""how many times as far, or less, parameters may go in the first steps"""
 NEAR = 1e-3
 """relative difference that other rounding may bring, where nothing else is known"""
 
@@ -24,45 +27,70 @@ class Check:
     told: str
 
 
-def compare(
-    consent: Consent,
-    base: Sequence[float],
-    treated: Sequence[float],
-    again: Sequence[float] = (),
-    other: Sequence[float] = (),
-) -> Check:
-    """Hold the losses of a treated run against those of an untreated one. ``again`` is a second
-    untreated run, ``other`` one with other seeds: they say how much untreated runs differ."""
-    count = min(len(base), len(treated))
+@dataclass(frozen=True, slots=True)
+class Untreated:
+    """What untreated runs show of themselves: the first one, a second one (``again``), and one with
+    other seeds (``other``), which say how far apart such runs are. None: not run."""
+
+    base: Told
+    again: Told | None = None
+    other: Told | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether two runs are the same bit for bit, as far as is known."""
+        return self.again is None or same(self.base.losses, self.again.losses)
+
+
+def compare(consent: Consent, untreated: Untreated, treated: Told) -> Check:
+    """Hold what a treated run learned against untreated ones."""
+    base, moved = untreated.base.losses, untreated.base.moved
+    count = min(len(base), len(treated.losses))
+    if consent != "convergence" and not _as_far(moved, treated.moved):
+        return Check(False, f"parameters go {treated.moved:.3g} far at first, not {moved:.3g}")
     if not count:
-        return Check(consent in ("none", "rounding"), "no loss was seen: nothing to compare")
-    base, treated = base[:count], treated[:count]
-    if not all(map(math.isfinite, treated)) and all(map(math.isfinite, base)):
-        return Check(False, "a loss is no longer finite")
-    if list(base) == list(treated):
+        held = consent == "none" and moved is not None and treated.moved == moved
+        return Check(held, "no loss was seen" + (", parameters move as before" if held else ""))
+    if same(base, treated.losses):
         return Check(True, f"{count} losses, the same bit for bit")
-    steady = not again or list(again[:count]) == base[: len(again[:count])]
-    if consent == "none" and steady:
-        first = next(i for i in range(count) if base[i] != treated[i])
-        return Check(False, f"the loss of step {first + 1} is another: {base[first]:.6g} became "
-                     f"{treated[first]:.6g}")  # fmt: skip
-    return _near(base, treated, again, other)
+    odd = next(i for i in range(count) if not same(base[i : i + 1], treated.losses[i : i + 1]))
+    if math.isfinite(base[odd]) and not math.isfinite(treated.losses[odd]):
+        return Check(False, f"loss {odd + 1} is no longer finite")
+    if consent == "none" and untreated.steady:
+        became = f"{base[odd]:.6g} became {treated.losses[odd]:.6g}"
+        return Check(False, f"loss {odd + 1} is another: {became}")
+    return _near(untreated, treated)
 
 
-def _near(
-    base: Sequence[float], treated: Sequence[float], again: Sequence[float], other: Sequence[float]
-) -> Check:
+def same(one: Sequence[float], another: Sequence[float]) -> bool:
+    """Whether two runs are the same bit for bit as long as both go on; no number is one, too."""
+    pairs = zip(one, another, strict=False)
+    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs)
+
+
+def _as_far(base: float | None, treated: float | None) -> bool:
+    """Whether parameters go about as far as before: what learns nothing has losses that look like
+    those of any other seed for a while."""
+    if base is None or treated is None or not base > 0 or not math.isfinite(base):
+        return True
+    return 1 / FAR < treated / base < FAR
+
+
+def _near(untreated: Untreated, treated: Told) -> Check:
     """Whether it is about as far off as untreated runs are from each other."""
-    apart = distance(base, treated)
-    usual = max((distance(base, one) for one in (again, other) if len(one)), default=0.0)
-    room = max(ROOM * usual, NEAR)
-    told = f"losses {apart:.2%} apart; untreated runs with other seeds {usual:.2%}"
-    return Check(apart <= room, told)
+    base, known = untreated.base.losses, (untreated.again, untreated.other)
+    apart = distance(base, treated.losses)
+    usual = max((distance(base, one.losses) for one in known if one is not None), default=0.0)
+    whose = "with other seeds " if untreated.other is not None else ""
+    told = f"losses {apart:.2%} apart; untreated runs {whose}{usual:.2%}"
+    return Check(apart <= max(ROOM * usual, NEAR), told)
 
 
 def distance(one: Sequence[float], another: Sequence[float]) -> float:
     """Root mean square difference of the losses' means over stretches, as a share of the mean."""
     count = min(len(one), len(another))
+    if not count:
+        return 0.0
     size = max(1, count // BLOCKS)
     ends = range(size, count + 1, size)
     means = [

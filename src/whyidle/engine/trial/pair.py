@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from whyidle.engine.trial.arm import Told
+from whyidle.engine.trial.told import Told
 
 LEAST_LOG = 0.005
 """a scatter under half a percent is luck: no machine repeats a run of seconds better"""
@@ -78,13 +78,20 @@ def effect(
     runs that were the same among themselves, which tell of the machine's scatter; ``level`` is how
     sure the interval is."""
     groups = [[math.log(s) for s in group] for group in (base, treated, *alike)]
-    free = sum(len(group) - 1 for group in groups if group)
-    square = sum((x - fmean(group)) ** 2 for group in groups if group for x in group)
-    sigma = max(math.sqrt(square / free) if free > 0 else math.inf, LEAST_LOG)
+    own, _ = _scatter(groups[:2])
+    pooled, free = _scatter(groups)
+    sigma = max(pooled, own, LEAST_LOG)  # others may have run while the machine was quieter
     gain = fmean(groups[0]) - fmean(groups[1])
     half = _student(free, level) * sigma * math.sqrt(1 / len(base) + 1 / len(treated))
     low, high = math.exp(gain - half) if half < 50 else 0.0, math.exp(min(gain + half, 50))
     return Effect(math.exp(gain), low, high, min(len(base), len(treated)))
+
+
+def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Standard deviation within groups, and its degrees of freedom; 0 where there are none."""
+    free = sum(len(group) - 1 for group in groups if group)
+    square = sum((x - fmean(group)) ** 2 for group in groups if group for x in group)
+    return (math.sqrt(square / free) if free > 0 else 0.0), free
 
 
 def _student(free: int, level: Sequence[float]) -> float:

@@ -1,0 +1,47 @@
+"""What the processes of an arm wrote of themselves."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+FEWEST = 12
+"""steps that can be compared"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of one process: ns of a clock that all processes share; the loss of each backward pass; how
+    far some parameters went in the first steps; and whether it was stopped or ended by itself."""
+
+    ended: str
+    begun: int
+    marks: list[int]
+    losses: list[float]
+    rank: str | None = None
+    memory_bytes: int | None = None
+    moved: float | None = None
+
+
+def read(recording: Path) -> list[Told]:
+    """Of every process that trained; what cannot be read is none."""
+    found = []
+    for path in sorted(recording.glob("*.trial.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            told = json.loads(path.read_text(encoding="utf-8"))
+            told["losses"] = [float.fromhex(loss) for loss in told["losses"]]
+            told["moved"] = float.fromhex(told["moved"]) if told["moved"] else None
+            found.append(Told(**told))
+    return found
+
+
+def lead(found: list[Told]) -> Told | None:
+    """The first rank; of several jobs the one that made most steps."""
+    return min(found, key=lambda one: (int(one.rank or 0), -len(one.marks)), default=None)
+
+
+def stopped(recording: Path) -> bool:
+    """Whether a process has been stopped because it had run long enough."""
+    return any(one.ended == "stopped" for one in read(recording))

@@ -1,0 +1,153 @@
+"""One fix after another, with arms and looks that are made up."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.engine.trial import document, heal
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.healing import Healing
+from whyidle.engine.trial.told import Told
+from whyidle.model.diagnosis import Edit, Predicted, Prescription
+from whyidle.store.plan import parse_plan, text_of
+from whyidle.testing.jobs import SICK
+
+SEEN = next(found for job in SICK.values() if (found := diagnose([job().timeline()])).findings)
+LOSSES = [1.0 / (i + 1) for i in range(40)]
+
+
+def prescription(name, speedup, **edits):
+    return Prescription(
+        treatment=name,
+        summary=f"do {name}",
+        edits=[Edit(knob=knob.replace("__", "."), value=to) for knob, to in edits.items()],
+        consent="none",
+        automatic=True,
+        predicted=Predicted(speedup=speedup, low=1.1, high=3.0, method="made up"),
+        risk="",
+    )
+
+
+WORKERS = prescription("loader-workers", 2.0, loader__workers=4)
+MORE = prescription("more-workers", 1.5, loader__workers=8)
+FREEZE = prescription("gc-freeze", 1.4, gc__freeze=True)
+
+
+def diagnosis(*fixes):
+    finding = msgspec.structs.replace(SEEN.findings[0], prescriptions=list(fixes))
+    return msgspec.structs.replace(SEEN, findings=[finding] if fixes else [])
+
+
+class Voice:
+    def __init__(self):
+        self.told = []
+
+    def say(self, text):
+        self.told.append(text)
+
+    def judged(self, judgement):
+        self.told.append((judgement.candidate.treatment, judgement.kept))
+
+
+class Job:
+    """A step takes ``speeds`` of the knobs that are turned; the looks are handed out in turn."""
+
+    def __init__(self, monkeypatch, looks, speeds, interrupt=None):
+        self.looks, self.speeds, self.interrupt = list(looks), speeds, interrupt
+        self.healing = Healing(["train"], Path("nowhere"), None, 1e6, {"none"}, Voice())
+        monkeypatch.setattr(Healing, "trial", self.trial)
+        monkeypatch.setattr(heal, "look", lambda _: self.look())
+
+    def look(self):
+        self.healing.arm_s = 1.0
+        found = self.looks.pop(0)
+        if isinstance(found, KeyboardInterrupt):
+            raise found
+        return found
+
+    def trial(self, edits, **_):
+        if self.interrupt and any(edit.knob == self.interrupt for edit in edits):
+            raise KeyboardInterrupt
+        turned = {edit.knob: edit.value for edit in edits}
+        step_s = 0.1 * self.speeds(turned)
+        marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
+        told = Told("stopped", 0, marks, [*LOSSES])
+        return Ran("stopped", 0, 4.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
+
+    def heal(self):
+        return heal.heal(self.healing)
+
+
+def both(turned):
+    """The loader's workers halve the step for each doubling, the collector takes a quarter."""
+    loaded = {None: 1.0, 4: 0.5, 8: 0.3}[turned.get("loader.workers")]
+    return loaded * (0.75 if turned.get("gc.freeze") else 1.0)
+
+
+def kept(found):
+    return [one.treatment for one in found.kept]
+
+
+def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
+    looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
+    found = Job(monkeypatch, looks, both).heal()
+    assert kept(found) == ["loader-workers", "gc-freeze"]
+    assert found.whole.effect.speedup == pytest.approx(1 / 0.375, rel=0.01)
+    assert found.after.findings == []
+    told = document.document(found)
+    assert [trial.kept for trial in told.trials] == [True, True]
+    assert told.detail.healed.speedup == found.whole.effect.speedup
+
+
+def test_a_knob_that_is_turned_twice_stands_in_the_plan_once(monkeypatch):
+    looks = [diagnosis(WORKERS, FREEZE), diagnosis(MORE, FREEZE), diagnosis()]
+    found = Job(monkeypatch, looks, both).heal()
+    assert kept(found) == ["loader-workers", "more-workers"]
+    plan = parse_plan(text_of(document.plan(found, ["train"])), "plan.toml")
+    assert plan.settings == {"loader.workers": 8}
+
+
+def test_fixes_that_harm_each_other_are_given_up_from_the_end(monkeypatch):
+    def clash(turned):
+        """Both together are slow once the job has been looked at with both."""
+        return both(turned) if len(turned) < 2 or job.looks else 3.0
+
+    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()], clash)
+    found = job.heal()
+    assert kept(found) == ["loader-workers"]
+    assert "given up" in found.judged[1].why
+    assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
+
+
+@pytest.mark.parametrize("second", ["trial", "look"])
+def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
+    looks = [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)]
+    if second == "look":
+        looks[1] = KeyboardInterrupt()
+    found = Job(monkeypatch, looks, both, interrupt="gc.freeze").heal()
+    assert kept(found) == ["loader-workers"]
+    assert [one.kept for one in found.judged] == [True]
+    assert found.stopped
+    assert found.after is not None
+    assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
+    told = document.document(found)
+    assert {trial.treatment: trial.why for trial in told.trials}["gc-freeze"] == heal.STOPPED
+
+
+def test_without_a_fix_that_may_be_tried_nothing_runs(monkeypatch):
+    job = Job(monkeypatch, [diagnosis()], both)
+    found = job.heal()
+    assert not found.judged
+    assert found.after is None
+    assert document.document(found).detail.healed is None
+
+
+def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
+    job = Job(monkeypatch, [diagnosis(WORKERS)], both)
+    job.healing.budget_s = 2.0
+    found = job.heal()
+    assert not found.judged
+    assert "4 s" in found.passed[0].why
+    assert "--budget" in found.passed[0].why
