@@ -105,3 +105,10 @@ def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():
     assert made.predicted is rarer
     assert not made.automatic
     assert plan("rarer-evaluation", rarer=None) is None
+
+
+def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
+    assert plan("debug-mode-off", mode="anomaly_mode").automatic
+    assert not plan("debug-mode-off", mode="deterministic").automatic
+    assert plan("ddp-settings", copies=True).automatic
+    assert not plan("ddp-settings", copies=True, walks=True).automatic

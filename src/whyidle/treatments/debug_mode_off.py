@@ -33,8 +33,10 @@ SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
 
 @treatment("debug-mode-left-on", consent="none")
 def debug_mode_off(proof: Proof) -> Plan | None:
-    """Turn the mode off. The numbers stay the same. Declines for a mode it does not know."""
-    found = SWITCHES.get(str(proof.facts.get("mode")))
+    """Turn the mode off. The numbers stay the same, but for deterministic algorithms: somebody
+    asked for these, so they are left to people. Declines for a mode it does not know."""
+    mode = str(proof.facts.get("mode"))
+    found = SWITCHES.get(mode)
     if found is None:
         return None
     knob, summary, was, value = found
@@ -42,4 +44,5 @@ def debug_mode_off(proof: Proof) -> Plan | None:
         summary=summary,
         edits=(Edit(knob=knob, value=value, was=was),),
         risk="somebody may be looking for an error with it: then leave it on",
+        automatic=mode != "deterministic",
     )

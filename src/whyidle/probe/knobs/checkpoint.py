@@ -27,7 +27,7 @@ from ._state import State, UnknownError, state_of
 from ._waiting import Waiting
 
 MOST_S = 300.0
-"""a writer that takes longer is taken to hang, and ended"""
+"""a writer whose file has not grown for so long is taken to hang, and ended"""
 MEETINGS = ("barrier", "monitored_barrier", "broadcast_object_list", "all_gather_object")
 """after these other ranks may read what one of them has saved"""
 MOST = 4
@@ -107,7 +107,7 @@ class Writers:
                 self.pending.pop(path, None)
 
     def _reap(self, path: str, child: int) -> None:
-        until = time.monotonic() + MOST_S
+        until, size = time.monotonic() + MOST_S, -1
         pause_s = 0.0005
         while True:
             try:
@@ -118,7 +118,10 @@ class Writers:
             if found:
                 break
             if time.monotonic() > until:
-                os.kill(child, signal.SIGKILL)
+                before, size = size, _size(_draft(path, child))
+                until += MOST_S
+                if size == before:
+                    os.kill(child, signal.SIGKILL)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 0.02)
         shutil.rmtree(_draft(path, child), ignore_errors=True)
@@ -130,6 +133,14 @@ class Writers:
         """Until every file is whole."""
         for path in list(self.pending):
             self.wait(path)
+
+
+def _size(folder: str) -> int:
+    """Bytes of the files in a folder; 0 where there is none."""
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(folder))
+    except OSError:
+        return 0
 
 
 def _draft(path: str, pid: int) -> str:
