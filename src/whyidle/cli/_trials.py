@@ -1,4 +1,4 @@
-"""What ``fix`` shows while it works, and where it puts what came of it."""
+"""Where ``fix`` puts what came of it, and what it says."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import argparse
 import os
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from whyidle.cli import _output
@@ -19,7 +17,6 @@ from whyidle.errors import InputError
 if TYPE_CHECKING:
     from whyidle.engine.trial.handover import Handover
     from whyidle.engine.trial.heal import Healed
-    from whyidle.engine.trial.judge import Judgement
 
 MOST_FILES = 1000
 
@@ -59,49 +56,6 @@ def _free(path: Path) -> Path:
     numbers = range(2, MOST_FILES)
     names = (path, *(path.with_name(f"{path.stem}-{n}{path.suffix}") for n in numbers))
     return next(name for name in names if not name.exists())
-
-
-class Progress:
-    """The current trial, on standard error: on a terminal one line that is rewritten, with the time
-    that is left; elsewhere a line for each."""
-
-    def __init__(self, *, quiet: bool, budget_s: float) -> None:
-        self._quiet, self._budget_s = quiet, budget_s
-        self._begun = time.monotonic()
-        self._alive = sys.stderr.isatty()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def say(self, text: str) -> None:
-        """What is being done now."""
-        if self._quiet:
-            return
-        spent = time.monotonic() - self._begun
-        line = f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {text}"
-        sys.stderr.write(f"\r\x1b[K{line[: _output.width() - 1]}" if self._alive else f"{line}\n")
-        sys.stderr.flush()
-
-    def judged(self, judgement: Judgement) -> None:
-        """A trial has ended: a line that stays."""
-        gain, name = judgement.effect, judgement.candidate.treatment
-        told = f"{gain.speedup:.2f} times as fast" if gain else ""
-        why = "" if judgement.kept else judgement.why
-        text = ", ".join(part for part in (told, why) if part)
-        if not self._quiet:
-            clear = "\r\x1b[K" if self._alive else ""
-            sys.stderr.write(f"{clear}whyidle: {'kept' if judgement.kept else 'not kept'}: {name}")
-            sys.stderr.write(f", {text}\n" if text else "\n")
-            sys.stderr.flush()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._alive and not self._quiet:
-            sys.stderr.write("\r\x1b[K")
 
 
 class Results(NamedTuple):

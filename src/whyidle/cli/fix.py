@@ -102,6 +102,7 @@ def _classes(text: str) -> frozenset[str]:
 def run(args: argparse.Namespace) -> int:
     """Heal the command, keep and say what came of it."""
     from whyidle.cli._kept_in import KeptIn
+    from whyidle.cli._trying import Progress
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
     from whyidle.engine.trial.handover import hand_over
@@ -117,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     kept_in.check(yes=args.yes)
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
-        with _trials.Progress(quiet=args.quiet, budget_s=args.budget) as progress:
+        with Progress(quiet=args.quiet, budget_s=args.budget) as progress:
             healing = Healing(
                 command=command,
                 folder=folder,

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._trials import gained, outcome, promised
 from whyidle.exporters._words import (
+    NONE,
     interval,
     measured,
     percent,
@@ -33,12 +35,30 @@ def render(diagnosis: Diagnosis) -> str:
         f"**{diagnosis.verdict.state}** · {_steps(diagnosis)}",
         "",
         *_attribution(diagnosis),
+        *_trials(diagnosis),
         *_findings(diagnosis),
         *_notes(diagnosis),
         *_abstentions(diagnosis),
         _environment(diagnosis),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _trials(diagnosis: Diagnosis) -> Iterator[str]:
+    """Fixes that were tried: predicted beside measured."""
+    if not diagnosis.trials:
+        return
+    if told := outcome(diagnosis):
+        yield from (f"**{_text(told)}**", "")
+    yield "| fix | predicted | measured | numbers | kept |"
+    yield "|---|---|---|---|---|"
+    for trial in diagnosis.trials:
+        predicted = promised(trial.promised) if trial.promised else NONE
+        gain = gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE
+        kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
+        numbers = _text(trial.numerics or NONE)
+        yield f"| {_code(trial.treatment)} | {predicted} | {gain} | {numbers} | {kept} |"
+    yield ""
 
 
 def _text(value: str) -> str:

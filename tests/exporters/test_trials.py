@@ -1,0 +1,83 @@
+"""Trials in every form: what was kept, what it was promised, and what was not tried."""
+
+import msgspec
+import pytest
+
+from whyidle.exporters import html, markdown, terminal
+from whyidle.model.diagnosis import Healed, Predicted, Trial
+
+KEPT = Trial(
+    treatment="loader-workers",
+    consent="rounding",
+    baseline=0.2,
+    treated=0.1,
+    speedup=2.0,
+    low=1.8,
+    high=2.2,
+    predicted=1.7,
+    numerics="40 losses, the same bit for bit",
+    kept=True,
+    why="",
+    promised=Predicted(speedup=1.7, low=1.4, high=2.1, method="P1"),
+    cause="dataloader-no-workers",
+    summary="give the loader workers",
+    pairs=2,
+    startup_s=4.0,
+)
+UNTRIED = msgspec.structs.replace(
+    KEPT, treatment="staged-data", speedup=None, kept=False, tried=False, why="left to you"
+)
+ONCE = msgspec.structs.replace(KEPT, treatment="gc-freeze", speedup=0.6, pairs=1, kept=False)
+
+
+@pytest.fixture
+def healed(build, full):
+    def make(**named):
+        told = Healed(
+            run=None,
+            attribution=full.attribution,
+            state="saturated",
+            headline="fine",
+            speedup=2.0,
+            low=1.8,
+            high=2.2,
+            **named,
+        )
+        detail = msgspec.structs.replace(full.detail, healed=told)
+        return msgspec.structs.replace(full, detail=detail, trials=[KEPT, ONCE, UNTRIED])
+
+    return make
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_the_outcome_and_both_numbers_are_told(healed, render):
+    told = render(healed())
+    assert "2.00" in told
+    assert "1.70" in told
+    assert "1.80 to 2.20" in told.replace("(", "").replace(")", "")
+    assert "staged-data" in told
+    assert "left to you" in told
+
+
+def test_what_was_measured_once_has_no_interval(healed):
+    told = terminal.render(healed())
+    assert "0.60x as fast, measured once" in told
+
+
+def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(healed):
+    shown = terminal.render(
+        healed(price_per_hour=3.0, samples_per_s_before=50.0, samples_per_s=99.0)
+    )
+    assert "of every 100 hours of this job 50 are saved, 150.00 at 3.00 an hour" in shown
+    assert "50.0 samples/s became 99.0" in shown
+    assert "an hour" not in terminal.render(healed())
+
+
+def test_what_it_costs_once_and_when_that_is_paid_back(healed):
+    assert "4.00 s more until it runs steadily, paid back after 4.00 s" in terminal.render(healed())
+
+
+def test_without_trials_nothing_is_said_of_them(full):
+    plain = msgspec.structs.replace(full, trials=[])
+    assert "not tried" not in terminal.render(plain)
+    assert "measured |" not in markdown.render(plain)
