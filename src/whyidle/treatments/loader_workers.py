@@ -17,9 +17,9 @@ from whyidle.model.treatment import Plan, treatment
 def loader_workers(proof: Proof) -> Plan | None:
     """Give the DataLoader worker processes, or more of them, and keep them between epochs. Random
     augmentation moves into the workers, so its random numbers come in another order. Never more
-    than the cores that the process may use: beyond them workers slow each other and the training
-    process down. A dataset that launches kernels is left to people: CUDA does not
-    survive a fork."""
+    than the cores that the process may use, unless they mostly wait: beyond them workers slow each
+    other and the training process down. A dataset that launches kernels is left to people: CUDA
+    does not survive a fork."""
     workers = proof.facts.get("workers")
     on_device = bool(proof.facts.get("device_work", False))
     number = "more" if workers is None else max(2, int(workers))
@@ -33,9 +33,9 @@ def loader_workers(proof: Proof) -> Plan | None:
     )
     if on_device:
         risk = "the dataset launches kernels, which a forked worker cannot; " + risk
+    bound = ", at most the cores that this process may use" if workers is None else ""
     return Plan(
-        summary=f"DataLoader(..., num_workers={number}, persistent_workers=True), at most the "
-        "cores that this process may use",
+        summary=f"DataLoader(..., num_workers={number}, persistent_workers=True){bound}",
         edits=tuple(edits),
         risk=risk,
         automatic=workers is not None and not on_device,
