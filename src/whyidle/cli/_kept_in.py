@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
-from whyidle.engine.shield import shield
+from whyidle.engine.shield import mark, shield
 from whyidle.errors import TrialError
 
 if TYPE_CHECKING:
@@ -16,6 +19,17 @@ if TYPE_CHECKING:
 
 MOST = 5
 """of what was held back so many are told"""
+LAUNCHERS = (
+    ("srun",),
+    ("sbatch",),
+    ("ssh",),
+    ("kubectl",),
+    ("docker",),
+    ("podman",),
+    ("ray", "job", "submit"),
+)
+"""what they start is no child of theirs: a service starts it, here or on another machine"""
+ENDING = ("SIGTERM", "SIGHUP")
 
 
 class KeptIn:
@@ -24,16 +38,25 @@ class KeptIn:
     def __init__(self, *, network: bool) -> None:
         self.network = network
         self.level = ""
+        self.yes = False
         self.leaks: dict[Leak, None] = {}
 
     def check(self, *, yes: bool) -> None:
         """Look what can be had here, before anything is run.
 
         Raises:
-            TrialError: nothing that the system offers keeps a trial in, and nobody said --yes.
+            TrialError: what the job does could not all be undone, and nobody said --yes.
         """
+        self.yes = yes
+        if self.network and not yes:
+            raise TrialError(
+                "With --network trials send what the job sends.",
+                why="Uploads are real: a job that pushes checkpoints somewhere would overwrite "
+                "them.",
+                hint="whyidle fix --network --yes ... goes on all the same.",
+            )
         with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
-            scratch = Path(folder) / "scratch"
+            scratch = mark(folder) / "scratch"
             scratch.mkdir()
             with shield(scratch, network=self.network) as guard:
                 self.level, why = guard.level, guard.why
@@ -46,12 +69,13 @@ class KeptIn:
             )
 
     @contextmanager
-    def arm(self, folder: Path) -> Iterator[Shield]:
+    def arm(self, folder: Path) -> Iterator[Within]:
         """A guard around one arm, whose ``folder`` stays writable."""
         scratch = folder / "scratch"
         scratch.mkdir()
-        with shield(scratch, network=self.network, real=[folder]) as guard:
-            yield guard
+        _mark_above(folder)
+        with _ended(), shield(scratch, network=self.network, real=[folder]) as guard:
+            yield Within(guard, yes=self.yes)
             self.leaks |= dict.fromkeys(guard.leaks())
 
     def notes(self) -> list[str]:
@@ -63,3 +87,66 @@ class KeptIn:
             return []
         head = "Let through in trials (--network)" if self.network else "Held back in trials"
         return [f"{head}: {'; '.join(told)}{more}."]
+
+
+class Within:
+    """A guard that asks before it starts what would not stay within it."""
+
+    def __init__(self, guard: Shield, *, yes: bool) -> None:
+        self._guard, self._yes = guard, yes
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, kept in.
+
+        Raises:
+            TrialError: it hands the job to somebody else, and nobody said --yes.
+        """
+        if not self._yes and leaves(words):
+            raise TrialError(
+                f"What {words[0]} starts is not kept in.",
+                why="Another machine or a service runs it: what the job writes and sends there "
+                "is real.",
+                hint="Try the command that it starts, or whyidle fix --yes ... to go on all the "
+                "same.",
+            )
+        return self._guard.command(words)
+
+    def environment(self) -> Mapping[str, str]:
+        """What is added to its environment."""
+        return self._guard.environment()
+
+
+def leaves(words: Sequence[str]) -> bool:
+    """Whether a command is a launcher whose job runs outside of the trial."""
+    named = (Path(words[0]).name, *words[1:]) if words else ()
+    return any(named[: len(launcher)] == launcher for launcher in LAUNCHERS)
+
+
+def _mark_above(folder: Path) -> None:
+    """The folder of all arms, so that it can be removed by a later start where we are killed."""
+    place = Path(tempfile.gettempdir()).resolve()
+    for each in (folder, *folder.parents):
+        if each.parent.resolve() == place and each.name.startswith("whyidle-fix-"):
+            mark(each)
+
+
+@contextmanager
+def _ended() -> Iterator[None]:
+    """What would end us at once ends the arm first: its processes are stopped, its files removed.
+    What is ignored (nohup) or handled already stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    numbers = [each for each in numbers if signal.getsignal(each) is signal.SIG_DFL]
+    for each in numbers:
+        signal.signal(each, _end)
+    try:
+        yield
+    finally:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

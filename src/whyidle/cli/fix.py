@@ -51,10 +51,14 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "-y",
         "--yes",
         action="store_true",
-        help="go on where something that the job does cannot be held back",
+        help="go on where something that the job does cannot be held back: with --network, behind "
+        "a launcher (srun, ssh, docker, ...), or where the system keeps nothing in",
     )
     group.add_argument(
-        "--network", action="store_true", help="let the trials reach the network (data sets, hubs)"
+        "--network",
+        action="store_true",
+        help="let the trials reach the network (data sets, hubs); uploads are real: a job that "
+        "pushes checkpoints somewhere would overwrite them, so it takes --yes as well",
     )
     group.add_argument(
         "--plan", metavar="PATH", type=Path, help="the plan (default: a new plan.toml here)"

@@ -88,6 +88,31 @@ def test_an_ordinary_user_is_shielded_too(place: Path):
 
 
 @ROOT
+def test_shared_memory_of_an_ordinary_user_is_kept_apart(place: Path):
+    os.chown(place, NOBODY, NOBODY)
+    mine = Path("/dev/shm") / place.parents[1].name
+    (mine / "in").mkdir(parents=True)
+    (mine / "in" / "block").write_text("old")
+    for each in (mine, mine / "in", mine / "in" / "block"):
+        os.chown(each, NOBODY, NOBODY)
+    command = (
+        f"cd {mine}; cat in/block; echo new > in/block; cat in/block; rm -r in && mkdir in "
+        f"&& ls in; touch ../{mine.name}.new; exit 2"
+    )
+    try:
+        said = session(
+            place, interpreter(), [], command, user=NOBODY, group=NOBODY, extra_groups=[], cwd=place
+        )
+        if not said[0].startswith("namespaces"):
+            pytest.skip(said[0])
+        assert said[1:] == ["oldnew", "2 []", "False"]
+        assert (mine / "in" / "block").read_text() == "old"
+        assert not Path(f"{mine}.new").exists()
+    finally:
+        shutil.rmtree(mine)
+
+
+@ROOT
 def test_a_folder_that_is_shared_with_others_is_written_too(place: Path):
     """What is not one's own cannot be copied up in a user namespace: it has to be there before."""
     os.chown(place, NOBODY, NOBODY)

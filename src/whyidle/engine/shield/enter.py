@@ -21,10 +21,12 @@ import sys
 from collections.abc import Callable
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+MS_NOSUID, MS_NODEV = 0x2, 0x4
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
 KEPT_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: 0x200000}
 """flags of ``statvfs`` -> of ``mount``, which a remount has to repeat: a user may not drop them"""
 O_PLACE = getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0)
+DIE_WITH_PARENT = 1
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 RTM_NEWADDR, IFA_ADDRESS, IFA_LOCAL, IFA_F_NODAD = 20, 1, 2, 0x02
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_EXCL, NLM_F_CREATE = 0x1, 0x4, 0x200, 0x400
@@ -143,11 +145,46 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
             refused.append((path, error.strerror or str(error)))
             mount(below[path], path, None, MS_BIND | MS_REC)
             read_only(path)
+    for path, kind in plan["memory"]:
+        in_memory(path, style if kind == "overlay" else None)
     for source, target in kept:
         mount(source, target, None, MS_BIND | MS_REC)
     for (path,) in plan["read_only"]:
         read_only(path)
+    for (path,) in plan["settings"]:
+        mount(path, path, None, MS_BIND | MS_REC)
+        read_only(path)
     return refused
+
+
+def in_memory(path: str, style: str | None) -> None:
+    """What is written here is kept in memory of our own, which goes with the last process. It has
+    as much room as there was. Without a style for an overlay what is there can be read only."""
+    below, room = place(path), os.statvfs(path)
+    options = f"mode=1777,size={room.f_blocks * room.f_frsize}"
+    mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)
+    if style is None:
+        for each in os.scandir(below):
+            show(each, os.path.join(path, each.name))
+        return
+    kept = place(path)
+    for name in ("upper", "work"):
+        os.mkdir(f"{kept}/{name}")
+    os.chmod(f"{kept}/upper", 0o1777)
+    layers = f"lowerdir={below},upperdir={kept}/upper,workdir={kept}/work"
+    mount("overlay", path, "overlay", 0, f"{layers},{style}")
+
+
+def show(entry: os.DirEntry[str], path: str) -> None:
+    """A file or folder at another place, to be read."""
+    if entry.is_dir(follow_symlinks=False):
+        os.mkdir(path)
+    elif entry.is_file(follow_symlinks=False):
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+    else:
+        return
+    mount(entry.path, path, None, MS_BIND | MS_REC)
+    read_only(path)
 
 
 def read_only(path: str) -> None:
@@ -177,8 +214,17 @@ def bring_up(addresses: list[str]) -> None:
             route.recv(4096)  # an address that cannot be had is one that the job will not find
 
 
+def die_with(parent: int) -> None:
+    """The command ends when whoever started it does, killed or not. To be asked for after ids and
+    powers have changed, which takes it back."""
+    call("prctl", DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(FAILED)
+
+
 def main(arguments: list[str]) -> int:
     """Put the shield up, then become the command."""
+    parent = os.getppid()
     with open(arguments[0], "rb") as file:
         plan = marshal.load(file)
     folder = os.getcwd()
@@ -187,6 +233,7 @@ def main(arguments: list[str]) -> int:
         refused = put_up(plan, plan["user"])
         if plan["network"] is not None:
             bring_up(plan["network"])
+        die_with(parent)
     except OSError as error:
         sys.stderr.write(f"whyidle: the trial could not be shielded: {error.strerror}\n")
         return FAILED

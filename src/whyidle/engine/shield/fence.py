@@ -21,7 +21,7 @@ BENEATH, PORT = 1, 2
 WRITE_FILE, REMOVE, MAKE, REFER, TRUNCATE = 1 << 1, 0b11 << 4, 0b1111111 << 6, 1 << 13, 1 << 14
 ON_FILES = WRITE_FILE | TRUNCATE
 CONNECT_TCP = 1 << 1
-NO_NEW_PRIVILEGES = 38
+DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
 FAILED = 125
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -45,9 +45,10 @@ def version() -> int:
     return call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
 
 
-def restrict(writable: list[str], ports: list[tuple[int, int]]) -> None:
-    """From here on, for this process and all that it starts: write only below ``writable``, and,
-    where any are given and the kernel can, connect only to ``ports`` (first, last)."""
+def restrict(writable: list[str], ports: list[tuple[int, int]], existing: list[str]) -> None:
+    """From here on, for this process and all that it starts: write only below ``writable``, and to
+    what is there below ``existing``; and, where any are given and the kernel can, connect only to
+    ``ports`` (first, last)."""
     have = version()
     files = WRITE_FILE | REMOVE | MAKE
     files |= (REFER if have >= 2 else 0) | (TRUNCATE if have >= 3 else 0)
@@ -56,6 +57,8 @@ def restrict(writable: list[str], ports: list[tuple[int, int]]) -> None:
     ruleset = call(CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0))
     for path in writable:
         _allow(ruleset, path, files)
+    for path in existing:
+        _allow(ruleset, path, files & ON_FILES)
     if net:
         rule = ctypes.create_string_buffer(16)
         words = (ctypes.c_long(ADD), ctypes.c_int(ruleset), ctypes.c_int(PORT), rule, 0)
@@ -83,16 +86,26 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(handle)
 
 
+def die_with(parent: int) -> None:
+    """The command ends when whoever started it does, killed or not (where the system knows how)."""
+    if sys.platform.startswith("linux"):
+        libc.prctl(DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(FAILED)
+
+
 def main(arguments: list[str]) -> int:
     """Put the fence up, where one is asked for, then become the command."""
+    parent = os.getppid()
     with open(arguments[0], "rb") as file:
         plan = marshal.load(file)
     if plan["writable"] is not None:
         try:
-            restrict(plan["writable"], plan["ports"])
+            restrict(plan["writable"], plan["ports"], plan["existing"])
         except OSError as error:
             sys.stderr.write(f"whyidle: the trial could not be shielded: {error.strerror}\n")
             return FAILED
+    die_with(parent)
     os.environ.update(plan["environment"])
     words = arguments[1:]
     if not words:

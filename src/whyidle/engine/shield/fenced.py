@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import marshal
+import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -17,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import mounts
+from whyidle.engine.shield import memory, mounts, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 FENCE = Path(__file__).with_name("fence.py")
@@ -41,9 +43,10 @@ class Fenced:
         self._asked = asked
         self._commands = 0
         self.uppers: list[Upper] = []
-        self.made = [Path(tempfile.mkdtemp(prefix="whyidle-"))]
+        self.made = [stale.mark(tempfile.mkdtemp(prefix="whyidle-"))]
         """for temporary files: a short name, since sockets of loader workers are among them"""
         self.denied: list[str] = []
+        self._shared: list[memory.Shared] = []
         if level == "landlock":
             try:
                 self._try()
@@ -64,10 +67,14 @@ class Fenced:
             each.mkdir(parents=True)
         left = [str(each) for each in (scratch, temporary, *self._asked.real)]
         left += [each for each in mounts.SERVICES if Path(each).exists()]
+        shared = memory.Shared(layers / "shared", memory.names())
+        shared.folder.mkdir()
+        self._shared.append(shared)
         guest = {
             **self._asked.guest(),
             "layers": str(layers),
             "left": left,
+            "held": sorted(shared.held),
             "refuse": self._asked.closed,
             "programs": True,
         }
@@ -79,12 +86,18 @@ class Fenced:
                 "TMPDIR": str(temporary),
                 "TRITON_CACHE_DIR": str(temporary / "triton"),
             },
-            "writable": [*left, "/dev", "/proc"] if self.level == "landlock" else None,
+            "writable": [*left, memory.SHARED, "/proc"] if self.level == "landlock" else None,
+            "existing": _devices(),
             "ports": _ports() if self._asked.closed else [],
         }
         (scratch / f"{name}.plan").write_bytes(marshal.dumps(plan))
         self.uppers.append(Upper("/", layers / "upper", layers / "gone"))
         return [sys.executable, "-I", "-S", str(FENCE), str(scratch / f"{name}.plan")]
+
+    def close(self) -> None:
+        """Shared memory that the commands made goes, too: nobody is left who would."""
+        for each in self._shared:
+            each.sweep()
 
     def _try(self) -> None:
         if not sys.platform.startswith("linux"):
@@ -103,6 +116,21 @@ class Fenced:
             self.uppers.clear()
         if done.returncode:
             raise UnavailableError(reason(done.stderr))
+
+
+def _devices() -> list[str]:
+    """What a job opens for writing below ``/dev``: folders of devices, and devices that are no
+    disks. None are made or removed there, and shared memory has rules of its own."""
+    with os.scandir("/dev") as entries:
+        return [
+            each.path
+            for each in entries
+            if each.path != memory.SHARED
+            and (
+                each.is_dir(follow_symlinks=False)
+                or stat.S_ISCHR(each.stat(follow_symlinks=False).st_mode)
+            )
+        ]
 
 
 def _ports() -> list[tuple[int, int]]:

@@ -6,12 +6,12 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whyidle.engine.shield import trackers
+from whyidle.engine.shield import stale, trackers
 from whyidle.engine.shield.fenced import Fenced
 from whyidle.engine.shield.kinds import Asked, Kind, Level, UnavailableError
 from whyidle.engine.shield.namespaces import Namespaces
@@ -43,6 +43,9 @@ class Shield:
     def __init__(
         self, scratch: Path, network: bool, real: Sequence[Path], best: Level = "namespaces"
     ) -> None:
+        for folder in stale.left():
+            with suppress(OSError):  # somebody else is about to do the same
+                _remove(folder)
         self.kept = [Path(folder).resolve() for folder in real]
         self.network = network
         self._scratch = Path(scratch).resolve()
@@ -117,6 +120,7 @@ class Shield:
 
     def close(self) -> None:
         """Throw away what was written."""
+        self._kind.close()
         for folder in self.places:
             _remove(folder)
 
@@ -162,12 +166,14 @@ def _marked(gone: Path) -> list[str]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a tree whose folders may be closed to us: a job may have written them so, and an
-    overlay's own is."""
+    """Remove a tree, if it is there, whose folders may be closed to us: a job may have written them
+    so, and an overlay's own is. What is above it keeps its rights."""
 
     def open_up(call: Callable[..., Any], path: str, _: object) -> None:
+        if not os.path.lexists(folder):
+            return  # somebody else was faster
         for each in (Path(path).parent, Path(path)):
-            if each.is_dir() and not each.is_symlink():
+            if each.is_relative_to(folder) and each.is_dir() and not each.is_symlink():
                 each.chmod(0o700)
         if call in (os.scandir, os.open, os.lstat) or Path(path).is_dir():
             shutil.rmtree(path, ignore_errors=True)

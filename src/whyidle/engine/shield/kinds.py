@@ -64,3 +64,6 @@ class Kind(Protocol):
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, wrapped."""
+
+    def close(self) -> None:
+        """Undo what lies outside of ``made``."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import mounts, network, skeleton
+from whyidle.engine.shield import memory, mounts, network, skeleton, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 ENTER = Path(__file__).with_name("enter.py")
@@ -22,6 +22,8 @@ SHELVES = ("/var/tmp", "/tmp", "/dev/shm")
 """where a second place for what is written may be found: as a rule, disk before memory"""
 ENOUGH_BYTES = 1 << 30
 """a shelf with less room than a checkpoint or two is none"""
+SETTINGS = ("/proc/sys", "/sys")
+"""of the machine, which root could change"""
 MOST_TRIES = 10
 TRY_S = 20.0
 
@@ -41,13 +43,14 @@ class Namespaces:
         self._asked, self._scratch = asked, asked.scratch
         self._commands = 0
         self.uppers: list[Upper] = []
-        self.made = [Path(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
+        self.made = [stale.mark(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
         self._needed: list[Path] = []
         self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
         self._network = network.addresses() if asked.closed else None
         hosts = network.hosts() if asked.closed else None
         if hosts is not None:
             (self._scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
+        self._memory = memory.kept()
         self._hosts = hosts is not None and network.HOSTS.is_file()
         try:
             self._user, self._layout = self._find()
@@ -66,6 +69,9 @@ class Namespaces:
         uppers, path = self._prepare(self._user, self._layout)
         self.uppers += uppers
         return [sys.executable, "-I", "-S", str(ENTER), str(path), *words]
+
+    def close(self) -> None:
+        """All of it went with the commands."""
 
     def _find(self) -> tuple[bool, mounts.Layout]:
         """Root may mount as it is, or nobody may; everybody else is tried as their own root."""
@@ -141,10 +147,11 @@ class Namespaces:
         bind = [(str(each), str(each)) for each in (*self._asked.real, self._asked.notes)]
         bind += [(each, each) for each in mounts.SERVICES if Path(each).exists()]
         bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
+        settings = [each for each in SETTINGS if os.geteuid() == 0 and Path(each).is_dir()]
         told = {
             **self._asked.guest(),
             "closed": self._asked.closed,
-            "read_only": layout.read_only,
+            "read_only": [*layout.read_only, *settings],
         }
         guest = self._scratch / "asked.json"
         guest.write_text(json.dumps(told), encoding="utf-8")
@@ -154,6 +161,8 @@ class Namespaces:
             "network": self._network,
             "overlay": overlays,
             "bind": bind,
+            "memory": self._memory,
+            "settings": [(each,) for each in settings],
             "read_only": [(folder,) for folder in layout.read_only],
         }
         path = self._scratch / f"{self._commands}.plan"

@@ -18,9 +18,10 @@ def install(path: str) -> None:
     with open(path, encoding="utf-8") as file:
         asked = notes.Asked(**json.load(file))
     if asked.layers is not None:
-        from . import divert, view, writers
+        from . import divert, shared, view, writers
 
-        diversion = divert.Diversion(view.View(asked.layers, asked.left))
+        shared.install(asked.layers + "/shared", asked.held)
+        diversion = divert.Diversion(view.View(asked.layers, asked.left, asked.held))
         diversion.install()
         writers.install(diversion)
     notes.install(asked)

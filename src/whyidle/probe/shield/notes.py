@@ -50,7 +50,8 @@ class Asked:
     """What to watch for: ``folder`` takes the notes, ``local`` are this machine's names and
     addresses; ``refuse`` connections to others; ``programs`` are named that are no Python; in
     ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
-    With ``layers`` what is written anywhere but in ``left`` goes to that folder."""
+    With ``layers`` what is written anywhere but in ``left`` goes to that folder, as is what is
+    written to shared memory of a ``held`` name."""
 
     folder: str
     local: list[str]
@@ -60,6 +61,7 @@ class Asked:
     closed: bool = False
     layers: str | None = None
     left: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
 
 
 class Notes:

@@ -18,6 +18,7 @@ from typing import Any
 MARK = "\x01"
 """after the name of what was removed"""
 LEFT = ("/dev", "/proc", "/sys")
+SHARED = "/dev/shm/"
 MOST_LINKS = 40
 _CHUNK = 1 << 22
 
@@ -27,13 +28,17 @@ _mkdir, _unlink, _getcwd = os.mkdir, os.unlink, os.getcwd
 
 
 class View:
-    """The two layers. ``folder`` is ours, for one command; ``left`` are places written for good."""
+    """The two layers. ``folder`` is ours, for one command; ``left`` are places written for good;
+    ``held`` are names of shared memory that is not the job's own."""
 
-    def __init__(self, folder: str, left: Sequence[str]) -> None:
+    def __init__(self, folder: str, left: Sequence[str], held: Sequence[str] = ()) -> None:
         self.upper = os.path.join(folder, "upper")
         self.gone = os.path.join(folder, "gone")
-        self.left = {each.rstrip("/") for each in (*LEFT, folder, *left)}
+        self.own = {each.rstrip("/") for each in (folder, *left)}
+        self.own_below = tuple(each + "/" for each in self.own)
+        self.left = {*LEFT, *self.own}
         self.below = tuple(each + "/" for each in self.left)
+        self.held = frozenset(held)
         self.busy: set[int] = set()
         self.folders: dict[str, str] = {}
         self.hidden: dict[str, bool] = {}
@@ -56,7 +61,13 @@ class View:
         return found[len(self.upper) :] or "/" if found.startswith(self.upper) else found
 
     def _is_left(self, place: str) -> bool:
+        if self.held and place.startswith(SHARED) and self._is_held(place):
+            return False
         return place.startswith(self.below) or place in self.left
+
+    def _is_held(self, place: str) -> bool:
+        name = place[len(SHARED) :].partition("/")[0]
+        return name in self.held and not (place in self.own or place.startswith(self.own_below))
 
     def _folder(self, path: str, links: int = 0) -> str:
         """A folder's place, over links of both layers."""

@@ -1,0 +1,98 @@
+"""What ``fix`` asks for before it starts, and how it ends when it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from whyidle.cli import _kept_in
+from whyidle.cli._kept_in import KeptIn, leaves
+from whyidle.errors import TrialError
+
+
+def test_with_a_network_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TrialError, match="would overwrite") as caught:
+        KeptIn(network=True).check(yes=False)
+    assert "--network --yes" in caught.value.hint
+    kept = KeptIn(network=True)
+    kept.check(yes=True)
+    assert kept.level
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("srun python train.py", True),
+        ("/usr/bin/ssh node python train.py", True),
+        ("docker run image", True),
+        ("ray job submit -- python train.py", True),
+        ("ray start", False),
+        ("python ssh", False),
+        ("./srun.sh", False),
+        ("", False),
+    ],
+)
+def test_launchers_are_known_by_their_first_words(command: str, expected: bool):
+    assert leaves(command.split()) is expected
+
+
+def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    kept = KeptIn(network=False)
+    kept.yes = False
+    with kept.arm(tmp_path) as guard:
+        with pytest.raises(TrialError, match="not kept in"):
+            guard.command(["ssh", "node", "python", "train.py"])
+        assert guard.command(["python"])[-1] == "python"
+    (tmp_path / "again").mkdir()
+    kept.yes = True
+    with kept.arm(tmp_path / "again") as guard:
+        assert guard.command(["ssh", "node"])[-2:] == ["ssh", "node"]
+
+
+ARM = """
+    import subprocess, sys
+    from pathlib import Path
+    from whyidle.cli._kept_in import KeptIn
+
+    top = Path(sys.argv[1])
+    folder = top / "arm-1"
+    folder.mkdir()
+    kept = KeptIn(network=False)
+    with kept.arm(folder) as guard:
+        print((folder / "scratch").exists(), (top / ".made-by.json").exists(), flush=True)
+        subprocess.run(guard.command(["sleep", "50"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_it_ends_the_arm_first(tmp_path: Path, number: signal.Signals):
+    folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-", dir=tmp_path))
+    words = [sys.executable, "-c", textwrap.dedent(ARM), str(folder)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        words, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "True True\n"
+        child.send_signal(number)
+        assert child.wait(60) == 128 + number
+    assert not (folder / "arm-1" / "scratch").exists()
+
+
+def test_what_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _kept_in._ended():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
