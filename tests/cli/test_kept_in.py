@@ -20,10 +20,10 @@ from whyidle.errors import TrialError
 def test_with_a_network_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TrialError, match="would overwrite") as caught:
-        KeptIn(network=True).check(yes=False)
+        KeptIn(network=True).check(["python"], yes=False)
     assert "--network --yes" in caught.value.hint
     kept = KeptIn(network=True)
-    kept.check(yes=True)
+    kept.check(["python"], yes=True)
     assert kept.level
 
 
@@ -47,15 +47,10 @@ def test_launchers_are_known_by_their_first_words(command: str, expected: bool):
 def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     kept = KeptIn(network=False)
-    kept.yes = False
-    with kept.arm(tmp_path) as guard:
-        with pytest.raises(TrialError, match="not kept in"):
-            guard.command(["ssh", "node", "python", "train.py"])
-        assert guard.command(["python"])[-1] == "python"
-    (tmp_path / "again").mkdir()
-    kept.yes = True
-    with kept.arm(tmp_path / "again") as guard:
-        assert guard.command(["ssh", "node"])[-2:] == ["ssh", "node"]
+    with pytest.raises(TrialError, match="not kept in"):
+        kept.check(["ssh", "node", "python", "train.py"], yes=False)
+    kept.check(["ssh", "node"], yes=True)
+    kept.check(["python", "train.py"], yes=False)
 
 
 ARM = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -38,22 +38,28 @@ class KeptIn:
     def __init__(self, *, network: bool) -> None:
         self.network = network
         self.level = ""
-        self.yes = False
         self.leaks: dict[Leak, None] = {}
 
-    def check(self, *, yes: bool) -> None:
+    def check(self, command: Sequence[str], *, yes: bool) -> None:
         """Look what can be had here, before anything is run.
 
         Raises:
             TrialError: what the job does could not all be undone, and nobody said --yes.
         """
-        self.yes = yes
         if self.network and not yes:
             raise TrialError(
                 "With --network trials send what the job sends.",
                 why="Uploads are real: a job that pushes checkpoints somewhere would overwrite "
                 "them.",
                 hint="whyidle fix --network --yes ... goes on all the same.",
+            )
+        if leaves(command) and not yes:
+            raise TrialError(
+                f"What {command[0]} starts is not kept in.",
+                why="Another machine or a service runs it: what the job writes and sends there "
+                "is real.",
+                hint="Try the command that it starts, or whyidle fix --yes ... to go on all the "
+                "same.",
             )
         with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
             scratch = mark(folder) / "scratch"
@@ -69,13 +75,13 @@ class KeptIn:
             )
 
     @contextmanager
-    def arm(self, folder: Path) -> Iterator[Within]:
+    def arm(self, folder: Path) -> Iterator[Shield]:
         """A guard around one arm, whose ``folder`` stays writable."""
         scratch = folder / "scratch"
         scratch.mkdir()
         _mark_above(folder)
         with _ended(), shield(scratch, network=self.network, real=[folder]) as guard:
-            yield Within(guard, yes=self.yes)
+            yield guard
             self.leaks |= dict.fromkeys(guard.leaks())
 
     def notes(self) -> list[str]:
@@ -87,33 +93,6 @@ class KeptIn:
             return []
         head = "Let through in trials (--network)" if self.network else "Held back in trials"
         return [f"{head}: {'; '.join(told)}{more}."]
-
-
-class Within:
-    """A guard that asks before it starts what would not stay within it."""
-
-    def __init__(self, guard: Shield, *, yes: bool) -> None:
-        self._guard, self._yes = guard, yes
-
-    def command(self, words: Sequence[str]) -> list[str]:
-        """The command, kept in.
-
-        Raises:
-            TrialError: it hands the job to somebody else, and nobody said --yes.
-        """
-        if not self._yes and leaves(words):
-            raise TrialError(
-                f"What {words[0]} starts is not kept in.",
-                why="Another machine or a service runs it: what the job writes and sends there "
-                "is real.",
-                hint="Try the command that it starts, or whyidle fix --yes ... to go on all the "
-                "same.",
-            )
-        return self._guard.command(words)
-
-    def environment(self) -> Mapping[str, str]:
-        """What is added to its environment."""
-        return self._guard.environment()
 
 
 def leaves(words: Sequence[str]) -> bool:

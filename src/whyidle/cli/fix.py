@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     _output.check(args)
     files = _trials.places(args)
     kept_in = KeptIn(network=args.network)
-    kept_in.check(yes=args.yes)
+    kept_in.check(command, yes=args.yes)
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
         with Progress(quiet=args.quiet, budget_s=args.budget) as progress:
