@@ -13,12 +13,19 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from whyidle.cli import _output, _trials
 from whyidle.cli._options import outputs, storage
 from whyidle.errors import UsageError
+
+if TYPE_CHECKING:
+    from whyidle.engine.trial.handover import Handover
+    from whyidle.engine.trial.heal import Healed
+    from whyidle.engine.trial.healing import Healing
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
@@ -109,7 +116,6 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.cli._trying import Progress
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
-    from whyidle.engine.trial.handover import hand_over
     from whyidle.engine.trial.heal import heal
     from whyidle.engine.trial.healing import Healing
 
@@ -132,9 +138,22 @@ def run(args: argparse.Namespace) -> int:
                 voice=progress,
             )
             found = heal(healing)
-            handed = hand_over(healing, found, Path.cwd())
+            handed = _handed(healing, found)
         results = _trials.Results(found, handed, kept_in.notes())
         _trials.tell(args, results, command, files)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _handed(healing: Healing, found: Healed) -> Handover | None:
+    """The patch; where it cannot be made, what was found before must not be lost with it."""
+    from whyidle.engine.trial.handover import hand_over
+
+    try:
+        return hand_over(healing, found, Path.cwd())
+    except KeyboardInterrupt:
+        print("whyidle: no patch: it was stopped before", file=sys.stderr)
+    except Exception as error:  # of all mistakes of ours this one would be the dearest
+        print(f"whyidle: no patch: {type(error).__name__}: {error}", file=sys.stderr)
+    return None
