@@ -3,6 +3,7 @@
 import gc
 import random
 import time
+import types
 import weakref
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from whyidle.probe.knobs import _memory, dataset
 from whyidle.probe.knobs import dataset as knob
+from whyidle.probe.knobs._chance import own
 
 EDIT = {"dataset.cache": True}
 MADE = torch.zeros(512, dtype=torch.int32).share_memory_()
@@ -121,14 +123,14 @@ class Drawing(Slow):
         return float(self.draw()) + index
 
 
-class Coin(Slow):
-    """A generator of its own."""
+COIN = np.random.default_rng(3)
 
-    def __init__(self):
-        super().__init__(own=np.random.default_rng(3))
+
+class Coin(Slow):
+    """A generator that is nobody's attribute."""
 
     def made(self, index):
-        return index * float(self.own.random() < 0.5)
+        return index * float(COIN.random() < 0.5)
 
 
 DRAWS = {
@@ -161,6 +163,13 @@ def test_random_numbers_of_its_own_are_noticed(turn):
     hand = turn(EDIT)
     run(Coin())
     assert hand.declined == {"dataset.cache": "its samples come out otherwise the second time"}
+    assert not hand.applied
+
+
+def test_a_generator_that_the_dataset_holds_is_reason_enough(turn):
+    hand = turn(EDIT)
+    run(Slow(own=random.Random(1)))  # it draws from it once in a blue moon
+    assert "random numbers of its own: dataset.own" in hand.declined["dataset.cache"]
     assert not hand.applied
 
 
@@ -324,3 +333,30 @@ def test_a_plain_list_has_its_samples_itself(turn):
     assert len(run(list(range(64)))) == 3 * 17
     assert not hand.applied
     assert not hand.declined
+
+
+class Augmenting:
+    """A transform with a generator of its own, as in a list of them."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+
+class Transformed:
+    def __init__(self, generator):
+        self.transform = types.SimpleNamespace(transforms=[len, Augmenting(generator)])
+
+
+@pytest.mark.parametrize(
+    "generator", [random.Random(1), np.random.default_rng(1), torch.Generator()]
+)
+def test_a_generator_of_the_datasets_own_is_found_wherever_it_is_held(generator):
+    told = own(Transformed(generator))
+    assert told.startswith("dataset.transform.transforms[1].generator")
+
+
+def test_a_dataset_without_one_has_none():
+    assert own(Transformed([1, "two", {"three": torch.ones(3)}])) == ""
+    circle = types.SimpleNamespace()
+    circle.self = circle
+    assert own(circle) == ""

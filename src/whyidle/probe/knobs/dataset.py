@@ -2,16 +2,15 @@
 
 Proof is of this run's own samples: the first ones are made twice, with other states of the random
 number generators of Python, NumPy and PyTorch, and must be the same bit for bit; no sample may
-draw from those generators at all; and of what is kept, some are made again in every epoch. The
-first one that comes out otherwise, or a dataset whose attributes keep changing between epochs, ends
-it for good. What is kept lies in memory that workers share, and each look gives a new copy.
+draw from those generators at all, nor its dataset hold one of its own; and of what is kept, some
+are made again in every epoch. The first one that comes out otherwise, or a dataset whose attributes
+keep changing between epochs, ends it for good. What is kept lies in memory that workers share, and
+each look gives a new copy.
 """
 
 from __future__ import annotations
 
 import math
-import random
-import sys
 import time
 import types
 import weakref
@@ -20,6 +19,7 @@ from typing import Any
 
 from .. import guard
 from . import NO_FORM, Hand, _memory
+from ._chance import disturb, own, restore, same, states
 from ._codec import UnknownError, decode, encode
 from ._shared import OFF, PROVEN, Index, Room
 
@@ -149,6 +149,9 @@ class Keeper:
 
     def _epoch(self, dataset: Any) -> None:
         self.looks = 0
+        if source := own(dataset):
+            self.stop(f"the dataset has random numbers of its own: {source}")
+            return
         now = fingerprint(dataset)
         if now == self.was:
             return
@@ -280,44 +283,3 @@ def fingerprint(value: Any, name: str = "", depth: int = 3) -> dict[str, Any]:
         if depth and not plain and not isinstance(one, (type, types.ModuleType)):
             found |= fingerprint(one, path, depth - 1)
     return found
-
-
-def states() -> tuple[Any, ...]:
-    """Where the random number generators are."""
-    import torch
-
-    numpy: Any = sys.modules.get("numpy")
-    legacy = numpy.random.get_state() if numpy else None
-    return random.getstate(), torch.get_rng_state(), legacy
-
-
-def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether nobody drew from them in between."""
-    import torch
-
-    if one[0] != other[0] or not torch.equal(one[1], other[1]):
-        return False
-    if one[2] is None or other[2] is None:
-        return one[2] is other[2]
-    return bool(one[2][2:] == other[2][2:] and (one[2][1] == other[2][1]).all())
-
-
-def disturb() -> None:
-    """Set them elsewhere."""
-    import torch
-
-    random.seed(0xD15)
-    torch.default_generator.manual_seed(0xD15)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy:
-        numpy.random.seed(0xD15)
-
-
-def restore(before: tuple[Any, ...]) -> None:
-    """Set them back."""
-    import torch
-
-    random.setstate(before[0])
-    torch.set_rng_state(before[1])
-    if before[2] is not None:
-        sys.modules["numpy"].random.set_state(before[2])
