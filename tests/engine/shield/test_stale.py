@@ -86,6 +86,7 @@ def test_only_what_is_marked_by_somebody_gone_is_left(gone: Path, tmp_path: Path
         ("pid", "no number", False),
         ("pid", os.getpid(), True),  # given to us since: we were started at another time
     ],
+    ids=["boot", "processes", "number", "given since"],
 )
 def test_an_id_means_its_process_only_where_it_was_given(
     gone: Path, tmp_path: Path, name: str, value: object, left: bool

@@ -75,7 +75,18 @@ class Mine(dict):
         (np.zeros(2, dtype=[("a", "f4")]), "array of records"),
         ({(1, 2): 3}, "other keys"),
     ],
-    ids=str,
+    ids=[
+        "class",
+        "object",
+        "parameter",
+        "graph",
+        "sparse",
+        "meta",
+        "view",
+        "objects",
+        "record",
+        "keys",
+    ],
 )
 def test_what_is_not_known_is_named(value, what):
     with pytest.raises(UnknownError, match=what):
