@@ -3,6 +3,7 @@
 import hashlib
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -66,7 +67,7 @@ def job(watching):
     return watching
 
 
-def fixed(job, *options, command=("python", "train.py")):
+def fixed(job, *options, command=(sys.executable, "train.py")):
     words = [*job.whyidle("fix"), "--budget", "45s", *options, *command]
     return subprocess.run(
         words, cwd=job.folder, env=job.env, capture_output=True, text=True, timeout=240, check=False
@@ -118,8 +119,8 @@ def test_a_job_that_needs_nothing_is_left_alone(job):
 @pytest.mark.parametrize(
     ("command", "word"),
     [
-        (("python", "-c", "raise ValueError('no data')"), "no data"),
-        (("python", "-c", "print(1)"), "no optimizer's step"),
+        ((sys.executable, "-c", "raise ValueError('no data')"), "no data"),
+        ((sys.executable, "-c", "print(1)"), "no optimizer's step"),
         (("no-such-command",), "no-such-command"),
     ],
 )
