@@ -54,22 +54,22 @@ def causes() -> dict[str, Cause]:
 @lru_cache(maxsize=1)
 def treatments() -> dict[str, Treatment]:
     """Every treatment by id."""
-    found: dict[str, Treatment] = {}
-    for stem in names("treatments"):
-        path = f"whyidle.treatments.{stem}"
-        _register(found, Treatment, importlib.import_module(path), path)
-    _add_entry_points(found, "whyidle.treatments", Treatment)
-    return found
+    return _folder("treatments", Treatment)
 
 
 @lru_cache(maxsize=1)
 def source_forms() -> dict[str, SourceForm]:
     """Every form of source text by id."""
-    found: dict[str, SourceForm] = {}
-    for stem in names("patches"):
-        path = f"whyidle.patches.{stem}"
-        _register(found, SourceForm, importlib.import_module(path), path)
-    _add_entry_points(found, "whyidle.patches", SourceForm)
+    return _folder("patches", SourceForm)
+
+
+def _folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:
+    """Every plug-in of a flat folder, and of the entry points of its name."""
+    found: dict[str, Plugin] = {}
+    for stem in names(folder):
+        path = f"whyidle.{folder}.{stem}"
+        _register(found, kind, importlib.import_module(path), path)
+    _add_entry_points(found, f"whyidle.{folder}", kind)
     return found
 
 

@@ -110,6 +110,7 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
         course.looks.append(course.now)
     except TrialError as error:
         judgement.kept, judgement.why = False, f"rolled back: {error.what} {error.why}"
+        healing.voice.judged(judgement)
     except KeyboardInterrupt:  # it is proven, and was not looked at again
         course.looks.append(course.now)
         raise
