@@ -8,13 +8,16 @@ from clinic.healing import Healed
 
 WORTH, HARM = 1.02, 0.97
 """times as fast: from the first on a cure counts, below the second a plan did harm"""
+GIVEN = ("none", "rounding")
+"""what may be changed without being asked: only cures that need no more are held against a plan"""
 
 
 def score(found: Sequence[Healed]) -> list[str]:
     """What the whole of it shows, in lines of Markdown."""
     whole = [one for one in found if one.gain is not None]
-    share = sorted(_shares((one.gain, one.oracle) for one in whole))
-    safe = sorted(_shares((one.safe_gain, one.oracle) for one in whole))
+    given = [one for one in whole if one.consent in GIVEN]
+    share = sorted(_shares((one.gain, one.oracle) for one in given))
+    safe = sorted(_shares((one.safe_gain, one.oracle) for one in given))
     harmed = [one.id for one in whole if one.gain is not None and one.gain < HARM]
     unsafe = [one.id for one in whole if one.safe_gain is not None and one.safe_gain < HARM]
     errors = sorted(

@@ -13,7 +13,8 @@ import msgspec
 
 from clinic import launch
 from clinic.card import Case, Mode
-from clinic.outcome import Results, watch_key
+from clinic.examine import measured
+from clinic.outcome import Results, timed, watch_key
 from whyidle.store.atomic import write_atomic
 
 LONG_S = 100_000.0
@@ -75,6 +76,8 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     sick: list[float] = []
     planned: list[float] = []
     safe: list[float] = []
+    consent: str = "none"
+    """what the card's cure changes"""
     oracle: float | None = None
     """what the cured twin gains"""
     seconds: float = 0.0
@@ -102,11 +105,12 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=Healed)
     begin = launch.wall()
-    gains = results.gains(case, mode)
-    oracle = gains["cured"].ratio if gains else None
-    found = Healed(id=case.id, mode=mode, oracle=oracle)
+    found = Healed(id=case.id, mode=mode, consent=case.consent)
     try:
         with launch.turn(lock), launch.scratch(case, mode) as folder:
+            gains = measured(case, mode, results) if timed(case) else {}
+            oracle = gains["cured"].ratio if gains else None
+            found = msgspec.structs.replace(found, oracle=oracle)
             found = _healed(found, case, mode, folder, budget_s)
     except (launch.JobError, subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
         found = msgspec.structs.replace(found, error=str(error)[-400:])

@@ -1,5 +1,7 @@
 """What healing is scored by."""
 
+import msgspec
+
 from clinic.healed import rows, score
 from clinic.healing import Healed, Tried
 
@@ -43,3 +45,10 @@ def test_a_case_that_failed_counts_in_nothing_and_is_listed():
     failed = Healed(id="c0014", mode="cpu", error="it hung")
     assert "median of 0 | – |" in "\n".join(score([failed]))
     assert "it hung" in rows([failed])[-1]
+
+
+def test_a_cure_that_needs_consent_is_no_measure_of_a_plan_that_had_none():
+    asked = msgspec.structs.replace(one("c0191", 1.0, 3.0), consent="convergence")
+    told = "\n".join(score([asked]))
+    assert "median of 0 | – |" in told
+    assert "with the plan, of 1 | 0 |" in told
