@@ -163,9 +163,11 @@ def burn(seconds):
 
 
 def test_reads_that_are_dear_come_less_often_and_the_file_says_so(tmp_path, monkeypatch):
+    """On a busy machine a thread gets little of a core: what is allowed here is less yet."""
     monkeypatch.setattr("whyidle.engine._budget.WINDOW_NS", 50_000_000)
+    monkeypatch.setattr("whyidle.engine.monitor.Budget", lambda: Budget(limit=LIMIT / 100))
     path = tmp_path / "t"
-    dear = source(lambda n: burn(0.005), period_s=0.01)  # half a core, fifty times the limit
+    dear = source(lambda n: burn(0.005), period_s=0.01)  # half a core
     monitor = watch(path, lambda: monitors[0].stretch > 1, starting=(monitors := []), dear=dear)
     before, reads = monitor.stretch, dear.reader.reads
     assert before > 10

@@ -7,16 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from behind import python, run
 
 from whyidle.engine.record import BOOT
 from whyidle.engine.shield import Shield, shield
 
-SHORT_S = 60
 KINDS = ("landlock", "python")
 
 
@@ -56,23 +55,6 @@ def tree(folder: Path) -> dict[str, object]:
         else:
             found[name] = path.read_bytes() if path.is_file() else None
     return found
-
-
-def run(guard: Shield, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        guard.command(words),
-        env={**os.environ, "PYTHONPATH": str(BOOT), **guard.environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SHORT_S,
-    )
-
-
-def python(guard: Shield, code: str) -> str:
-    done = run(guard, sys.executable, "-c", textwrap.dedent(code))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 WRITES = """

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from behind import run
 
-from whyidle.engine.record import BOOT
 from whyidle.engine.shield import shield
 from whyidle.engine.shield.kinds import Level
 
@@ -73,14 +71,7 @@ def said_by(scratch: Path, best: Level, *words: str) -> tuple[str, set[str]]:
     with shield(scratch, best=best) as guard:
         if guard.level != best:
             pytest.skip(f"no {best} to be had here: {guard.why}")
-        done = subprocess.run(
-            guard.command([sys.executable, *words]),
-            env={**os.environ, "PYTHONPATH": str(BOOT), **guard.environment()},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = run(guard, sys.executable, *words)
         assert done.returncode == 0, done.stderr
         return done.stdout, {Path(each.path).name for each in guard.written()}
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from behind import SHORT_S, environment, python
 
-from whyidle.engine.record import BOOT
 from whyidle.engine.shield import Shield, memory, shield
 
 SHM = Path("/dev/shm")
-SHORT_S = 60
 
 pytestmark = pytest.mark.skipif(not SHM.is_dir(), reason="no /dev/shm here")
 
@@ -61,19 +60,12 @@ def staged() -> Iterator[Path]:
 def start(guard: Shield, code: str, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         guard.command([sys.executable, "-c", textwrap.dedent(code), *words]),
-        env={**os.environ, "PYTHONPATH": str(BOOT), **guard.environment()},
+        env=environment(guard),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-
-
-def said(guard: Shield, code: str, *words: str) -> str:
-    with start(guard, code, *words) as child:
-        out, error = child.communicate(timeout=SHORT_S)
-    assert child.returncode == 0, error
-    return out
 
 
 WRITES = """
@@ -91,7 +83,7 @@ WRITES = """
 
 
 def test_what_lies_there_is_read_and_not_changed(guard: Shield, staged: Path):
-    assert said(guard, WRITES, str(staged)) == "b'data' b'flat' b'overwritten' False\n"
+    assert python(guard, WRITES, str(staged)) == "b'data' b'flat' b'overwritten' False\n"
     assert (staged / "data.bin").read_bytes() == b"data"
     assert staged.with_name(staged.name + ".flat").read_bytes() == b"flat"
     assert not (SHM / "test-new").exists()
@@ -127,7 +119,7 @@ def test_what_a_killed_job_leaves_there_is_gone(guard: Shield):
 def test_it_has_as_much_room_as_before(guard: Shield):
     code = "import os; told = os.statvfs('/dev/shm'); print(told.f_blocks * told.f_frsize)"
     told = os.statvfs(SHM)
-    assert said(guard, code) == f"{told.f_blocks * told.f_frsize}\n"
+    assert python(guard, code) == f"{told.f_blocks * told.f_frsize}\n"
 
 
 def test_our_own_folders_may_lie_there(staged: Path, tmp_path: Path, monkeypatch):
@@ -138,7 +130,7 @@ def test_our_own_folders_may_lie_there(staged: Path, tmp_path: Path, monkeypatch
         if guard.level != "namespaces":
             pytest.skip(f"no namespaces to be had here: {guard.why}")
         code = "import sys; [open(f'{sys.argv[1]}/{each}x', 'w') for each in ('', 'real/')]"
-        said(guard, code, str(staged))
+        python(guard, code, str(staged))
     assert [each.name for each in (staged / "real").iterdir()] == ["x"]
     assert not (staged / "x").exists()
     (staged / "real" / "x").unlink()
@@ -167,7 +159,7 @@ def test_with_an_old_libc_what_lies_there_can_be_read_only(
     with shield(tmp_path / "scratch") as guard:
         if guard.level != "namespaces":
             pytest.skip(f"no namespaces to be had here: {guard.why}")
-        assert said(guard, code) == "30 30 30 flat data tmpfs\n"
+        assert python(guard, code) == "30 30 30 flat data tmpfs\n"
 
 
 def test_where_cuda_s_service_runs_it_is_left_alone(tmp_path: Path, monkeypatch):
@@ -179,7 +171,7 @@ def test_where_cuda_s_service_runs_it_is_left_alone(tmp_path: Path, monkeypatch)
 
 def test_without_namespaces_what_lies_there_is_diverted(staged: Path, fenced: Shield):
     code = WRITES.replace('(folder.parent / "test-new").mkdir()', "")
-    assert said(fenced, code, str(staged)) == "b'data' b'flat' b'overwritten' False\n"
+    assert python(fenced, code, str(staged)) == "b'data' b'flat' b'overwritten' False\n"
     assert (staged / "data.bin").read_bytes() == b"data"
     assert staged.with_name(staged.name + ".flat").read_bytes() == b"flat"
 
@@ -197,7 +189,7 @@ ATTACHES = """
 
 def test_a_block_of_somebody_else_s_is_not_written(staged: Path, fenced: Shield):
     flat = staged.with_name(staged.name + ".flat")
-    assert said(fenced, ATTACHES, flat.name) == "b'flat'\n"
+    assert python(fenced, ATTACHES, flat.name) == "b'flat'\n"
     assert flat.read_bytes() == b"flat"
 
 
@@ -244,7 +236,7 @@ def test_the_machine_s_settings_cannot_be_changed(guard: Shield):
         open("/proc/self/oom_score_adj", "r+").close()
         open("/dev/null", "w").close()
     """
-    assert said(guard, code) == "30\n30\n"
+    assert python(guard, code) == "30\n30\n"
 
 
 MAKER = """

@@ -8,17 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from behind import SHORT_S, python, run
 
-from whyidle.engine.record import BOOT
 from whyidle.engine.shield import Shield, shield
-
-SHORT_S = 60
 
 
 @pytest.fixture
@@ -59,25 +56,6 @@ def namespaces(guard: Shield) -> Shield:
     if guard.level != "namespaces":
         pytest.skip(f"no namespaces to be had here: {guard.why}")
     return guard
-
-
-def run(guard: Shield, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(BOOT), **guard.environment()}
-    return subprocess.run(
-        guard.command(words),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SHORT_S,
-        **options,
-    )
-
-
-def python(guard: Shield, code: str) -> str:
-    done = run(guard, sys.executable, "-c", textwrap.dedent(code))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 WRITES = """

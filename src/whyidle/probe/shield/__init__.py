@@ -21,7 +21,7 @@ def install(path: str) -> None:
         from . import divert, shared, view, writers
 
         shared.install(asked.layers + "/shared", asked.held)
-        diversion = divert.Diversion(view.View(asked.layers, asked.left, asked.held))
-        diversion.install()
-        writers.install(diversion)
+        seen = view.View(asked.layers, asked.left, asked.held)
+        divert.Diversion(seen).install()
+        writers.install(seen)
     notes.install(asked)

@@ -10,7 +10,8 @@ import os
 import sys
 from typing import Any, Literal, NamedTuple
 
-from .divert import Diversion
+from .paths import written
+from .view import View
 
 Use = Literal["read", "write", "keep", "mode"]
 """what becomes of the file: it is read; written anew; written further; or as ``mode`` says"""
@@ -48,21 +49,21 @@ KNOWN = {
 """module -> its functions"""
 
 
-def install(diversion: Diversion) -> None:
+def install(view: View) -> None:
     """Wrap what has been imported, and all else once it is."""
-    waiter = Waiter(diversion)
+    waiter = Waiter(view)
     for name in KNOWN:
         if name in sys.modules:
             waiter.waiting.discard(name)
-            wrap(diversion, name, sys.modules[name])
+            wrap(view, name, sys.modules[name])
     sys.meta_path.insert(0, waiter)
 
 
 class Waiter:
     """A finder that finds nothing itself, and wraps functions of modules that others have found."""
 
-    def __init__(self, diversion: Diversion) -> None:
-        self.diversion = diversion
+    def __init__(self, view: View) -> None:
+        self.view = view
         self.waiting = set(KNOWN)
         self.looking: set[str] = set()
 
@@ -83,7 +84,7 @@ class Waiter:
                 loader.__dict__.pop("exec_module", None)
                 original(module)
                 self.waiting.discard(name)
-                wrap(self.diversion, name, module)
+                wrap(self.view, name, module)
 
             loader.exec_module = exec_module
         return spec
@@ -97,43 +98,43 @@ class Waiter:
         return None
 
 
-def wrap(diversion: Diversion, name: str, module: Any) -> None:
+def wrap(view: View, name: str, module: Any) -> None:
     """Put our functions in place of a module's."""
     for argument in KNOWN[name]:
         original = getattr(module, argument.function, None)
         if original is not None:
-            setattr(module, argument.function, wrapped(diversion, original, argument))
+            setattr(module, argument.function, wrapped(view, original, argument))
 
 
-def wrapped(diversion: Diversion, original: Any, argument: Argument) -> Any:
+def wrapped(view: View, original: Any, argument: Argument) -> Any:
     """One function, with its path replaced. A class stays one: jobs ask for its instances."""
     if isinstance(original, type) and original.__flags__ & MAY_BE_BASE:
-        return _subclass(diversion, original, argument)
+        return _subclass(view, original, argument)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _moved(diversion, argument, args, kwargs)
+        args, kwargs = _moved(view, argument, args, kwargs)
         return original(*args, **kwargs)
 
     return call
 
 
-def _subclass(diversion: Diversion, original: type, argument: Argument) -> type:
+def _subclass(view: View, original: type, argument: Argument) -> type:
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        args, kwargs = _moved(diversion, argument, args, kwargs)
+        args, kwargs = _moved(view, argument, args, kwargs)
         original.__init__(self, *args, **kwargs)  # type: ignore[misc]
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if "__new__" not in vars(original):
             return object.__new__(cls)
-        args, kwargs = _moved(diversion, argument, args, kwargs)
+        args, kwargs = _moved(view, argument, args, kwargs)
         return original.__new__(cls, *args, **kwargs)
 
     return type(original.__name__, (original,), {"__init__": begin, "__new__": make})
 
 
 def _moved(
-    diversion: Diversion, argument: Argument, args: tuple[Any, ...], kwargs: dict[str, Any]
+    view: View, argument: Argument, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call, with the path as the view has it."""
     _, position, keyword, use = argument
@@ -143,7 +144,7 @@ def _moved(
     if use == "mode":
         mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
         use = "read" if mode == "r" else "write" if mode in ("w", "w-", "x") else "keep"
-    where = _where(diversion, path, use)
+    where = _where(view, path, use)
     if where is None:
         return args, kwargs
     if keyword in kwargs:
@@ -151,8 +152,7 @@ def _moved(
     return (*args[:position], where, *args[position + 1 :]), kwargs
 
 
-def _where(diversion: Diversion, path: Any, use: Use) -> str | None:
-    view = diversion.view
+def _where(view: View, path: Any, use: Use) -> str | None:
     if not view.enter():
         return None
     try:
@@ -161,6 +161,6 @@ def _where(diversion: Diversion, path: Any, use: Use) -> str | None:
             return None
         if use == "read":
             return view.source(place)
-        return diversion.written(place, keep=use == "keep", new=False)
+        return written(view, place, keep=use == "keep", fresh=False)
     finally:
         view.leave()

@@ -1,0 +1,105 @@
+"""One of two ranks that turn knobs of DistributedDataParallel: ``python ddp_ranks.py RANK FOLDER``.
+
+A process of its own, since PyTorch's threads do not survive a fork. What it finds, by name, goes to
+``RANK.json`` in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import small_jobs as jobs
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from whyidle.probe import knobs
+
+EPOCH = 7
+"""micro-batches: two steps of three, and one of what is left"""
+
+
+def turned(edits, folder):
+    hand = knobs.Hand(str(folder), {"edits": edits})
+    hand.turn()
+    return hand
+
+
+def accumulating(edits, clip, rank, folder):
+    hand = turned(edits, folder)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = torch.Generator().manual_seed(rank)
+    for _ in range(2):
+        for number in range(1, EPOCH + 1):
+            model(torch.randn(3, 4, generator=made)).pow(2).mean().backward()
+            if number % 3 == 0 or number == EPOCH:
+                if clip:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+                optimizer.step()
+                optimizer.zero_grad()
+        model.eval()
+        model(torch.randn(3, 4, generator=made))
+        model.train()
+    found = [p.tolist() for p in model.parameters()], dict(hand.applied)
+    hand.back()
+    return found
+
+
+def settings(rank, folder):
+    hand = turned(
+        {"ddp.bucket_cap_mb": 1, "ddp.gradient_as_bucket_view": True, "ddp.static_graph": True},
+        folder,
+    )
+    model = DistributedDataParallel(torch.nn.Linear(4, 2), None, None, 0)
+    model(torch.ones(1, 4)).sum().backward()
+    hand.back()
+    return model.bucket_bytes_cap, model.gradient_as_bucket_view, model.static_graph, hand.applied
+
+
+def hooks(rank, folder):
+    found = []
+    for name in ("bf16_compress_hook", "fp16_compress_hook"):  # the first one needs NCCL
+        default_hooks.bf16_compress_hook = getattr(default_hooks, name)
+        hand = turned({"ddp.comm_hook": "bf16_compress"}, folder)
+        model = DistributedDataParallel(jobs.model())
+        torch.manual_seed(rank)
+        model(torch.randn(2, 8)).sum().backward()
+        grads = [p.grad.flatten()[0].item() for p in model.parameters()]
+        found.append((grads, hand.applied, hand.declined))
+        hand.back()
+    hand = turned({"ddp.comm_hook": "bf16_compress"}, folder)
+    own = DistributedDataParallel(torch.nn.Linear(4, 2))
+    own.register_comm_hook(None, default_hooks.allreduce_hook)
+    own(torch.ones(1, 4)).sum().backward()
+    hand.back()
+    return [*found, (None, hand.applied, hand.declined)]
+
+
+WORK = {
+    **{
+        f"{name}{' clipped' * clip}": lambda *where, edits=edits, clip=clip: accumulating(
+            edits, clip, *where
+        )
+        for name, edits in (("plain", {}), ("no sync", {"ddp.no_sync": 3}))
+        for clip in (False, True)
+    },
+    "settings": settings,
+    "hooks": hooks,
+}
+
+
+def main(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    found = {name: work(rank, folder) for name, work in WORK.items()}
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))
