@@ -2,8 +2,9 @@
 
 Two batches of one size and different padding tell what padding costs: ``T = a + b real + c
 padding``, fitted over the steps whose batch was counted. Where all batches have one length, real
-and padded positions are each other's complement, and only one thing can be seen: a step that takes
-the longer, the more is real, skips its padding.
+and padded positions are each other's complement, and only their difference can be seen,
+``T = (a + c length) + (b - c) real``: a step that takes the longer, the more is real, skips its
+padding, and one that does not pays for it, as far as its work depends on positions at all.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ MULTIPLE = 8
 Learning Performance Guide"; ``pad_to_multiple_of`` of Hugging Face's collators)"""
 SAME = 0.9
 """share of the batches that must be padded with the same number to take it for padding"""
+MOSTLY = 0.5
+"""share of the work on padding that must be paid for at the careful end, to say that it is paid"""
 TOKENS = 4
 
 
@@ -40,7 +43,8 @@ class Padding:
     without what only rounds a batch's length up;
     ``cost`` is what the padding costs (careful, expected, hopeful), None where batches do not tell
     it; nothing is expected where it may be noise. ``skipped``: the step pays for real positions
-    only."""
+    only. ``paid``: where all batches have one length, the share of the work on padding that is
+    done in spite of it (careful, expected), None where steps do not tell."""
 
     share: float
     beyond_longest: float
@@ -49,6 +53,7 @@ class Padding:
     constant: bool
     cost: tuple[float, float, float] | None
     skipped: bool
+    paid: tuple[float, float] | None = None
 
 
 def padding(facts: Facts) -> Padding | None:
@@ -64,7 +69,12 @@ def padding(facts: Facts) -> Padding | None:
         return None
     total = float(rows["total"].sum())
     constant = len(np.unique(rows["total"] // np.maximum(rows["rows"], 1))) == 1
-    cost, skipped = _cost(facts, rows, constant)
+    cost = paid = None
+    skipped = False
+    if constant:
+        paid, skipped = _paid(facts, rows)
+    else:
+        cost = _cost(facts, rows)
     kept = float(_rounding(rows).sum())
     return Padding(
         share=1.0 - (float(rows["real"].sum()) + kept) / total,
@@ -74,6 +84,7 @@ def padding(facts: Facts) -> Padding | None:
         constant=constant,
         cost=cost,
         skipped=skipped,
+        paid=paid,
     )
 
 
@@ -94,27 +105,49 @@ def _one_value(rows: NDArray[np.void]) -> bool:
     return len(padded) == 0 or bool(counts.max() >= SAME * len(padded))
 
 
-def _cost(
-    facts: Facts, rows: NDArray[np.void], constant: bool
-) -> tuple[tuple[float, float, float] | None, bool]:
+def _cost(facts: Facts, rows: NDArray[np.void]) -> tuple[float, float, float] | None:
     step, work = _work_of(facts, rows)
     real = rows["real"][step >= 0].astype(np.float64)
     padded = (rows["total"] - rows["real"])[step >= 0].astype(np.float64)
     rounding, work = _rounding(rows)[step >= 0], work[step >= 0]
     if len(work) < FEWEST or padded.std() < SPREAD * (real + padded).mean():
-        return None, False
+        return None
     length = max(facts.step_s * 1e9, 1.0)
-    if constant:
-        slope, error = _fit(work, real)[0]
-        skips = slope > ERRORS * error and slope * real.mean() > 0.5 * work.mean()
-        return None, bool(skips)
     slope, error = _fit(work, padded, real)[0]
     mean = float((padded - rounding).mean()) / length
     low, middle, high = ((slope + sign * ERRORS * error) * mean for sign in (-1, 0, 1))
     middle = middle if low > 0.0 else 0.0  # it may as well be noise
     room = facts.share("compute")
     careful, expected, hopeful = (min(max(x, 0.0), room) for x in (low, middle, high))
-    return (careful, expected, hopeful), False
+    return careful, expected, hopeful
+
+
+def _paid(facts: Facts, rows: NDArray[np.void]) -> tuple[tuple[float, float] | None, bool]:
+    """Whether steps over batches of one length pay for padding, see ``Padding.paid``; and whether
+    they skip it."""
+    step, work = _work_of(facts, rows)
+    real, work = rows["real"][step >= 0].astype(np.float64), work[step >= 0]
+    total = float(rows["total"][step >= 0].mean()) if len(work) else 0.0
+    if len(work) < FEWEST:
+        return None, False
+    slope, error = _fit(work, real)[0]
+    if slope > ERRORS * error and slope * real.mean() > 0.5 * work.mean():
+        return None, True
+    if not np.isfinite(error):
+        return None, False
+    padded, mean = total - float(real.mean()), float(work.mean())
+    careful = 1.0 - _left_out(slope + ERRORS * error, padded, total, mean)
+    expected = 1.0 - _left_out(slope, padded, total, mean)
+    if careful < MOSTLY:
+        return None, False  # it may as well be skipped
+    return (careful, expected if slope > ERRORS * error else 1.0), False
+
+
+def _left_out(slope: float, padded: float, total: float, work: float) -> float:
+    """Share of the work on padding that steps spare, which take ``slope`` longer for each position
+    that is real instead of padded: with ``work = b real + c padded`` it is ``(b - c) / b``."""
+    each = (work + slope * padded) / total
+    return min(max(slope / each, 0.0), 1.0) if each > 0.0 else 0.0
 
 
 def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], F64]:

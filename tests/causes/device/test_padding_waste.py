@@ -29,9 +29,10 @@ def widened(longest, *, fixed=0, multiple=1, told=0):
 
 
 def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400, **width):
-    """A step costs 5 ms, and ``cost(real, all)`` ms; how wide batches are see ``widened``. Without
-    a ``loader`` they are told before each of the backward ``passes``. Returns the recording, and
-    how long its steps are, ms."""
+    """A step costs 5 ms, ``cost(real, all)`` ms, and 1 ms for its ``update`` if not told otherwise;
+    how wide batches are see ``widened``. Without a ``loader`` they are told before each of the
+    backward ``passes``. Returns the recording, and how long its steps are, ms."""
+    update = width.pop("update", 1)
     rng, job, rows, total = random.Random(3), Guest(), [], 0.0
     for _ in range(steps):
         sizes = lengths(rng, spread, rng.randint(longest // 4, longest))
@@ -45,9 +46,9 @@ def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400
             job.backward(LOOP, ms(1))
         if loader:
             rows.append((job.now, *row))
-        total += took + 2
+        total += took + 1 + update
         job.work(LOOP, ms(took * rng.uniform(0.97, 1.03)))
-        job.step(LOOP, ms(1))
+        job.step(LOOP, ms(update))
     timeline = job.timeline()
     table = np.array(rows, dtype=PADDING)
     table["time"] -= timeline.base_ns
@@ -123,19 +124,47 @@ def test_rounding_a_length_up_to_a_multiple_of_eight_is_no_waste():
     assert wasteful.facts["beyond_longest"] > 0.5
 
 
-def test_one_length_for_all_does_not_tell_the_cost():
+def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
     sick, slow = train(0.9, all_positions, fixed=512)
     _, fast = train(0.9, real_positions)
     proof = judge(sick)
     assert proof
-    assert proof.low == 0.0
-    assert proof.confidence <= 0.5
+    assert proof.low > 0.2
+    assert proof.confidence > 0.8
     assert proof.facts["beyond_longest"] > 0.4
     assert covers(proof, slow / fast)
+    assert 1 / proof.predicted.speedup == pytest.approx(fast / slow, abs=0.12)
     plans = catalog.treatments()
     assert plans["pad-to-longest"].decide(proof)
     longest, _ = train(0.9, all_positions)
     assert plans["pad-to-longest"].decide(judge(longest)) is None
+
+
+def test_the_optimizer_s_work_does_not_depend_on_padding():
+    light, _ = train(0.9, all_positions, fixed=512)
+    heavy, _ = train(0.9, all_positions, fixed=512, update=40)
+    assert judge(heavy).facts["expected"] < 0.7 * judge(light).facts["expected"]
+
+
+def test_work_on_padding_that_is_skipped_in_part_costs_that_much_less():
+    full, _ = train(0.9, all_positions, fixed=512)
+    sick, slow = train(0.9, lambda real, total: (real + 0.8 * (total - real)) / 200, fixed=512)
+    _, fast = train(0.9, real_positions)
+    proof = judge(sick)
+    assert proof.facts["expected"] < 0.97 * judge(full).facts["expected"]
+    assert covers(proof, slow / fast)
+
+
+def test_one_length_in_few_steps_may_be_skipped():
+    """The more so where it is lengths that tell: recurrent layers take them to skip padding."""
+    job, _ = train(0.9, all_positions, fixed=512, steps=8)
+    masks = judge(job)
+    job.loading.padding["told_by"] = 2
+    sizes = judge(job)
+    for proof in (masks, sizes):
+        assert proof.low == 0.0
+        assert proof.confidence <= 0.5
+    assert 0.0 < sizes.facts["expected"] < 0.6 * masks.facts["expected"]
 
 
 def test_a_run_too_short_for_a_fit_is_no_warning():

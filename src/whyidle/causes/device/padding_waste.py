@@ -17,12 +17,24 @@ LEAST_PADDING = 0.05
 """share of padding that batches of similar lengths have anyway"""
 LEAST_SHARE = 0.01
 """share of the step below which padding is not worth a word"""
-UNKNOWN = (0.0, 0.5, 1.0)
-"""share of the work on padded positions that is wasted, where batches of one length do not tell:
-careful, none (the model skips them); expected, half; hopeful, all of it"""
+UNKNOWN = (0.0, 1.0)
+"""share of the work on padded positions that is done, where batches of one length do not tell:
+careful, none (the model skips them); expected, all of it: a batch is padded so that layers can
+compute on all of it"""
+LENGTHS = (2, (0.0, 0.5))
+"""the same where it is lengths that tell of padding: recurrent layers take them to skip it"""
+DEPENDS = 0.5
+"""share of the work outside the optimizer that depends on how many positions there are, at the
+careful end"""
+SQUARED = (0.2, 0.5)
+"""share of the work that grows with the square of a length, expected and hopeful: attention is
+``n / (n + 6 d)`` of a transformer's work, for ``n`` positions and a width of ``d``, so 18 % where
+these are 1024 and 768; careful is none"""
 UNFITTED = (0.0, 0.0, 1.0)
-"""the same where a longer run would tell"""
+"""share of the work on padding that is wasted, where a longer run would tell: careful, expected and
+hopeful"""
 FEWEST = 3
+STEPS = "steps fitted against real and padded positions"
 TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
            5: "an embedding's padding_idx"}  # fmt: skip
 SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
@@ -50,8 +62,12 @@ def padding_waste(facts: Facts) -> Proof | None:
     the model looked up and calls padding (on a CPU only). Where lengths change from batch to batch,
     the step's work is fitted against both, ``T = a + b real + c padding``: ``c`` is what padding
     costs, with its standard error; nothing is expected where it may be noise. Where all batches
-    have one length it cannot be seen: at most the share of padding of all work is lost, and at the
-    careful end nothing. What rounds a batch's length up to a multiple of 8 is not counted.
+    have one length, steps that take no longer when more of the batch is real pay for padding as for
+    anything else: expected is its share of the work outside the optimizer, of which a fifth, at the
+    hopeful end half, grows with the square of lengths; careful half of what the error of that fit
+    leaves of its share: some work may not depend on lengths at all. Small kernels of a device other
+    than the CPU do not, and there the careful end is nothing, as it is where steps do not tell.
+    What rounds a batch's length up to a multiple of 8 is not counted.
 
     What looks alike
     ----------------
@@ -72,13 +88,11 @@ def padding_waste(facts: Facts) -> Proof | None:
     found = padding(facts)
     if found is None or found.skipped or found.share < LEAST_PADDING or found.batches < FEWEST:
         return None
-    work = facts.share("compute")
-    unknown = UNKNOWN if found.constant else UNFITTED
-    careful, expected, hopeful = found.cost or (part * found.share * work for part in unknown)
+    careful, expected, hopeful = found.cost or _of_share(facts, found)
     if hopeful < LEAST_SHARE:
         return None
-    fitted = found.cost is not None
-    method = "steps fitted against real and padded positions" if fitted else "share of padding"
+    fitted = found.cost is not None or found.paid is not None
+    method = "share of padding" if found.cost is None else STEPS
     return Proof(
         headline=f"{found.share:.0%} of each batch is padding{_paid(found)}",
         low=careful,
@@ -92,6 +106,24 @@ def padding_waste(facts: Facts) -> Proof | None:
             "beyond_longest": found.beyond_longest / found.share,
             "expected": expected,
         },
+    )
+
+
+def _of_share(facts: Facts, found: Padding) -> tuple[float, float, float]:
+    """Share of the step that padding costs by its share of positions alone."""
+    work = facts.share("compute")
+    if not found.constant:
+        careful, expected, hopeful = (part * found.share * work for part in UNFITTED)
+        return careful, expected, hopeful
+    if facts.on_cpu:
+        work -= facts.share_of(facts.launching.optimizer & facts.part("compute"))
+    least, likely = found.paid or (LENGTHS[1] if found.told_by == LENGTHS[0] else UNKNOWN)
+    squared = 1.0 - (1.0 - found.share) ** 2
+    expected, hopeful = (part * squared + (1.0 - part) * found.share for part in SQUARED)
+    return (
+        DEPENDS * least * found.share * work if facts.on_cpu else 0.0,
+        likely * expected * work,
+        hopeful * work,
     )
 
 
