@@ -55,6 +55,18 @@ def test_a_burst_that_met_a_pause_by_chance_makes_no_more_of_it():
     assert found["unseen"] == 0.0
 
 
+def test_what_steps_leave_of_the_run_is_work_of_evaluations_as_far_as_that_is_known():
+    run = {"loader": 0.0, "checkpoint": 0.0, "logging": 0.0, "gc": 0.0, "evaluation": 0.2}
+    steps, told = {"compute": 0.9, "copy": 0.1}, {"run_s": 0.040, "run": run}
+    rest = 1.0 - 0.2 - 0.5  # of the run: its evaluations idle a fifth, its steps take half
+    for busy, evaluating, work in ((0.9, 0.4, rest), (0.9, 0.1, 0.1), (0.55, 0.4, 0.1), (0, 0, 0)):
+        found = unrecorded(steps, 0.020, {**told, "busy": busy, "evaluating": evaluating})
+        assert sum(found.values()) == pytest.approx(1.0)
+        assert found["evaluation"] == pytest.approx(0.2)
+        assert found["compute"] == pytest.approx(0.45 + work)
+        assert found["unseen"] == pytest.approx(rest - work)
+
+
 def test_a_device_that_waits_for_no_host_has_nothing_to_shrink():
     busy = {"compute": 0.7, "loader": 0.3}
     assert unrecorded(busy, 0.020, {"before_s": 0.010}) == busy

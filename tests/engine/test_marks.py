@@ -6,17 +6,19 @@ import msgspec
 import numpy as np
 import pytest
 
+from whyidle.analysis.intervals import union
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.marks import ASKED, BATCH, EMPTY, MARK, STEPPED
+from whyidle.model.telemetry import Series, Telemetry
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
 
 WINDOW = "burst of steps 101 to 103"
 
 
-def job(steps, pause=""):
+def job(steps, pause="", work=0):
     """Batches take 9 ms, and kernels 3 ms of which the host waits for none; of every fifth step
-    the host makes a pause of 30 ms, where one is named."""
+    the host makes a pause of 30 ms, where one is named, for so much ``work`` of the device."""
     made = Builder()
     for number in range(steps):
         with made.step():
@@ -25,6 +27,8 @@ def job(steps, pause=""):
             made.optimizer(kernels=[("elementwise_kernel", us(3))], name="Adam")
             if pause and number % 5 == 4:
                 with made.span(pause):
+                    if work:
+                        made.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", work)])
                     made.quiet(ms(30))
     return made.timeline()
 
@@ -104,6 +108,42 @@ def test_what_a_device_does_in_an_evaluation_is_not_known():
         assert heavy.bucket == "unknown"
         assert heavy.lost.low == 0.0
         assert heavy.lost.high == pytest.approx(0.36, abs=0.05)
+
+
+def read(seen, every=7_000_000, pids=(4711,)):
+    """What is read of the GPU beside the same job: its busy share, and who holds its memory."""
+    seen_busy = union(seen.device.start, seen.device.end)
+    times = np.arange(0, int(seen.device.end[-1]), every)
+    shares = np.append(0.0, seen_busy.inside(times[:-1], times[1:]) / every)
+    held = {f"process_memory_bytes@gpu0.pid{pid}": np.ones(len(times)) for pid in pids}
+    series = {"busy_ratio@gpu0": shares, **held}
+    return Telemetry(
+        {name: Series(seen.base_ns + times, each) for name, each in series.items()}, {}
+    )
+
+
+@pytest.mark.parametrize("work", [ms(6), ms(24)])
+@pytest.mark.parametrize("burst", [False, True])
+def test_reads_of_the_gpu_tell_how_much_of_an_evaluation_it_idles(work, burst):
+    seen, without = job(60, "evaluation", work), job(3)
+    truth = shares(diagnose([seen]))
+    live = replace(watched(seen), telemetry=read(seen))
+    if burst:
+        told = {"switches": {}, "burst": {"window": WINDOW}}
+        live = replace(live, bursts=(replace(without, settings=told),))
+    diagnosis = diagnose([live])
+    assert shares(diagnosis) == pytest.approx(truth, abs=0.05)
+    heavy = found(diagnosis, "heavy-evaluation")
+    assert heavy.bucket == "interruption"
+    assert heavy.lost.high == pytest.approx(truth["interruption"], abs=0.05)
+
+
+@pytest.mark.parametrize("blind", [{"pids": (4711, 4712)}, {"every": ms(100)}], ids=str)
+def test_reads_of_a_shared_gpu_or_a_few_tell_nothing_of_evaluations(blind):
+    seen = job(60, "evaluation", ms(6))
+    diagnosis = diagnose([replace(watched(seen), telemetry=read(seen, **blind))])
+    assert diagnosis.attribution.interruption == 0.0
+    assert found(diagnosis, "heavy-evaluation").bucket == "unknown"
 
 
 def notes(diagnosis, begin):

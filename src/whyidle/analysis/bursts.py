@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from whyidle.analysis.evaluating import Busy
 from whyidle.analysis.steps import Steps
 from whyidle.model.timeline import Timeline
 
@@ -57,12 +58,17 @@ def beside(
     live: Timeline,
     steps: Steps,
     run: tuple[float, Mapping[str, float]] | None = None,
+    busy: Busy | None = None,
 ) -> Timeline:
     """The burst, which then knows how long the ``steps`` of its run around it were, and of the
-    ``run``, where that is known, how long its steps are on average (s) and the shares of them."""
+    ``run``, where that is known, how long its steps are on average (s) and the shares of them, and
+    how ``busy`` its device was."""
     told = burst.settings.get("burst", {})
     if run is not None:
-        told = {**told, "run_s": run[0], "run": {name: run[1][name] for name in OVER_THE_RUN}}
+        names = (*OVER_THE_RUN, "evaluation") if busy else OVER_THE_RUN
+        told = {**told, "run_s": run[0], "run": {name: run[1][name] for name in names}}
+        if busy and (live.world_size or 1) == 1:  # else it may be waiting for other ranks
+            told |= {"busy": busy.all, "evaluating": busy.evaluating * busy.share}
         burst = replace(burst, settings={**burst.settings, "burst": told})
     if "begin" not in told or "end" not in told:
         return burst
@@ -120,15 +126,26 @@ def _of_the_run(
     shares: dict[str, float], length_s: float, told: Mapping[str, Any]
 ) -> dict[str, float]:
     """What comes now and then takes the time that it takes over the run, anything else the seconds
-    that it takes in the burst's steps; what these leave of the run's mean step was not seen."""
+    that it takes in the burst's steps. What these leave of the run's mean step is work of its
+    evaluations, up to what is known of that; the rest was not seen."""
     if not told.get("run_s"):
         return shares
     seconds = {reason: share * length_s for reason, share in shares.items()}
     seconds |= {reason: share * told["run_s"] for reason, share in told["run"].items()}
     rest = max(0.0, told["run_s"] - sum(seconds.values()))
-    seconds["unseen"] = seconds.get("unseen", 0.0) + rest
+    work = min(rest, _evaluated_s(seconds, told))
+    seconds["compute"] = seconds.get("compute", 0.0) + work
+    seconds["unseen"] = seconds.get("unseen", 0.0) + rest - work
     whole = sum(seconds.values())
     return {reason: each / whole for reason, each in seconds.items()}
+
+
+def _evaluated_s(seconds: Mapping[str, float], told: Mapping[str, Any]) -> float:
+    """For how long evaluations may have given the device work that ``seconds`` do not hold: with
+    those it is no longer busy than was read beside it."""
+    kernels = seconds.get("compute", 0.0) + seconds.get("collective", 0.0)
+    most = told.get("busy", 0.0) * told["run_s"] - kernels
+    return max(0.0, min(most, told.get("evaluating", 0.0) * told["run_s"]))
 
 
 def slowed_by(told: Mapping[str, Any]) -> float:

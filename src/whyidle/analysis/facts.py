@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from whyidle.analysis.bursts import beside, most_like
 from whyidle.analysis.codes import used
 from whyidle.analysis.collectives import Collectives, collectives
+from whyidle.analysis.evaluating import Busy, busy_evaluating
 from whyidle.analysis.flops import Work, work_of_events
 from whyidle.analysis.holding import held_up
-from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.analysis.host import interrupting
+from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.kernels import KernelClass, classify
 from whyidle.analysis.launching import Launching
 from whyidle.analysis.operators import Operator, operators
@@ -142,7 +144,17 @@ class Facts(Scoped):
         if not found:
             return None
         run = (self.step_s, self.reasons) if self.host.progress.told else None
-        return Facts(beside(found[0], self.timeline, self.steps, run))
+        return Facts(beside(found[0], self.timeline, self.steps, run, self.evaluating))
+
+    @cached_property
+    def evaluating(self) -> Busy | None:
+        """How busy a device of which only marks are known was during evaluations; None where that
+        is not known, too."""
+        rows = interrupting(self.host, self.steps, "evaluation")
+        host = self.timeline.host
+        told = self.host.progress.told and not len(self.device)
+        spans = union(host.start[rows], host.end[rows])
+        return busy_evaluating(self.timeline, self.steps, spans) if told else None
 
     @cached_property
     def operators(self) -> list[Operator]:

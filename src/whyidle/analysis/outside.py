@@ -17,6 +17,7 @@ from whyidle.model.telemetry import Series, Telemetry, key, split
 from whyidle.model.timeline import Timeline
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 
 LEAST_READS = 2
 """a counter that was read once has not been seen to grow"""
@@ -50,6 +51,16 @@ class Outside:
             return np.empty(0)
         low, high = np.searchsorted(series.time_ns, [self.low_ns, self.high_ns])
         return series.value[low:high] if high > low else series.value[max(low - 1, 0) : high]
+
+    def stretches(self, signal: str, subject: str = "") -> tuple[I64, I64, F64]:
+        """Reads in the window that tell of the time since the one before: (begin, end, value)."""
+        series = self._series(signal, subject)
+        if series is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        time = series.time_ns
+        low, high = np.searchsorted(time, [self.low_ns, self.high_ns])
+        ends = np.arange(low + 1, high)
+        return time[ends - 1], time[ends], series.value[ends]
 
     def mean(self, signal: str, subject: str = "") -> float | None:
         """The mean of a gauge in the window."""
@@ -102,6 +113,13 @@ class Outside:
         if ordinal is not None and str(ordinal) in told:
             return (told[str(ordinal)],)
         return self.gpus if len(self.gpus) == 1 else ()
+
+    @property
+    def alone(self) -> str | None:
+        """The one GPU of this process, if it has it to itself: what is read of such a GPU is this
+        process's doing. Ids of a container are others than the driver's, but one is one."""
+        own = self.own_gpus
+        return own[0] if len(own) == 1 and len(self.pids(own[0])) <= 1 else None
 
     def pids(self, gpu: str) -> dict[int, float]:
         """Processes that held memory of a GPU in the window -> the mean of the bytes."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
+from whyidle.analysis.evaluating import busy_evaluating
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps
 from whyidle.analysis.host import Host, interrupting
 from whyidle.analysis.intervals import EMPTY, Intervals, union
@@ -304,25 +305,44 @@ def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
     """A device of which only marks are known: when it waited for batches, and while the host saved,
     logged or collected garbage, as it is given nothing then; and of a process that is
     alone, when it had work, which it has as long as a synchronisation waits for it. With other
-    ranks that may be their waiting for each other. An evaluation gives it work, nobody knows
-    how much."""
+    ranks that may be their waiting for each other. How much work an evaluation gives it is known
+    where the GPU's own busy share was read beside it."""
     told = host.progress
     if not told.told or not steps.found_by:
         return []
     rows = host.rows("loader")
     late = told.late_in(timeline.host.start[rows], timeline.host.end[rows])
     pauses = dict(_interruptions(timeline, host, steps)) | {"gc": host.during("gc")}
-    still = [
-        (role, told.late_in(pauses[role].start, pauses[role].end) - host.during("sync"))
-        for role in ("checkpoint", "logging", "gc")
-    ]
-    claims = [("loader", late), *still]
+    waiting = host.during("sync")
+    idle = late
+    claims = [("loader", late)]
+    for role in ("checkpoint", "logging", "gc"):
+        still = told.late_in(pauses[role].start, pauses[role].end) - waiting
+        claims.append((role, still))
+        idle = idle | still
+    apart = pauses["evaluation"]
+    given, still = _evaluating(timeline, steps, apart - idle, waiting)
+    claims.append(("evaluation", still))
     if (timeline.world_size or 1) > 1:
         return claims
-    idle = late
-    for _, claim in still:
-        idle = idle | claim
-    return [*claims, ("compute", told.fed_in(*steps.on_host, idle) | host.during("sync"))]
+    fed = told.fed_in(*steps.on_host, idle, apart)
+    return [*claims, ("compute", fed | given | waiting)]
+
+
+def _evaluating(
+    timeline: Timeline, steps: Steps, spans: Intervals, waiting: Intervals
+) -> tuple[Intervals, Intervals]:
+    """When the device worked while the host evaluated, and when it did not; nothing, where nobody
+    read how busy it was. It works as long as the host waits for it; of the rest of each evaluation
+    only the share is known, and the work is put first."""
+    known = busy_evaluating(timeline, steps, spans)
+    rest = spans - waiting
+    if known is None or not rest.total:
+        return EMPTY, EMPTY
+    waited = spans.total - rest.total
+    share = min(max(0.0, (known.evaluating * spans.total - waited) / rest.total), 1.0)
+    until = rest.start + (rest.length * share).astype(np.int64)
+    return union(rest.start, until), union(until, rest.end)
 
 
 def _named(timeline: Timeline, *prefixes: str) -> NDArray[np.bool_]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.model.marks import ASKED, BATCH, COMPLETED, UNCOMPLETED
 from whyidle.model.timeline import Timeline
 
@@ -86,16 +86,27 @@ class Progress:
         late = begin < end
         return union(begin[late], end[late])
 
-    def fed_in(self, start: I64, end: I64, late: Intervals) -> Intervals:
+    def fed_in(self, start: I64, end: I64, idle: Intervals, apart: Intervals = EMPTY) -> Intervals:
         """When the device had work, in steps: each is taken for as busy as the measured one nearest
-        in time. Where in the step it was so is not known; it is put behind the wait for a batch,
-        and what does not fit there before it."""
+        in time, what was ``apart`` from training aside. Where in the step it was so is not known;
+        it is put as late as it goes beside what is known to be ``idle``, or apart."""
         near = _nearest(self.window, end)
-        length = np.minimum(end - start, LONGER * self.span[near])
+        length = np.minimum(end - start - apart.inside(start, end), LONGER * self.span[near])
         busy = (length * self.fed[near] / np.maximum(self.span[near], 1)).astype(np.int64)
-        waited = np.append(late.end, np.iinfo(np.int64).min)[np.searchsorted(late.end, end) - 1]
-        behind = np.minimum(busy, end - np.maximum(waited, start))
-        return union(end - behind, end) | union(start, start + busy - behind)
+        if not len(start):
+            return EMPTY
+        free = union(start[:1], end[-1:]) - idle - apart
+        since = _when(free, free.before(end) - np.minimum(busy, free.inside(start, end)))
+        return union(since, end) & free
+
+
+def _when(free: Intervals, wanted: I64) -> I64:
+    """When so much of some free time has passed, ns."""
+    if not len(free):
+        return wanted
+    done = np.cumsum(free.length)
+    index = np.minimum(np.searchsorted(done, wanted, side="right"), len(free) - 1)
+    return (free.end[index] - (done[index] - wanted)).astype(np.int64)
 
 
 def _nearest(times: I64, wanted: I64) -> I64:

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from whyidle.analysis.evaluating import Busy
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
@@ -43,8 +44,9 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     The device is idle while the launching thread is inside a function or a mark of evaluation.
     Only that idle time is counted; work of the device in evaluation is work. Where the device is
     the CPU itself, the whole evaluation counts: nothing is trained meanwhile. Of a watched process
-    whose device is known by marks alone, nobody knows how much of an evaluation it idles: at most
-    all of it, which stands with what is unknown. The recording cannot
+    whose device is known by marks alone, the busy share of its GPU tells how much of evaluations
+    it idles, give or take two standard errors, where reads of it differ with them. Without, nobody
+    knows: at most all of it, which stands with what is unknown. The recording cannot
     tell how much of the idle time larger batches would remove, so the careful prediction is
     nothing and the hopeful one all of it. What every second or every tenth evaluation only would
     win is P9, where evaluation is seen to recur.
@@ -67,25 +69,25 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     if found is None:
         return None
     marked = not facts.on_cpu and not len(facts.device)
-    shares = _passed(facts, found) if marked else (found.least, found.share, found.most)
-    _, share, high = shares
+    passed = _passed(facts, found) if marked else (found.least, found.share, found.most)
+    _, share, high = passed if facts.evaluating is None else _idle(facts, found, facts.evaluating)
     if share < LEAST_SHARE:
         return None
     return Proof(
-        headline=_headline(facts, share),
+        headline=_headline(facts, passed[1]),
         low=0.0,
         high=high,
         predicted=remove(0.0, high, "P9: idle time inside evaluation", share / 2),
-        bucket="unknown" if marked else None,
+        bucket="unknown" if marked and facts.evaluating is None else None,
         evidence=(
-            measured("not trained because of evaluation, share of time", share, "ratio"),
+            measured("not trained because of evaluation, share of time", passed[1], "ratio"),
             measured("time spent evaluating", found.seconds, "s", samples=len(found.spans)),
             *_busy(facts, found),
             measured("evaluations", evaluations(facts, found), None, samples=facts.step_count),
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"rarer": _rarer(shares) if found.recurring else None},
+        facts={"rarer": _rarer(passed) if found.recurring else None},
     )
 
 
@@ -95,6 +97,13 @@ def _passed(facts: Facts, found: Pauses) -> tuple[float, float, float]:
     late = facts.host.progress.late_in(found.spans.start, found.spans.end)
     least, most = facts.share_of(late), facts.share_of(found.spans)
     return least, (least + most) / 2, most
+
+
+def _idle(facts: Facts, found: Pauses, busy: Busy) -> tuple[float, float, float]:
+    """Share of the time that the GPU idles in evaluations, by what was read of it beside them."""
+    whole, share = facts.share_of(found.spans), facts.share("evaluation")
+    doubt = 2 * busy.error * whole
+    return max(0.0, share - doubt), share, min(share + doubt, whole)
 
 
 def _rarer(shares: tuple[float, float, float]) -> Predicted:
@@ -124,6 +133,10 @@ def _headline(facts: Facts, share: float) -> str:
 
 def _busy(facts: Facts, found: Pauses) -> tuple[Evidence, ...]:
     """How busy a device of its own is while the host evaluates."""
+    read = facts.evaluating
+    if read is not None:
+        name, value = "GPU busy during evaluation, a line through its reads", read.evaluating
+        return (measured(name, value, "ratio", source="telemetry"),)
     if not len(facts.device):
         return ()
     working = union(facts.device.start, facts.device.end) & found.spans
