@@ -112,10 +112,10 @@ def _classes(text: str) -> frozenset[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Heal the command, keep and say what came of it."""
-    from whyidle.cli._kept_in import KeptIn
     from whyidle.cli._trying import Progress
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
+    from whyidle.engine.trial.engine import Terms, start
     from whyidle.engine.trial.heal import heal
     from whyidle.engine.trial.healing import Healing
 
@@ -124,24 +124,24 @@ def run(args: argparse.Namespace) -> int:
     command = command_of(args.command)
     _output.check(args)
     files = _trials.places(args)
-    kept_in = KeptIn(network=args.network)
-    kept_in.check(command, yes=args.yes)
+    engine = start("local", Terms(command, network=args.network, yes=args.yes))
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
         with Progress(quiet=args.quiet, budget_s=args.budget) as progress:
             healing = Healing(
                 command=command,
                 folder=folder,
-                guarded=kept_in.arm,
+                engine=engine,
                 budget_s=args.budget,
                 allowed=SAFE | args.allow,
                 voice=progress,
             )
             found = heal(healing)
             handed = _handed(healing, found)
-        results = _trials.Results(found, handed, kept_in.notes())
+        results = _trials.Results(found, handed, engine.notes())
         _trials.tell(args, results, command, files)
     finally:
+        engine.close()
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 

@@ -16,6 +16,8 @@ from typing import Literal, Protocol
 import psutil
 
 from whyidle.engine import applied
+from whyidle.engine.patch import Patch
+from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
 from whyidle.engine.trial.told import FEWEST, Told, lead, read, stopped
 from whyidle.model.diagnosis import Edit
@@ -39,19 +41,11 @@ class Guard(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an arm runs that is not to run the user's files as they are."""
-
-    command: Sequence[str]
-    folder: Path
-    environment: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
     to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
-    ``profile`` it is also watched in detail; ``place`` is where, if not here."""
+    ``profile`` it is also watched in detail; with ``patch`` it runs copies of the user's files
+    that are patched so."""
 
     edits: tuple[Edit, ...] = ()
     steps: int | None = None
@@ -59,7 +53,7 @@ class Asked:
     seed: int = 0
     patience_s: float = 120.0
     profile: bool = False
-    place: Place | None = None
+    patch: Patch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +78,20 @@ class Ran:
 
 
 def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran:
-    """Run the command as asked; ``folder`` (new, empty) gets its recording and what it printed."""
+    """Run the command as asked; ``folder`` (new, empty) gets its recording and what it printed.
+
+    Raises:
+        OSError: the copies of patched files cannot be made.
+    """
     recording = folder / "recording"
     recording.mkdir(parents=True)
+    place = _place(command, asked.patch, folder)
     begin = time.monotonic()
-    words = asked.place.command if asked.place else command
     with (folder / "said.txt").open("wb") as said:
         child = subprocess.Popen(
-            guard.command(words),
-            cwd=asked.place.folder if asked.place else None,
-            env={**environment(asked, folder), **guard.environment()},
+            guard.command(place.command),
+            cwd=place.folder,
+            env={**environment(asked, folder, place.environment), **guard.environment()},
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -110,10 +108,24 @@ def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran
     return _read(recording, status, time.monotonic() - begin, text)
 
 
-def environment(asked: Asked, folder: Path) -> dict[str, str]:
-    """The job's: with the probe, the witness, and the knobs in it."""
+def _place(command: Sequence[str], patch: Patch | None, folder: Path) -> Patched:
+    """Where it runs, and with which words: beside its own folder, whose writes stay, where files
+    are patched."""
+    here = Path.cwd()
+    if patch is None:
+        return Patched(tuple(command), here, {})
+    tree = folder.with_name(f"{folder.name}-patched")
+    tree.mkdir()
+    return mirror(patch, command, here, tree)
+
+
+def environment(
+    asked: Asked, folder: Path, place: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The job's: with the probe, the witness, and the knobs in it; ``place`` is what its place
+    adds."""
     own = {**os.environ, **Limits(profile="auto" if asked.profile else "off").told()}
-    own |= asked.place.environment if asked.place else {}
+    own |= place or {}
     before = own.get("PYTHONPATH")
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")

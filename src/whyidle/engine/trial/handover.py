@@ -7,8 +7,6 @@ from pathlib import Path
 from statistics import fmean
 
 from whyidle.engine.patch import Kept, Patch, make_patch
-from whyidle.engine.patched import mirror
-from whyidle.engine.trial.arm import Place
 from whyidle.engine.trial.heal import CONSENTS, Healed
 from whyidle.engine.trial.healing import Healing
 from whyidle.engine.trial.numbers import compare
@@ -37,20 +35,15 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
     patch = make_patch(kept, list(healing.command), folder, found.before.device.kind)
     if not patch.diff:
         return Handover(patch, None, "", good=False)
-    return _run(healing, found, patch, folder)
+    return _run(healing, found, patch)
 
 
-def _run(healing: Healing, found: Healed, patch: Patch, folder: Path) -> Handover:
+def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
     healing.voice.say("the patched files, once")
-    tree = healing.folder / "patched"
-    tree.mkdir(parents=True)
     try:
-        made = mirror(patch, healing.command, folder, tree)
+        ran = healing.trial((), patch=patch)
     except OSError as error:
         return Handover(patch, None, f"The patch was not run: {error}.", good=True)
-    try:
-        place = Place(made.command, made.folder, dict(made.environment))
-        ran = healing.trial((), place=place)
     except KeyboardInterrupt:
         return Handover(patch, None, "The patch was not run: it was stopped before.", good=True)
     if not ran.good or ran.told is None:

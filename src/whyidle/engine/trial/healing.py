@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from whyidle.engine.trial import arm
-from whyidle.engine.trial.arm import Asked, Guard, Place, Ran
+from whyidle.engine.patch import Patch
+from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.engine import Engine
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
@@ -33,9 +33,6 @@ NOT_RUN = (126, 127)
 SLACK_S = 30.0
 """and so much longer"""
 
-Guarded = Callable[[Path], AbstractContextManager[Guard]]
-"""from an arm's folder, which stays writable, to what keeps the arm in"""
-
 
 class Voice(Protocol):
     """Who is told how far it is."""
@@ -54,7 +51,7 @@ class Healing:
 
     command: Sequence[str]
     folder: Path
-    guarded: Guarded
+    engine: Engine
     budget_s: float
     allowed: Collection[Consent]
     voice: Voice
@@ -92,13 +89,12 @@ class Healing:
         self.arms += 1
         folder = self.folder / f"arm-{self.arms:03}"
         folder.mkdir(parents=True)
-        with self.guarded(folder) as guard:
-            return arm.run(self.command, asked, folder, guard)
+        return self.engine.run(asked, folder)
 
-    def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, place: Place | None = None) -> Ran:
+    def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, patch: Patch | None = None) -> Ran:
         """An arm whose steps are compared."""
         patience_s = PATIENCE * self.arm_s + SLACK_S
-        asked = Asked(edits, FEWEST, self.seconds, seed, patience_s, place=place)
+        asked = Asked(edits, FEWEST, self.seconds, seed, patience_s, patch=patch)
         return self.run(asked)
 
     def alike(self) -> Iterator[Sequence[float]]:

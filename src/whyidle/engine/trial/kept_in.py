@@ -9,13 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from whyidle.engine.shield import mark, shield
+from whyidle.engine.shield import Leak, Shield, mark, shield
 from whyidle.errors import TrialError
-
-if TYPE_CHECKING:
-    from whyidle.engine.shield.guard import Leak, Shield
 
 MOST = 5
 """of what was held back so many are told"""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.cli import _kept_in
-from whyidle.cli._kept_in import KeptIn, leaves
+from whyidle.engine.trial import kept_in as _kept_in
+from whyidle.engine.trial.kept_in import KeptIn, leaves
 from whyidle.errors import TrialError
 
 
@@ -56,7 +56,7 @@ def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.M
 ARM = """
     import subprocess, sys
     from pathlib import Path
-    from whyidle.cli._kept_in import KeptIn
+    from whyidle.engine.trial.kept_in import KeptIn
 
     top = Path(sys.argv[1])
     folder = top / "arm-1"
