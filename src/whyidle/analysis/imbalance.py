@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.backward import beside
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union
 from whyidle.analysis.paces import Paces, paces
@@ -161,6 +162,26 @@ class Imbalance:
         low, high = sorted(max(0.0, float(share)) for share in won)
         return low, high
 
+    def relieved(self, index: int) -> tuple[float, float]:
+        """Share of the step that is won when one rank comes earlier to every meeting by what it is
+        behind the mean of the others on average, as far as it runs longer where that is recorded:
+        by the meetings as they were, in which another rank may be the last then, and where none is.
+        """
+        met = self.meetings
+        own, whole = met.present[:, index], met.present.all(axis=1) & met.decided
+        arrival = met.arrival[whole & own]
+        if not len(arrival):
+            return 0.0, 0.0
+        others = np.delete(arrival, index, axis=1)
+        behind = float((arrival[:, index] - others.mean(axis=1)).mean())
+        steps = max(float(np.mean([facts.step_count for facts in self.ranks])), 1.0)
+        if self.paces is not None:
+            behind = min(behind, self.paces.excess(index)[0] * 1e9 * steps / len(arrival))
+        earlier = np.maximum(arrival[:, index] - max(behind, 0.0), others.max(axis=1))
+        won = (arrival.max(axis=1) - earlier).sum() / steps
+        step_ns = float(np.mean([facts.step_s for facts in self.ranks])) * 1e9
+        return float(won / step_ns), max(behind, 0.0) * len(arrival) / steps / step_ns
+
     @cached_property
     def laggard(self) -> Laggard | None:
         """The rank that the others wait for most; None where nobody waits or nobody can tell."""
@@ -223,10 +244,13 @@ class Imbalance:
             for facts in self.ranks
         ]
         others = [each for i, each in enumerate(spent) if i != index]
-        return {
+        excess = {
             bucket: own - float(np.mean([each[bucket] for each in others]))
             for bucket, own in spent[index].items()
         }
+        most = max(0.0, min(excess["compute"], excess["host"]))  # no more than was found is added
+        apart = min(beside(self.ranks, index), most)
+        return {**excess, "compute": excess["compute"] - apart, "host": excess["host"] + apart}
 
 
 def slower(others: Sequence[Facts], mine: Facts) -> float | None:

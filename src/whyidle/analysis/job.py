@@ -41,6 +41,13 @@ class Job:
         return meet(self.ranks)
 
     @cached_property
+    def together(self) -> bool:
+        """Whether all ranks meet in every step: none is ahead of the others for longer than one."""
+        met = self.meetings
+        whole = met.joint & met.present.all(axis=1)
+        return len(self.ranks) > 1 and int(whole.sum()) >= self.lead.step_count
+
+    @cached_property
     def imbalance(self) -> Imbalance:
         """Who waits for whom."""
         return Imbalance(self.ranks, self.meetings)

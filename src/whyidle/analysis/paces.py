@@ -32,16 +32,20 @@ class Paces:
 
     def excess(self, index: int | None) -> tuple[float, float]:
         """What the late rank runs, and waits for a core, beyond the mean of the others, s per step.
-        ``None``: whoever is latest in each round."""
+        ``None``: whoever is latest in each round. Who runs longer also waits for a core more often:
+        as much waiting as the others have for their running goes with the running."""
         count, rounds = self.ran.shape
         own = self.ran + self.queued
         late = own.argmax(axis=0) if index is None else np.full(rounds, index)
-        found = []
+        found, usual = [], []
         for spent in (self.ran, self.queued):
             mine = spent[late, np.arange(rounds)]
             others = (spent.sum(axis=0) - mine) / max(count - 1, 1)
             found.append(float((mine - others).mean()) * self.per_step)
-        return found[0], found[1]
+            usual.append(float(others.mean()))
+        ran, queued = found
+        along = max(0.0, min(queued, ran * usual[1] / max(usual[0], 1e-12)))
+        return ran + along, queued - along
 
     def of(self, index: int) -> tuple[float, float]:
         """What one rank runs, and waits for a core, s per step."""

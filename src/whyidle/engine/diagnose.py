@@ -91,16 +91,17 @@ def _judge(
 
 
 def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
-    """The strongest proof of a cause, and on what share of the ranks there is one. ``job`` is the
-    ``live`` one, or that of its bursts."""
+    """The strongest proof of a cause, and on what share of the ranks there is one; the weakest, of
+    what all ranks must have in common. ``job`` is the ``live`` one, or that of its bursts."""
     if cause.scope == "job":
         proof = cause.test(job)
         return Judged(cause, proof, None, 1.0) if proof else None
     proofs = [(facts, cause.test(facts)) for facts in job.ranks]
     found = [(facts, proof) for facts, proof in proofs if proof is not None]
-    if not found:
+    together = cause.common and live.together
+    if not found or (together and len(found) < len(proofs)):
         return None
-    facts, proof = max(found, key=lambda pair: pair[1].high)
+    facts, proof = (min if together else max)(found, key=lambda pair: pair[1].high)
     if job is not live:
         whole = next(each for each in live.ranks if each.burst is facts)
         proof = _bursts.placed(cause, _bursts.windowed(proof, facts), whole)

@@ -66,6 +66,9 @@ class Cause:
     """signals that do instead of ``needs``, of a process that was watched"""
     direct: bool = False
     """whether few steps show it as well as many: a mode that is on, a life before the first step"""
+    common: bool = False
+    """whether of ranks that meet in every step only what all have counts: what one has beyond the
+    others makes it late, which has causes of its own, or costs nothing, as it waits for them"""
 
     def lacks(self, signals: frozenset[str]) -> list[str]:
         """What is missing before it can be judged."""
@@ -83,6 +86,7 @@ def cause(
     scope: Scope = "rank",
     watched: tuple[str, ...] = (),
     direct: bool = False,
+    common: bool = False,
 ) -> Callable[[Test], Cause]:
     """Declare a root cause. Its id and family are its file's and folder's name.
 
@@ -108,6 +112,7 @@ def cause(
             doc=test.__doc__ or "",
             watched=watched,
             direct=direct,
+            common=common,
         )
 
     return declare

@@ -8,6 +8,8 @@ from judging import covers, judge, judge_all, measured
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.paces import Paces
+from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import HostKind, Pace
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -82,6 +84,83 @@ def test_who_runs_no_longer_than_the_others_is_not_held_up_by_python():
         for rank, each in enumerate(held)
     ]
     assert judge_all("late-rank", longer).predicted.speedup > 1.2
+
+
+def diagnosed(timelines):
+    return {finding.cause: finding for finding in diagnose(timelines).findings}
+
+
+def test_python_of_one_rank_is_lateness_not_everybodys_python():
+    one = diagnosed(together(("python", 0), ("python", 20)))
+    assert "late-rank" in one
+    assert "python-overhead-in-step" not in one
+    both = diagnosed(together(("python", 10), ("python", 20)))
+    told = both["python-overhead-in-step"].prescriptions[0].predicted
+    even = together(("python", 0), ("python", 10))
+    sick = together(("python", 10), ("python", 20))
+    gained = Facts(sick[0]).step_s / Facts(even[0]).step_s  # what one has beyond stays
+    assert told.low <= gained <= told.high * 1.01
+
+
+def jittering(*python, seed=5):
+    """Two ranks in each of whose steps something else takes a while by chance, beside Python."""
+    chance = np.random.default_rng(seed)
+    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    ran, ends = np.zeros((2, 60), np.int64), np.zeros((2, 60), np.int64)
+    for step in range(60):
+        for rank, (own, guest) in enumerate(zip(python, guests, strict=True)):
+            guest.work(FORWARD, ms(10))
+            guest.python(SLOW, ms(own))
+            guest.backward(BACKWARD, ms(10))
+            guest.wait(BACKWARD, ms(float(chance.exponential(4))))
+            ran[rank, step] = guest._ran
+        exchange(guests)
+        ends[:, step] = guests[0].now - ms(21)
+        for guest in guests:
+            guest.step(STEP, ms(1))
+    return [
+        replace(guest.timeline(), pace=Pace(ends[rank] - ends[0, 0] + 1, ran[rank], 0 * ran[rank]))
+        for rank, guest in enumerate(guests)
+    ]
+
+
+def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_longer():
+    sick, cured = jittering(4, 0), jittering(0, 0)
+    proof = judge_all("late-rank", sick)
+    assert proof.facts["rank"] == 0
+    assert "late most often" in proof.headline
+    gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
+    assert covers(proof, gained)
+    assert abs(proof.predicted.speedup - gained) < 0.05
+    assert "explain" in catalog.treatments()["explain-late-rank"].decide(proof).summary
+
+
+def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
+    """They see the next operator instead: but the backward pass is no longer."""
+
+    def blurred(longer):
+        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        for _ in range(40):
+            guests[1].python(SLOW, ms(10))
+            guests[1].work(FORWARD, ms(10))
+            for rank, guest in enumerate(guests):
+                guest.work(FORWARD, ms(10))
+                guest.backward(BACKWARD, ms(10 + longer * rank))
+            exchange(guests)
+            for guest in guests:
+                guest.step(STEP, ms(1))
+        return [guest.timeline() for guest in guests]
+
+    assert judge_all("late-rank", blurred(0)) is not None
+    assert judge_all("rank-workload-imbalance", blurred(0)) is None
+    assert judge_all("rank-workload-imbalance", blurred(20)) is not None
+
+
+def test_who_runs_longer_waits_for_a_core_more_often():
+    ran, queued = np.array([[10.0] * 8, [20.0] * 8]), np.array([[3.0] * 8, [6.5] * 8])
+    worked, waited = Paces(ran, queued, per_step=1.0).excess(1)
+    assert (worked, waited) == (13.0, 0.5)
+    assert Paces(ran[:1].repeat(2, 0), queued, per_step=1.0).excess(1) == (0.0, 3.5)
 
 
 def together(*slow, both=("work", 10)):

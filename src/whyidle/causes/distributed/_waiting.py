@@ -61,6 +61,20 @@ def freed(job: Job, late: Laggard) -> Predicted:
     return remove(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
 
 
+def relieved(job: Job, late: Laggard) -> Predicted | None:
+    """P8 of a rank that runs Python which the others do not, on a CPU, where it is recorded how
+    long each ran: it comes earlier to the recorded meetings by what it runs longer. At those that
+    another rank comes late to by chance less is won; were there no such chance, all of it. None
+    where it does not run longer."""
+    if late.reason not in RUNS or job.imbalance.paces is None:
+        return None
+    won, most = job.imbalance.relieved(late.index)
+    if won < LEAST_SHARE:
+        return None
+    method = "P8: recorded meetings replayed without what that rank runs longer"
+    return remove(won * 0.5, most, method, won * 0.9)
+
+
 def proof(
     job: Job, late: Laggard, headline: str, *, predicted: Predicted, confidence: float
 ) -> Proof:

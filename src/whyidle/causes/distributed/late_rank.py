@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whyidle.analysis.job import Job
 from whyidle.causes.distributed import _waiting
 from whyidle.model.cause import Proof, cause
@@ -28,10 +30,12 @@ def late_rank(job: Job) -> Proof | None:
     ------------------
     As for ``rank-workload-imbalance``: the rank with the shortest collectives is late, the others'
     exposed waiting is what it costs. The late rank does not compute longer; what it spends more
-    time in than the others is named. The gain is P8: with one rank always late, that rank as fast
-    as the slowest other one; with turns, every rank at the mean. Where Python
-    holds it up, and ranks on a CPU tell how long they ran, only what the late one ran longer
-    counts: the rest is jitter.
+    time in than the others is named. On a watched CPU, where looks miss the ends of Python, as much
+    again as they saw may be what it computes longer outside of its backward passes. The gain is P8:
+    with one rank always late, that rank as fast as the slowest other one; with turns, every rank at
+    the mean. Where Python holds it up, and ranks on a CPU tell how long they ran, only what the
+    late one ran longer counts: the recorded meetings are replayed with it earlier by that much, and
+    who came late by chance still does.
 
     What looks alike
     ----------------
@@ -52,13 +56,19 @@ def late_rank(job: Job) -> Proof | None:
     late = _waiting.laggard(job)
     if late is None or late.reason == "compute":
         return None
-    doing = _waiting.DOING[late.reason]
+    doing, relieved = _waiting.DOING[late.reason], _waiting.relieved(job, late)
+    usual = _waiting.freed if late.constant else _waiting.even
     if late.constant:
         headline = (
             f"Rank {late.rank} makes the others wait {late.lateness_s * 1e3:.3g} ms per step, held "
             f"up by {doing}"
         )
+    elif relieved is not None:
+        headline = f"Rank {late.rank} is late most often, held up by {doing}"
     else:
         headline = f"Ranks take turns being late (rank {late.rank} most often), held up by {doing}"
-    predicted = _waiting.freed(job, late) if late.constant else _waiting.even(job, late)
-    return _waiting.proof(job, late, headline, predicted=predicted, confidence=0.8)
+    proof = _waiting.proof(
+        job, late, headline, predicted=relieved or usual(job, late), confidence=0.8
+    )
+    one = late.constant or relieved is not None
+    return replace(proof, facts={**proof.facts, "constant": one})

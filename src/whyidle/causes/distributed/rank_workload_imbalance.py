@@ -28,8 +28,10 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     Collectives are matched across ranks and the clocks aligned by their ends. The late rank is the
     one with the shortest collectives; what others have beyond it, and nothing useful beside, is
     waiting. It is laid to unequal work where the late rank computes longer than the others, unless
-    its kernels are provably the same ones. The gain is P8, every rank at the mean: all waiting is
-    the hopeful end, the part that falls on the same ranks in every step the careful one.
+    its kernels are provably the same ones. More work takes longer in the backward pass, too: of a
+    watched job on a CPU that runs more Python as well, what is longer outside of it alone is taken
+    for Python, up to as much again as was seen. The gain is P8, every rank at the mean: all waiting
+    is the hopeful end, the part that falls on the same ranks in every step the careful one.
 
     What looks alike
     ----------------

@@ -27,6 +27,7 @@ MOST_PLACES = 3
     "Python between operators holds up a job of the CPU",
     bucket="host",
     needs=("device_time", "host_ops", "steps", "python_stacks"),
+    common=True,
 )
 def python_between_operators(facts: Facts) -> Proof | None:
     """What it means
@@ -42,8 +43,9 @@ def python_between_operators(facts: Facts) -> Proof | None:
     ------------------
     On jobs without a GPU, stretches of at least 0.2 ms in which the training thread shows Python
     frames but no operator. Shorter ones are the usual way from one operator to the next, which
-    recording itself makes longer. The gain is the time of these stretches halved, in every tenth
-    step only, or gone.
+    recording itself makes longer. Of ranks that meet in every step only what all of them have
+    counts: what one does beyond the others makes it late (``late-rank``). The gain is the time of
+    these stretches halved, in every tenth step only, or gone.
 
     What looks alike
     ----------------

@@ -28,6 +28,7 @@ LOOKED_UP = 400
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
     watched=("device_time", "own_settings", "steady_steps"),
+    common=True,
 )
 def python_overhead_in_step(facts: Facts) -> Proof | None:
     """What it means
@@ -50,11 +51,15 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     the interpreter's lock, outside loading, reports and the collector, at least 3 % of the step.
     Right after workers handed a batch over, as long as freeing the last one may take, none counts.
 
+    Of ranks that meet in every step only what all of them have counts, as much as the one with the
+    least has: what one does beyond the others makes it late.
+
     What looks alike
     ----------------
-    Many short pauses are ``launch-bound-small-kernels``. Time in the DataLoader, in preprocessing,
-    logging, checkpoints and the garbage collector has causes of its own. A pause while the GPU
-    still has work queued costs nothing. A recording that misses events is not judged.
+    Many short pauses are ``launch-bound-small-kernels``. Python of one rank alone is ``late-rank``.
+    Time in the DataLoader, in preprocessing, logging, checkpoints and the garbage collector has
+    causes of its own. A pause while the GPU still has work queued costs nothing. A recording that
+    misses events is not judged.
 
     What to do
     ----------
