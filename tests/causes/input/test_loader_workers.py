@@ -209,6 +209,15 @@ def test_found_and_the_prediction_covers_the_twin(cause):
     assert judge(cause, cured) is None or judge(cause, cured).high < proof.high / 2
 
 
+@pytest.mark.parametrize(("chars", "left"), [(8 * 10_000, 0.8), (8 * 200_000, 16.0), (0, 14.0)])
+def test_in_sequence_small_files_take_what_their_bytes_do(chars, left):
+    """At a gigabit; where nobody counted them, a fifth of what was waited."""
+    sick = replace(SMALL, workers=1, train=5.0, chars=chars)
+    told = judge("small-file-random-io", sick).predicted
+    cured = speedup(sick, replace(sick, storage=left))
+    assert 1 / told.speedup == pytest.approx(1 / cured, abs=0.05)
+
+
 @pytest.mark.parametrize("cause", WAITS)
 def test_what_workers_wait_for_is_one_thing_only(cause):
     """Siblings that need the same evidence are silent."""
