@@ -146,6 +146,24 @@ def test_reads_of_a_shared_gpu_or_a_few_tell_nothing_of_evaluations(blind):
     assert found(diagnosis, "heavy-evaluation").bucket == "unknown"
 
 
+def test_a_queue_of_copies_is_not_told_as_computing():
+    """Marks call a device fed whatever it has to do; kernels alone make it busy."""
+    seen = job(60)
+    fed = diagnose([watched(seen)]).attribution
+    kernels = replace(
+        read(seen),
+        series={
+            k: replace(s, value=s.value / 2) if "busy" in k else s
+            for k, s in read(seen).series.items()
+        },
+    )
+    told = diagnose([replace(watched(seen), telemetry=kernels)]).attribution
+    assert fed.compute == pytest.approx(shares(diagnose([seen]))["compute"], abs=0.03)
+    assert told.compute == pytest.approx(fed.compute / 2, abs=0.03)
+    assert told.input == fed.input
+    assert told.unknown == pytest.approx(fed.unknown + fed.compute / 2, abs=0.03)
+
+
 def notes(diagnosis, begin):
     return [note for note in diagnosis.coverage.notes if note.startswith(begin)]
 

@@ -1,4 +1,4 @@
-"""How busy a device was while its host evaluated, of which no marks tell: read from outside.
+"""How busy a device was, and while its host evaluated, of which no marks tell: read from outside.
 
 A read of a GPU's busy share is a mean over the time since the one before it, in some of which the
 host was evaluating. Over many reads a line through *busy share* by *share of evaluating* gives how
@@ -44,14 +44,30 @@ def busy_evaluating(timeline: Timeline, steps: Steps, spans: Intervals) -> Busy 
         steps: of it; reads outside the steady ones do not count.
         spans: when its host evaluated.
     """
+    outside, gpu = _own(timeline, steps)
+    if outside is None or not len(spans):
+        return None
+    base = timeline.base_ns
+    return _line(outside, gpu, Intervals(spans.start + base, spans.end + base))
+
+
+def busy_at_most(timeline: Timeline, steps: Steps) -> float:
+    """Share of the steady steps in which a kernel ran, two standard errors above the mean of the
+    reads; 1 where too few were made, or of a GPU that the process shares."""
+    outside, gpu = _own(timeline, steps)
+    values = outside.stretches("busy_ratio", gpu)[2] if outside else np.empty(0)
+    if len(values) < LEAST_READS:
+        return 1.0
+    return min(1.0, float(values.mean() + 2 * values.std(ddof=1) / sqrt(len(values))))
+
+
+def _own(timeline: Timeline, steps: Steps) -> tuple[Outside | None, str]:
+    """What was read during the steady steps, if the process has a GPU to itself, and which."""
     steady = steps.steady
     scope = Intervals(steps.start[steady][:1], steps.end[steady][-1:])
     outside = outside_of(timeline, scope)
     gpu = outside.alone if outside else None
-    if outside is None or gpu is None or not len(spans):
-        return None
-    base = timeline.base_ns
-    return _line(outside, gpu, Intervals(spans.start + base, spans.end + base))
+    return (outside, gpu) if gpu else (None, "")
 
 
 def _line(outside: Outside, gpu: str, spans: Intervals) -> Busy | None:

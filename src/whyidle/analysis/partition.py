@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
-from whyidle.analysis.evaluating import busy_evaluating
+from whyidle.analysis.evaluating import busy_at_most, busy_evaluating
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps
 from whyidle.analysis.host import Host, interrupting
 from whyidle.analysis.intervals import EMPTY, Intervals, union
@@ -306,7 +306,7 @@ def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
     logged or collected garbage, as it is given nothing then; and of a process that is
     alone, when it had work, which it has as long as a synchronisation waits for it. With other
     ranks that may be their waiting for each other. How much work an evaluation gives it is known
-    where the GPU's own busy share was read beside it."""
+    where the GPU's own busy share was read beside it; so is what of its work can be kernels."""
     told = host.progress
     if not told.told or not steps.found_by:
         return []
@@ -325,8 +325,17 @@ def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
     claims.append(("evaluation", still))
     if (timeline.world_size or 1) > 1:
         return claims
-    fed = told.fed_in(*steps.on_host, idle, apart)
-    return [*claims, ("compute", fed | given | waiting)]
+    work = told.fed_in(*steps.on_host, idle, apart) | given | waiting
+    return [*claims, ("compute", _of_kernels(timeline, steps, work - idle))]
+
+
+def _of_kernels(timeline: Timeline, steps: Steps, work: Intervals) -> Intervals:
+    """Of a device's work, copies included, what its kernels take at most, by reads of it; of each
+    stretch the last part."""
+    steady = union(steps.start[steps.steady], steps.end[steps.steady])
+    share = (work & steady).total / max(steady.total, 1)
+    part = min(1.0, busy_at_most(timeline, steps) / max(share, 1e-9))
+    return union(work.end - (work.length * part).astype(np.int64), work.end)
 
 
 def _evaluating(
