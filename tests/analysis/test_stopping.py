@@ -8,7 +8,8 @@ import pytest
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.outside import Outside
-from whyidle.analysis.stopping import NONE, STOPPED, held, stops
+from whyidle.analysis.stillness import Still
+from whyidle.analysis.stopping import CONFIRMED, NONE, STOPPED, confirmed, held, stops
 from whyidle.engine import _stopped
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing.builder import ms
@@ -97,3 +98,24 @@ def test_a_rank_of_which_nothing_was_read_may_be_stopped_as_well():
     seen = rank(0, [STOPPED, RUNS, *[STOPPED] * 10])
     unread = replace(seen.timeline, rank=1, telemetry=None)
     assert held([seen, Facts(unread)]) is None
+
+
+TWICE = stops(outside(pid7=[STOPPED, RUNS, STOPPED, *[RUNS] * 13]), [7], CONFIRMED)
+QUIET, STILL = Still(0.0, 0.01, 0.02), Still(0.2, 0.24, 0.28)
+
+
+def test_two_reads_do_where_the_thread_stood_still_as_often():
+    found = confirmed(TWICE, STILL, [QUIET])
+    assert found.share == pytest.approx(0.23)
+    assert found.low <= TWICE.share <= found.share <= found.high < TWICE.high
+    assert found.found == TWICE.share
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [(QUIET, [QUIET]), (STILL, [STILL]), (Still(0.7, 0.8, 0.9), [QUIET]), (STILL, [None])],
+    ids=["awake", "like the others", "for longer than it was stopped", "nothing known"],
+)
+def test_standing_still_that_does_not_confirm_reads(own, others):
+    assert confirmed(TWICE, own, others) is None
+    assert confirmed(NONE, own, others) is None

@@ -6,19 +6,22 @@ one neither runs, nor wants a core, nor waits for anything, and all its threads 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.outside import Outside
 from whyidle.analysis.scoped import Scoped
+from whyidle.analysis.stillness import Still, still
 
 STOPPED = 5
 """how the state of a stopped process is written"""
 LEAST_READS, LEAST_STOPS = 3, 2
 """reads that find a process stopped, and stops that they tell of: somebody may have put it into the
 background once, or attached a debugger"""
+CONFIRMED = 2
+"""reads that do where the process's own thread stood still as often without a reason"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +33,26 @@ class Stops:
     share: float
     high: float
     reads: int
+    found: float = 0.0
+    """the share of the reads"""
+    slept: float | None = None
+    """the share as the thread's own account tells it, which ``share`` is then"""
 
 
 NONE = Stops(0.0, 0.0, 0.0, 0)
 
 
-def stops(outside: Outside | None, pids: Iterable[int]) -> Stops:
-    """How much of the time some processes were stopped, on average."""
+def stops(outside: Outside | None, pids: Iterable[int], least: int = LEAST_READS) -> Stops:
+    """How much of the time some processes were stopped, on average; of ``least`` such reads on."""
     if outside is None:
         return NONE
     reads = [outside.reads("state", f"pid{pid}") for pid in pids]
     seen = np.concatenate([np.empty(0), *reads]) == STOPPED
-    if seen.sum() < LEAST_READS or max(map(_often, reads)) < LEAST_STOPS:
+    if seen.sum() < least or max(map(_often, reads)) < LEAST_STOPS:
         return NONE
     share = float(seen.mean())
     error = 2.0 * float(np.sqrt(share * (1.0 - share) / len(seen)))
-    return Stops(max(0.0, share - error), share, min(1.0, share + error), len(seen))
+    return Stops(max(0.0, share - error), share, min(1.0, share + error), len(seen), share)
 
 
 def _often(states: NDArray[np.float64]) -> int:
@@ -63,16 +70,33 @@ class Held:
     beyond: float
 
 
+def confirmed(found: Stops, own: Still | None, others: Sequence[Still | None]) -> Stops | None:
+    """What reads tell, made exact by how long the thread stood still beyond those of the others,
+    which accounts for every moment, where reads are few. None where the two do not agree: it may
+    have slept for another reason."""
+    known = [each.share for each in others if each is not None]
+    if own is None or not known or len(known) < len(others):
+        return None
+    low, share, high = (max(0.0, each - max(known)) for each in own)
+    if low <= 0.0 or not found.low <= share <= found.high:
+        return None
+    return replace(
+        found, low=min(low, found.share), share=share, high=max(high, found.share), slept=share
+    )
+
+
 def held(ranks: Sequence[Scoped]) -> Held | None:
     """None where no rank was found stopped, or one machine does not tell of its ranks."""
-    found = []
-    for facts in ranks:
+    found, slept = [], [still(facts) for facts in ranks]
+    for index, facts in enumerate(ranks):
         pid = facts.timeline.settings.get("pid")
         if pid is None or facts.outside is None:
             return None
         if not len(facts.outside.reads("state", f"pid{pid}")):
             return None
-        found.append(stops(facts.outside, [int(pid)]))
+        few, usual = (stops(facts.outside, [int(pid)], n) for n in (CONFIRMED, LEAST_READS))
+        beside = [*slept[:index], *slept[index + 1 :]]
+        found.append(confirmed(few, slept[index], beside) or usual)
     index = max(range(len(found)), key=lambda i: found[i].share)
     others = max((each.share for i, each in enumerate(found) if i != index), default=0.0)
     beyond = found[index].share - others

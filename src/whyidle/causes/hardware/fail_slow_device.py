@@ -6,6 +6,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.imbalance import Laggard
 from whyidle.analysis.job import Job
+from whyidle.analysis.stopping import Stops
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -43,7 +44,8 @@ def fail_slow_device(job: Job) -> Proof | None:
     The gain is P8 with that device at the speed of the slowest other one. Or the kernel shows the
     process stopped at several reads, more often than any other rank's, while ranks wait for each
     other: then the gain is that share, with the error of so many reads, but no more than what the
-    others spend in exposed communication.
+    others spend in exposed communication. Two such reads do, and the share is exact, where the
+    thread was also still for as much of its time outside of exchanges, and no other rank's was.
 
     What looks alike
     ----------------
@@ -124,19 +126,23 @@ def _stopped(job: Job) -> Proof | None:
         high=high,
         predicted=remove(low / 2, high, "P8: that process never stopped", likely),
         evidence=(
-            measured(
-                f"reads that find rank {rank} stopped",
-                stops.share,
-                "ratio",
-                samples=stops.reads,
-                source="/proc",
-            ),
+            *_told(rank, stops),
             measured("the others' exposed communication, at least", most, "ratio"),
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=rank),),
         facts={"rank": rank, "stopped": True},
     )
+
+
+def _told(rank: int | None, stops: Stops) -> tuple[Evidence, ...]:
+    """How often it was found stopped, and how long its thread stood still where that is known."""
+    found = f"reads that find rank {rank} stopped"
+    told = [measured(found, stops.found, "ratio", samples=stops.reads, source="/proc")]
+    if stops.slept is not None:
+        still = f"rank {rank}'s thread stood still outside of exchanges, beyond the others, share"
+        told.append(measured(still, stops.slept, "ratio", source="schedstat"))
+    return tuple(told)
 
 
 def _headline(job: Job, late: Laggard) -> str:
