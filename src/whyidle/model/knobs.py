@@ -120,7 +120,6 @@ BY_HAND: Final[dict[str, str]] = {
     "evaluation.interval_factor": "the best checkpoint may be missed",
     "loader.batch_by_length": "which samples meet in a batch would change, and learning may, too",
     "loader.batch_size_times": "another batch size may learn differently",
-    "loader.device_prefetch": "the loop itself has to take the copy",
     "log.scalar_every": "what is logged would come less often, and a loss that is no number be "
     "noticed later",
     "logging.interval_factor": "curves would have fewer points",

@@ -10,7 +10,10 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("pageable-h2d-copy", "blocking-h2d-copy", consent="none")
 def device_prefetch(proof: Proof) -> Plan | None:
     """Copy the next batch on a second stream, from pinned memory, while the present one is
-    computed. Worth more than pinning alone where the copy itself is long."""
+    computed. Worth more than pinning alone where the copy itself is long. Applied at run time, what
+    the script moves is learned from the batch before and copied ahead from what workers have ready,
+    so order and random numbers stay; without workers, pinned memory or free device memory it is
+    not."""
     if float(proof.facts.get("exposed", 0.0)) < 0.01:
         return None
     return Plan(

@@ -7,7 +7,7 @@ import inspect
 import multiprocessing
 from typing import Any
 
-from . import NO_FORM, DeclinedError, Hand
+from . import NO_FORM, DeclinedError, Hand, _prefetch
 from ._forking import may_start_workers
 
 ARGUMENTS = {
@@ -24,9 +24,13 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Have every loader that is set as the diagnosed one was made with other settings."""
     from torch.utils.data import DataLoader
 
-    if unknown := [knob for knob in edits if knob not in (*ARGUMENTS, THREADS)]:
-        hand.decline(unknown, NO_FORM)
-    asked = {knob: value for knob, value in edits.items() if knob not in unknown}
+    if edits.get(_prefetch.KNOB):
+        _prefetch.turn(hand)
+    known = (*ARGUMENTS, THREADS)
+    hand.decline([knob for knob in edits if knob not in (*known, _prefetch.KNOB)], NO_FORM)
+    asked = {knob: value for knob, value in edits.items() if knob in known}
+    if not asked:
+        return
     signature = inspect.signature(DataLoader.__init__)
 
     def make(original: Any) -> Any:
@@ -92,7 +96,8 @@ def _no_pinning(workers: int) -> str:
     """Why memory should not be pinned; empty where it may be."""
     import torch
 
-    if not (torch.cuda.is_available() or getattr(torch, "xpu", torch.cuda).is_available()):
+    known = (torch.cuda, getattr(torch, "xpu", torch.cuda), getattr(torch, "accelerator", None))
+    if not any(one is not None and one.is_available() for one in known):
         return "there is no accelerator to copy to"
     if not workers:
         return "without workers the training loop itself would pin, and wait for it"
