@@ -93,7 +93,10 @@ def _next(healing: Healing, course: _Course) -> bool:
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
     candidate = ready[0]
-    judgement = judge.judge(candidate, _bench(healing, candidate), list(healing.alike()))
+    bench, alike = _bench(healing, candidate), list(healing.alike())
+    judgement = judge.judge(candidate, bench, alike, healing.purse.offer)
+    if judgement.asked:
+        healing.purse.spend(proven=judgement.proven)
     course.tried.add(key(candidate))
     healing.judged.append(judgement)
     healing.voice.judged(judgement)

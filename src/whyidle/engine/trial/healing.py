@@ -13,6 +13,7 @@ import msgspec
 from whyidle.engine.patch import Patch
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.chance import Purse
 from whyidle.engine.trial.engine import Engine
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.trial.told import FEWEST
@@ -58,6 +59,7 @@ class Healing:
     begun: float = field(default_factory=time.monotonic)
     arms: int = 0
     judged: list[Judgement] = field(default_factory=list)
+    purse: Purse = field(default_factory=Purse)
     seconds: float = 0.0
     arm_s: float = 0.0
 

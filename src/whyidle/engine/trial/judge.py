@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import WORTH, Candidate
+from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.numbers import Check, Untreated, compare
-from whyidle.engine.trial.pair import SURE, Effect, common, effect, startup_s, step_s
+from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
 from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent, Edit
 
@@ -16,6 +17,8 @@ FEWEST, MOST = 2, 4
 """pairs"""
 HARM = 0.75
 """a first pair that is slower than this needs no second"""
+HOPELESS = 0.005
+"""a chance this small of being worth something ends it as well"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +48,63 @@ class Judgement:
     startup_s: float | None = None
     untreated: Untreated | None = None
 
+    @property
+    def asked(self) -> bool:
+        """Whether its times were asked for a gain: what failed before was not."""
+        return self.effect is not None and self.effect.pairs >= FEWEST
 
-def judge(candidate: Candidate, bench: Bench, alike: Sequence[Sequence[float]]) -> Judgement:
-    """Try it."""
+    @property
+    def proven(self) -> bool:
+        """Whether it is faster beyond chance, whatever became of it."""
+        return self.asked and self.effect is not None and self.effect.low > 1.0
+
+
+def judge(
+    candidate: Candidate,
+    bench: Bench,
+    alike: Sequence[Sequence[float]],
+    chance: float = ALONE,
+) -> Judgement:
+    """Try it; ``chance`` is what it may have of being kept although it brings nothing."""
     found = Judgement(candidate)
     bases: list[Ran] = []
     treats: list[Ran] = []
-    while len(bases) < MOST and (len(bases) < FEWEST or bench.affordable()):
+    last = False
+    while not last:
         bench.say(f"pair {len(bases) + 1}")
         found.why = _pair(bench, bases, treats, candidate)
         if found.why:
             return found
-        _times(found, _told(bases), _told(treats))
-        found.effect = effect(found.base_s, found.treated_s, alike)
-        if _decided(effect(found.base_s, found.treated_s, alike, SURE)):
-            break
+        last = _look(found, bench, bases, treats, (alike, chance))
     _verdict(found, bench, bases, treats)
     found.candidate = replace(candidate, edits=_taken(candidate, treats))
     return found
+
+
+def _look(
+    found: Judgement,
+    bench: Bench,
+    bases: Sequence[Ran],
+    treats: Sequence[Ran],
+    asked: tuple[Sequence[Sequence[float]], float],
+) -> bool:
+    """What the times say by now; whether more pairs are not to be had, or would change nothing."""
+    alike, chance = asked
+    _times(found, _told(bases), _told(treats))
+    pairs = len(bases)
+    if pairs < FEWEST:
+        found.effect = effect(found.base_s, found.treated_s, alike, chance)
+        return found.effect.speedup < HARM
+    last = pairs >= MOST or not bench.affordable()
+    part = share(chance, pairs - FEWEST + 1, last=last)
+    gain = found.effect = effect(found.base_s, found.treated_s, alike, part)
+    hopeless = effect(found.base_s, found.treated_s, alike, HOPELESS).high < WORTH
+    return last or hopeless or _gains(gain)
+
+
+def _gains(gain: Effect) -> bool:
+    """Whether it is faster beyond chance, and enough so."""
+    return gain.low > 1.0 and gain.speedup >= WORTH
 
 
 def _told(arms: Sequence[Ran]) -> list[Told]:
@@ -116,20 +158,12 @@ def _ended(ran: Ran) -> str:
     return "ran out of memory" if memory else f"{words.get(ran.ending, ran.ending)}{last}"
 
 
-def _decided(found: Effect) -> bool:
-    """Whether more pairs would change nothing. Looking again and again finds something at last, so
-    whoever stops early must be surer than at the end (as in trials by Haybittle and Peto)."""
-    if found.pairs < FEWEST:
-        return found.speedup < HARM
-    return found.high < WORTH or (found.low > 1.0 and found.speedup >= WORTH)
-
-
 def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:
     """Keep it, or say why not."""
     gain = found.effect
     if gain is None:
         return
-    if gain.speedup < WORTH or gain.low <= 1.0:
+    if not _gains(gain):
         found.why = _too_little(gain)
         return
     found.check = _checked(found, bench, bases, treats)

@@ -14,14 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from whyidle.engine.trial.chance import ALONE, student
 from whyidle.engine.trial.told import Told
 
 LEAST_LOG = 0.005
 """a scatter under half a percent is luck: no machine repeats a run of seconds better"""
-LIKELY = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 1.96)
-SURE = (63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.58)
-"""two-sided 95 % and 99 % points of Student's t, 1 to 14 degrees of freedom, and of the normal
-distribution (any table of them)"""
 WARM, WARM_STEPS = 0.2, 3
 """of an arm's time, its beginning, that does not count; and so many steps at least"""
 ALIKE = 1.5
@@ -72,17 +69,17 @@ def effect(
     base: Sequence[float],
     treated: Sequence[float],
     alike: Sequence[Sequence[float]] = (),
-    level: Sequence[float] = LIKELY,
+    chance: float = ALONE,
 ) -> Effect:
     """The gain of ``treated`` over ``base``, both seconds of runs; ``alike`` are further groups of
-    runs that were the same among themselves, which tell of the machine's scatter; ``level`` is how
-    sure the interval is."""
+    runs that were the same among themselves, which tell of the machine's scatter; ``chance`` is
+    that of a truth below the interval, and as much that of one above."""
     groups = [[math.log(s) for s in group] for group in (base, treated, *alike)]
     own, _ = _scatter(groups[:2])
     pooled, free = _scatter(groups)
     sigma = max(pooled, own, LEAST_LOG)  # others may have run while the machine was quieter
     gain = fmean(groups[0]) - fmean(groups[1])
-    half = _student(free, level) * sigma * math.sqrt(1 / len(base) + 1 / len(treated))
+    half = student(chance, free) * sigma * math.sqrt(1 / len(base) + 1 / len(treated))
     low, high = math.exp(gain - half) if half < 50 else 0.0, math.exp(min(gain + half, 50))
     return Effect(math.exp(gain), low, high, min(len(base), len(treated)))
 
@@ -92,12 +89,3 @@ def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     free = sum(len(group) - 1 for group in groups if group)
     square = sum((x - fmean(group)) ** 2 for group in groups if group for x in group)
     return (math.sqrt(square / free) if free > 0 else 0.0), free
-
-
-def _student(free: int, level: Sequence[float]) -> float:
-    if free < 1:
-        return math.inf
-    known, normal = level[:-1], level[-1]
-    if free <= len(known):
-        return known[free - 1]
-    return normal + (known[-1] - normal) * len(known) / free  # falls off as 1 / free
