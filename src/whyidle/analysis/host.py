@@ -90,7 +90,8 @@ def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
     found |= set(used(host.thread[among(host.name, marks)]).tolist()) if marks else set()
     if not found:
         ops = host.thread[(host.kind == HostKind.OP) | (host.kind == HostKind.RUNTIME)]
-        found = set(used(ops).tolist())
+        frames = host.thread[host.kind == HostKind.PYTHON]  # of one that only ever waited
+        found = set(used(ops if len(ops) else frames).tolist())
     return np.array(sorted(found), dtype=np.int16)
 
 

@@ -357,7 +357,8 @@ def _host_extent(timeline: Timeline) -> tuple[int, int]:
 
 def _extent(timeline: Timeline) -> tuple[int, int]:
     """From the first work to the last end, ns. The host's own frames (a ``main`` that spans
-    everything) do not stretch it where the device tells."""
+    everything) do not stretch it where the device tells; what looks at a watched process show is
+    no such frame."""
     device, host = timeline.device, timeline.host
     if len(device):
         launched = _launch_times(timeline)
@@ -366,6 +367,7 @@ def _extent(timeline: Timeline) -> tuple[int, int]:
         return (min(first, int(told.min())) if len(told) else first), int(device.end.max())
     if not len(host):
         return 0, 1
-    useful = np.flatnonzero(host.kind != HostKind.PYTHON)
+    sampled = timeline.looks is not None
+    useful = np.flatnonzero((host.kind != HostKind.PYTHON) | sampled)
     rows = useful if len(useful) else np.arange(len(host))
     return int(host.start[rows].min()), int(host.end[rows].max())

@@ -7,6 +7,10 @@ code and slept there. The sum decides: a thread must be found in a call that wai
 as often as it sleeps. Sleep that is found nowhere else is where the lock was taken, which is
 neither Python of the lines that these looks show, nor a call that waits.
 
+Where sleeps are shorter than a step, each such interval holds some, and every look of it seems to
+be at a sleeper. Then the sum over the run decides, if operators themselves never sleep
+(``slept_locked``).
+
 And the backward pass runs outside the lock: where looks at it find the lock taken and the thread
 asleep, another thread has it, and keeps it from operators that ask for it again. Where that is so
 at most looks, of none can it be told who ran.
@@ -37,6 +41,8 @@ SLEPT: Final = 0.4
 TAKEN: Final = 0.1
 """share of the looks at a backward pass with the lock taken, from which on another thread has it:
 0 to 0.02 where none does, in a dozen jobs, alone and of two ranks; 0.46 to 0.79 where one does"""
+Z: Final = 1.645
+"""of a limit that is passed by chance once in twenty times"""
 MANY: Final = 0.1
 """share of all looks that are at a backward pass, where the job does not mostly compile"""
 _ENGINE = re.compile(
@@ -102,6 +108,40 @@ def asleep(
         locked[mine] = found
         blocked[mine] &= slept - found.sum() >= HALF * elsewhere
     return locked, blocked
+
+
+def sum_slept(samples: NDArray[Any], read: NDArray[np.int64]) -> float:
+    """For how much of the time the threads slept, in looks: as the kernel counts it."""
+    found = 0.0
+    for thread in np.unique(samples["thread"]):
+        mine = np.flatnonzero((samples["thread"] == thread) & (samples["cpu"] >= 0))
+        if len(mine) > 1:
+            took = float(read[mine[-1]] - read[mine[0]])
+            ran = float(int(samples["cpu"][mine[-1]]) - int(samples["cpu"][mine[0]]))
+            found += len(mine) * min(max(1.0 - ran / max(took, 1.0), 0.0), 1.0)
+    return found
+
+
+def slept_locked(slept: float, held: Mask, free: Mask) -> bool:
+    """Whether a thread whose operators never sleep did so where looks found the lock taken.
+
+    The kernel's sum is exact, however short each sleep is. At most it slept wherever looks found
+    the lock free outside operators, with the error that counting them has (``Z``); what is left of
+    the sum must be at least half of the looks that found the lock taken.
+
+    Args:
+        slept: see ``sum_slept``.
+        held: looks that found the lock taken.
+        free: looks outside operators that found it free.
+    """
+    count = float(free.sum())
+    most = count + Z * float(np.sqrt(count * (1.0 - count / max(len(free), 1))))
+    return bool(held.sum() >= FEWEST and slept - most >= HALF * held.sum())
+
+
+def operator(leaf: list[str]) -> Mask:
+    """Which innermost lines of Python are the framework's, which run its operators."""
+    return _are(leaf, _OPERATOR)
 
 
 def _taken(leaf: list[str], stack: NDArray[Any], held: Mask, idle: Mask) -> float:

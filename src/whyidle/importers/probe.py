@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
-from whyidle.importers._asleep import asleep, taken_us
+from whyidle.importers._asleep import taken_us
 from whyidle.importers._called import Frames
+from whyidle.importers._doing import alone, doing
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
-from whyidle.importers._speaking import HELD_US, dated, looks_of, spoken_for
+from whyidle.importers._speaking import dated, looks_of, spoken_for
 from whyidle.model.marks import MARK
 from whyidle.model.timeline import (
     Detail,
@@ -70,22 +71,6 @@ _MEETING = re.compile(
     r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter\."
 )
 """in these a thread sleeps until the other ranks have come, or a worker's batch"""
-_NATIVE = re.compile(
-    r"(^|/)(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
-    r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
-)
-"""code that is no operator of the framework, even while it runs outside the interpreter's lock"""
-_WAITS = re.compile(
-    r"lib/python3\.\d+t?/(socket\.py\(\d+\): (readinto|create_connection|accept|sendfile)"
-    r"|ssl\.py\(\d+\): (read|recv|recv_into|write|send|do_handshake)"
-    r"|selectors\.py\(\d+\): select|subprocess\.py\(\d+\): (_try_wait|_communicate)"
-    r"|threading\.py\(\d+\): (wait|_wait_for_tstate_lock)"
-    r"|multiprocessing/(connection\.py\(\d+\): _recv|popen_fork\.py\(\d+\): poll))$"
-)
-"""a thread whose innermost line of Python is here, the interpreter's lock being free, waits in the
-call that this function makes of the system, however short the wait"""
-_GENERATED = re.compile(r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$")
-"""code that Inductor generated: it is the operators, even where it holds the interpreter's lock"""
 
 
 def sniff(head: bytes) -> bool:
@@ -146,7 +131,7 @@ def load(path: Path) -> Timeline:
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
     facts["taken_us"] = taken = taken_us(samples, [stack.split(";", 1)[0] for stack in stacks])
     host, all_names, details, threads, looks = _host(
-        spans, samples, names, stacks, base, taken=taken
+        spans, samples, names, stacks, base, taken=taken, alone=alone(facts)
     )
     none = np.empty(0, np.int64)
     return Timeline(
@@ -237,6 +222,7 @@ def _host(
     base: int,
     *,
     taken: float,
+    alone: bool,
 ) -> tuple[HostEvents, list[str], list[Detail], list[str], Looks]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
     samples = samples[np.argsort(samples["time"], kind="stable")]
@@ -247,7 +233,8 @@ def _host(
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
-    kinds, blocked, stuck = _doing(samples, read, leaf, met, taken)
+    idle = _waiting(samples, read, met)
+    kinds, blocked, stuck = doing(samples, read, stacks, idle, taken, alone=alone)
     rows, start, end = spoken_for(spans, samples, names)
     looks = looks_of(spans, samples, names, (rows, end - start), base)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
@@ -277,30 +264,6 @@ def _host(
     events = events.take(np.lexsort((-events.end, events.start)))
     details = [Detail(stack=stack) for stack in stacks]
     return events, frames.names, details, [str(thread) for thread in threads], looks
-
-
-def _doing(
-    samples: NDArray[Any],
-    start: NDArray[np.int64],
-    leaf: list[str],
-    met: NDArray[Any],
-    taken: float,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Kind of every sample, whether its thread was waiting in a call, and whether it slept while
-    the interpreter's lock was taken. A native operator leaves that lock free and keeps its thread
-    busy; on a CPU that is the work itself. The lock was not free where a look waited ``taken`` us.
-    """
-    foreign = np.array([bool(_NATIVE.search(text)) for text in leaf] + [False], dtype=bool)
-    made = np.array([bool(_GENERATED.search(text)) for text in leaf] + [False], dtype=bool)
-    native = made[samples["stack"].astype(np.int64)]
-    held = (samples["held"] >= HELD_US) & ~native
-    idle = _waiting(samples, start, met)
-    stuck, blocked = asleep(samples, start, [*leaf, ""], held, idle)
-    waits = np.array([bool(_WAITS.search(text)) for text in leaf] + [False], dtype=bool)
-    blocked |= waits[samples["stack"].astype(np.int64)] & ~held & ~stuck
-    python = (samples["held"] >= taken) & ~native
-    work = ~python & ~blocked & ~foreign[samples["stack"].astype(np.int64)]
-    return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked, stuck
 
 
 def _waiting(
