@@ -218,8 +218,9 @@ class Imbalance:
     @cached_property
     def stopped(self) -> F64:
         """Share of the step that each rank spends in exposed communication because one is stopped
-        longer than the others: that one stands still in it, and the others wait."""
-        most = 0.0 if self.held is None or not self.ranks[0].on_cpu else self.held.beyond
+        longer than the others: that one stands still in it, and the others wait. As much as that
+        may explain at most is laid to nothing else."""
+        most = 0.0 if self.held is None or not self.ranks[0].on_cpu else self.held.most
         return np.minimum([facts.share("communication") for facts in self.ranks], most)
 
     def _explained(self, index: int | None, lateness: F64, what: int, unknown: float) -> float:

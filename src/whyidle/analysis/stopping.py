@@ -69,6 +69,11 @@ class Held:
     stops: Stops
     beyond: float
 
+    @property
+    def most(self) -> float:
+        """``beyond``, at the upper end of the error."""
+        return self.beyond + self.stops.high - self.stops.share
+
 
 def confirmed(found: Stops, own: Still | None, others: Sequence[Still | None]) -> Stops | None:
     """What reads tell, made exact by how long the thread stood still beyond those of the others,

@@ -219,3 +219,39 @@ def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
     batch_s = Facts(cured[0]).step_s / 2 + 0.5e-3  # the optimizer is spared every other time, too
     assert told.low <= Facts(sick[0]).step_s / batch_s <= 1.01 * told.high
     assert told.speedup > 1.1
+
+
+def bucketed(exchanges, bytes_each, **told):
+    """Ranks of two micro-batches a step that copy gradients of so many bytes to exchange them."""
+    copy_ms = 6 * bytes_each / 12e9 * 1e3
+    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    ends, ran = [], []
+    for guest in guests:
+        guest.facts["ddp"] = {"total_parameter_size_bytes": bytes_each, **told}
+    for _ in range(20):
+        for number in range(2):
+            shared = number >= 2 - exchanges
+            for guest in guests:
+                guest.work(FORWARD, ms(4))
+                with guest.call("whyidle::backward", HostKind.OP):
+                    guest.work(BACKWARD, ms(20 + shared * copy_ms))
+            if shared:
+                exchange(guests, 5)
+                ends.append(guests[0].now)
+                ran.append(guests[0]._ran)
+        for guest in guests:
+            guest.step(STEP, ms(1))
+    found = [guest.timeline() for guest in guests]
+    ends, ran = np.array(ends) - found[0].base_ns, np.array(ran)
+    return [replace(each, pace=Pace(ends, ran, 0 * ran)) for each in found]
+
+
+def test_copies_of_gradients_are_spared_with_an_exchange():
+    sick, cured = bucketed(2, 30e6), bucketed(1, 30e6)
+    told = judge_all("allreduce-every-microstep", sick).predicted
+    gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
+    assert told.low <= gained <= told.high
+    assert told.speedup == pytest.approx(gained, rel=0.03)
+    views = judge_all("allreduce-every-microstep", bucketed(2, 30e6, gradient_as_bucket_view=1))
+    assert views.predicted.speedup < told.speedup - 0.1
+    assert views.high == judge_all("allreduce-every-microstep", sick).high
