@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whyidle.analysis.cores import SHARED, room
+from whyidle.analysis.cores import BUSY_CORE, SHARED, room
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import WORKERS, hidden_loading
 from whyidle.model.loading import BATCH, Loading
@@ -67,9 +67,9 @@ def test_operators_on_all_cores_are_expected_to_leave_none_of_them():
     computing = full.share("compute")
     rest = 1.0 - 0.2
     assert room(alone, 0.2, 0.2).usual < room(full, 0.2, 0.2).usual
-    least = (0.2 + rest + min(computing, rest)) / 2
-    worst = room(full, 0.2, 0.2).floor[1]
-    assert room(full, 0.2, 0.2).usual == pytest.approx((min(least, worst) + worst) / 2)
+    cores = 2 * BUSY_CORE[1]
+    spread = (0.2 + rest + min(computing, rest) * (cores - 1.0)) / cores
+    assert room(full, 0.2, 0.2).usual == pytest.approx(spread)
 
 
 def test_expected_is_the_middle_of_what_the_cores_allow():
@@ -86,6 +86,7 @@ def test_at_worst_other_programs_keep_the_cores_that_they_use():
         "job_cpu_user_s": (1.0, 3.0),
         "job_cpu_system_s": (0.0, 1.0),
     }
-    best, worst = room(facts(4.0, 1, 1.0, outside=busy), 0.6, 0.6).floor
-    assert best == pytest.approx(0.25)
-    assert worst == pytest.approx(1.0)
+    found = room(facts(4.0, 1, 1.0, outside=busy), 0.6, 0.6)
+    assert found.floor == pytest.approx((0.25, 1.0))
+    free = room(facts(4.0, 1, 1.0), 0.6, 0.6)
+    assert found.usual == pytest.approx(free.usual + (1.0 - free.floor[1]) / 2)

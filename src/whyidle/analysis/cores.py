@@ -20,6 +20,9 @@ SHARED = 0.65
 of which the second adds some 30 % to its core (Marr et al., "Hyper-Threading Technology
 Architecture and Microarchitecture", Intel Technology Journal 6(1), 2002)"""
 
+BUSY_CORE = (SHARED, (1.0 + SHARED) / 2, 1.0)
+"""what each core is worth while all are busy: careful, expected, hopeful"""
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -38,25 +41,50 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
     The cores must do both the loading, as far as it ran on a CPU where it is done now, and the
     rest of the step: on one core at best, on as many as operators have threads at worst where the
     device is the CPU itself; on all cores that rest took its time at what they are worth together,
-    and takes no longer for that. At worst, cores that other programs keep busy stay theirs. Where
-    the recording does not tell the cores, nothing limits.
+    and takes no longer for that. At worst, cores that other programs keep busy stay theirs, and as
+    expected that costs half as much. Where the recording does not tell the cores, nothing limits.
     """
     loading = facts.timeline.loading
     if loading.cores is None:
         return Room(WORKERS, (0.0, 0.0))
     cores = max(float(loading.cores), 1.0)
-    left = max(SHARED * min(cores, _free(facts)), 1.0)
     busy = _on_cpu(facts)
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
     rest = 1.0 - blocked
     best = (work * busy + rest) / cores
-    worst = (work * busy + rest * min(threads, left)) / left
-    operators = min(facts.share("compute"), rest)
-    full = (work * busy + rest + operators * (min(threads, cores) - 1.0)) / cores
+
+    def step(left: float, wide: float) -> float:
+        """On cores worth so many, where this part of the rest runs on all its threads."""
+        left = max(left, 1.0)
+        all_of_it = work * busy + rest + wide * (min(threads, left) - 1.0)
+        return max(best, min(all_of_it / left, 1.0))
+
+    alone = step(SHARED * cores, rest)
+    worst = step(SHARED * min(cores, _free(facts)), rest)
+    usual = min(step(BUSY_CORE[1] * cores, min(facts.share("compute"), rest)), alone)
     whole = int(np.ceil(cores))
     most = WORKERS[1] if busy < MOSTLY else min(max(whole, WORKERS[0]), WORKERS[1])
-    worst = max(best, min(worst, 1.0))
-    return Room((WORKERS[0], most), (best, worst), (min(full, worst) + worst) / 2)
+    return Room((WORKERS[0], most), (best, worst), usual + (worst - alone) / 2)
+
+
+def kept_waiting(facts: Facts) -> float:
+    """Share of its time that the training thread waits for a core, where it computes itself; 0
+    where it does not, or the kernel does not tell."""
+    told = facts.timeline.settings.get("sampler") or {}
+    waited, seen = told.get("core_wait_s"), told.get("core_seen_s")
+    if not facts.on_cpu or not waited or not seen:
+        return 0.0
+    return float(min(waited / seen, facts.share("compute")))
+
+
+def training(facts: Facts) -> float | None:
+    """Cores' worth of CPU time that the training process takes, loader workers left out; None
+    where it was not read."""
+    subject, outside = f"pid{facts.timeline.settings.get('pid')}", facts.outside
+    kinds = ("cpu_user_s", "cpu_system_s")
+    rates = [outside.rate(kind, subject) for kind in kinds] if outside else [None]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
 
 
 def _free(facts: Facts) -> float:

@@ -45,6 +45,13 @@ STALL_ERROR = 0.04
 2021)"""
 
 
+def from_stalls(gains: tuple[float, float, float], method: str) -> Predicted:
+    """The same for waits that P1 or P2 foretell, whose own error both ends hold."""
+    low, expected, high = sorted(gains)
+    low, high = 1.0 - (1.0 - low) * (1.0 + STALL_ERROR), 1.0 - (1.0 - high) * (1.0 - STALL_ERROR)
+    return remove(low, high, method, expected)
+
+
 def hidden_loading(
     blocked: float,
     work: float,
@@ -54,6 +61,7 @@ def hidden_loading(
     workers: tuple[int, int] = WORKERS,
     floor: tuple[float, float] = (0.0, 0.0),
     usual: float | None = None,
+    given: int | None = None,
 ) -> tuple[float, float, float]:
     """P1 without a storage model: share won when workers load while the device computes.
 
@@ -65,11 +73,13 @@ def hidden_loading(
         workers: how many can work at once (careful, hopeful).
         floor: the step that the cores need for all the work, as share (hopeful, careful).
         usual: the same as expected; None: the middle.
+        given: how many workers the job is to have, where the cores have room for them; None: how
+            many it can have is not known, and the middle of both bounds is expected.
 
     Returns:
         (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
-        best the host wins all of ``s``, at worst only ``W`` less the hand-off. Expected is the
-        middle of each bound: of the workers', and of the cores'.
+        best the host wins all of ``s``, at worst only ``W`` less the hand-off. Expected is what the
+        workers given make of it, whose waits overlap, but no less than the cores need.
     """
     few, many = workers
     hopeful = max(0.0, 1.0 - max(1.0 - work, work / many, busy, floor[0]))
@@ -78,7 +88,8 @@ def hidden_loading(
     careful = max(0.0, 1.0 - max(slow, floor[1] * (1.0 + STALL_ERROR)))
     careful = min(careful, hopeful)
     usual = sum(floor) / 2 if usual is None else usual
-    expected = 1.0 - max((likely + slow) / 2, usual)
+    told = (likely + slow) / 2 if given is None else max(1.0 - blocked + handoff[0], work / given)
+    expected = 1.0 - max(told, usual)
     return careful, min(max(expected, careful), hopeful), hopeful
 
 

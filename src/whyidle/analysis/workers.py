@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import Waited, epochs, passed
 from whyidle.analysis.repeats import from_storage, made_again
+from whyidle.analysis.restarts import begun_and_ended
 from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.stopping import Stops, stops
 from whyidle.model.diagnosis import Place
@@ -106,6 +107,11 @@ class Workers:
         return float((self.made["end"] - self.made["start"]).mean()) / 1e9
 
     @cached_property
+    def usual(self) -> float:
+        """Making a batch as most are, s: the first ones of a new worker take longer."""
+        return float(np.median(self.made["end"] - self.made["start"])) / 1e9
+
+    @cached_property
     def others(self) -> float:
         """CPU of other threads of the worker while a batch is made, s."""
         return max(0.0, self.mean("process_cpu") - self.mean("cpu"))
@@ -129,25 +135,8 @@ class Workers:
 
     @cached_property
     def restarts(self) -> Intervals:
-        """From the making of each iterator with new workers to its first batch, and the last call
-        of each iterator before it, which waits for its workers to end."""
-        takes, made = self.loading.takes, self.loading.iterators
-        first: dict[int, int] = {}
-        last: dict[int, tuple[int, int]] = {}
-        for take in takes:
-            number = int(take["iterator"])
-            first.setdefault(number, int(take["end"]))
-            last[number] = int(take["start"]), int(take["end"])
-        windows = [
-            (iterator.start, first.get(number, iterator.end))
-            for number, iterator in enumerate(made, 1)
-            if self.loading.settings[iterator.settings].get("workers")
-        ]
-        windows += [last[number] for number in range(1, len(made)) if number in last]
-        if not windows:
-            return EMPTY
-        start, end = np.array(windows, dtype=np.int64).T
-        return union(start, np.maximum(start, end)) & self.facts.scope
+        """When new workers started, and those before them ended."""
+        return begun_and_ended(self.loading) & self.facts.scope
 
     @cached_property
     def waiting(self) -> float:

@@ -37,6 +37,7 @@ def loader_workers(proof: Proof) -> Plan | None:
     return Plan(
         summary=f"DataLoader(..., num_workers={number}, persistent_workers=True){bound}",
         edits=tuple(edits),
+        predicted=proof.facts.get("by_workers"),
         risk=risk,
         automatic=workers is not None and not on_device,
     )

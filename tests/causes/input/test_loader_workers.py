@@ -159,9 +159,9 @@ def speedup(sick, cured):
 
 
 WORK = Job(cpu=70)
-STORED = Job(storage=70, chars=8 * 50_000_000, opens=8)
+STORED = Job(storage=70, chars=8 * 1_000_000, opens=8)
 SMALL = replace(STORED, chars=8 * 100_000)
-AGAIN = replace(STORED, chars=8 * 50_000_000, steps=96, reread=1.0)
+AGAIN = replace(STORED, steps=96, reread=1.0)
 BURSTY = Job(workers=1, cpu=8, slow=(12, 100.0))
 HANDED = Job(cpu=6, pickle=30, unpickle=25)
 CROWDED = Job(cpu=30, others=25, delay=15, threads=8)
@@ -216,6 +216,40 @@ def test_in_sequence_small_files_take_what_their_bytes_do(chars, left):
     told = judge("small-file-random-io", sick).predicted
     cured = speedup(sick, replace(sick, storage=left))
     assert 1 / told.speedup == pytest.approx(1 / cured, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("job", "kept"), [(STORED, 16.0), (SMALL, 16.0)], ids=["large files", "small files"]
+)
+def test_at_hand_only_the_bytes_take_time(job, kept):
+    """Two workers read 8 MB a batch each from a local disk, or 0.8 MB at a gigabit."""
+    job = replace(job, workers=2, train=5)
+    proof = judge(
+        "remote-storage-fetch-stall" if job.chars > SMALL.chars else "small-file-random-io", job
+    )
+    cured = speedup(job, replace(job, storage=kept))
+    assert 1 / proof.predicted.speedup == pytest.approx(1 / cured, abs=0.03)
+
+
+def test_more_workers_wait_for_more_at_a_time():
+    """Their prediction is their own, and nothing where the storage is at its limit."""
+    job = replace(STORED, train=5)
+    proof = judge("remote-storage-fetch-stall", job)
+    told = catalog.treatments()["loader-workers"].decide(proof).predicted
+    more = replace(job, workers=proof.facts["workers"])
+    assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
+    assert told.low == 1.0
+
+
+def test_the_first_batch_of_an_epoch_is_waited_for_once():
+    """It takes long: workers that stay are waited for as long as a batch takes."""
+    job = replace(RESTARTED, cpu=15, cores=8.0)
+    proof = judge("worker-restart-per-epoch", job)
+    told = {one.quantity: one.value for one in proof.evidence}
+    assert told["starts of workers"] == job.steps // job.epoch - 1  # the first is no steady step
+    assert 1 / proof.predicted.high == pytest.approx(
+        1 / speedup(job, replace(job, begin=0, persistent=True)), abs=0.02
+    )
 
 
 @pytest.mark.parametrize("cause", WAITS)

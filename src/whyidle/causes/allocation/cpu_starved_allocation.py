@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.cores import BUSY_CORE, kept_waiting, training
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import from_gains, remove
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Predicted
 
 FEW = 2.0
 """cores for a training process with which preparing data and training fight for them; GPU nodes
@@ -47,8 +48,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     Cores granted against CPU time used by all processes of the job, how many of them want to run at
     once, and the time in which the quota held the job back, over the steps in scope; together with
     an exposed wait for the next batch of at least 5 % of the step. With enough cores loading hides
-    behind computing: at best all of that wait, carefully none, as storage may turn out to be the
-    next limit (P1).
+    behind computing (P1): carefully nothing is won, as something else may turn out to be the next
+    limit. Where the workers and the CPU time of the processes were seen, expected is the step that
+    twice the cores would have room for: no shorter than the training process or its workers need
+    when nobody waits for a core, and so short only as cores that share their arithmetic units
+    allow: where the device is the CPU, computing waits for a core, too, and that is more than the
+    wait for data tells. Else half of that wait is expected.
 
     A machine that has more cores than were granted makes it sure. Of a command without steps, only
     the time in which a quota held it back counts.
@@ -85,20 +90,40 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     restricted = crowd >= CROWDED * cores and (_machine(outside) or 0.0) >= RESTRICTED * cores
     if not (used_up or held >= HELD or crowd >= CROWDED * cores):
         return None
+    kept = kept_waiting(facts)
     return Proof(
         headline=f"The job uses up the {cores:g} CPU core{'s' if cores != 1 else ''} that it may "
         "use, and waits for data",
         low=0.0,
         high=waited,
-        predicted=remove(0.0, waited, "P1: loading hidden behind computing, given the cores"),
+        predicted=_given(facts, cores, waited, kept),
         evidence=(
             *_shown(cores, used, held),
             measured("its processes that run or wait for a core", crowd, None, source="/proc"),
             measured("waiting for the next batch, share of step", waited, "ratio"),
+            *([measured("training thread waits for a core", kept, "ratio")] if kept else []),
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
         facts={"cores": cores, "workers": None},
     )
+
+
+def _given(facts: Facts, cores: float, waited: float, kept: float) -> Predicted:
+    """What twice the cores bring. The training process and its workers need the time that they need
+    now when they do not wait for a core; while all cores are busy, each is worth less."""
+    method, workers, own = "P1: loading hidden behind computing", facts.workers, training(facts)
+    if not workers.known or own is None:
+        return remove(0.0, waited, f"{method}, given the cores")
+    granted = 2.0 * cores
+    loading = (workers.mean("process_cpu") + workers.pickle) * workers.per_step / facts.step_s
+    each = workers.calm * workers.per_step / facts.step_s / workers.count
+    alone = max(1.0 - kept - waited, own / max(facts.timeline.loading.threads or 1, 1))
+    gains = []
+    for worth in BUSY_CORE[1:]:
+        slower = 1.0 / worth - 1.0 if 1 + workers.count >= granted else 0.0
+        beside = max(alone + slower * min(loading, alone), each + slower * min(alone, each))
+        gains.append(max(0.0, 1.0 - max(beside, (own + loading) / (granted * worth))))
+    return from_gains((0.0, gains[0], gains[1]), f"{method}, on {granted:g} cores")
 
 
 def _machine(outside: Outside) -> float | None:

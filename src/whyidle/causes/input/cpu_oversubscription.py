@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.cores import kept_waiting, training
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -111,28 +112,21 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
 
 
 def _kept_waiting(facts: Facts) -> float:
-    """Share of its time that the training thread waits for a core, where it computes itself and the
-    job uses up its cores; 0 where it does not, or the kernel does not tell."""
-    outside, told = facts.outside, facts.timeline.settings.get("sampler") or {}
-    waited, seen = told.get("core_wait_s"), told.get("core_seen_s")
-    if outside is None or not facts.on_cpu or not waited or not seen:
-        return 0.0
-    cores, used = outside.mean("cores_effective"), outside.summed(*_CPU)
-    if not cores or (used or 0.0) < FULL * cores:
-        return 0.0
-    return min(waited / seen, facts.share("compute"))
+    """Share of its time that the training thread waits for a core, where the job uses them up."""
+    outside = facts.outside
+    cores = outside.mean("cores_effective") if outside else None
+    used = outside.summed(*_CPU) if outside else None
+    return kept_waiting(facts) if cores and (used or 0.0) >= FULL * cores else 0.0
 
 
 def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
     """The share of the step that is won if the cores have but the training process's work, as now,
     and that of the loading threads; its own thread cannot run any shorter."""
-    subject, outside = f"pid{facts.timeline.settings.get('pid')}", facts.outside
-    rates = [outside.rate(name[4:], subject) for name in _CPU] if outside else [None]
-    if None in rates:
+    own = training(facts)
+    if own is None:
         return waits / 2
-    training = sum(rate for rate in rates if rate is not None)
     loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
-    least = max(1.0 - waits - workers.waiting, (training + loading) / workers.cores)
+    least = max(1.0 - waits - workers.waiting, (own + loading) / workers.cores)
     return max(0.0, 1.0 - least)
 
 

@@ -73,6 +73,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     work = min(1.0, float(calls.seconds.sum()) / facts.scope_s)
     cost = [seconds * len(calls) / facts.scope_s for seconds in handoff_s(facts, len(calls))]
     space = room(facts, work, blocked)
+    given = _workers(work, blocked, space.workers)
     low, expected, high = hidden_loading(
         blocked,
         work,
@@ -81,6 +82,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         workers=space.workers,
         floor=space.floor,
         usual=space.usual,
+        given=None if space.usual is None else given,
     )
     hot = hot_frame(facts, union(calls.start, calls.end))
     per_step = work * facts.step_s
@@ -94,7 +96,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         confidence=0.95,
         where=_where(facts, hot, calls),
         facts={
-            "workers": _workers(work, blocked, space.workers),
+            "workers": given,
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
             "same_again": facts.workers.same_again,
             "cached": prepared_once(blocked),

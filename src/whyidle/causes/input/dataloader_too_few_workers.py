@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.cores import SHARED
+from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
@@ -50,8 +50,9 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     Where the workers were watched from within, their own figures decide: the wait is theirs if
     they mostly work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with
     the measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, hopeful
-    for the best number that the cores allow; what they do not allow is not promised. No finding
-    where more workers would find no core.
+    for the best number that the cores allow; what they do not allow is not promised. Expected is
+    that number, on cores that are worth something between a whole one and a thread of a shared one
+    while all are busy. No finding where more workers would find no core.
 
     What looks alike
     ----------------
@@ -99,7 +100,8 @@ def _from_within(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "work")
     if workers is None or workers.best <= workers.count:
         return None
-    one = workers.remaining(workers.stall(workers.count + 1, worth=SHARED))
+    one = workers.remaining(workers.stall(workers.count + 1, worth=BUSY_CORE[0]))
+    usual = workers.remaining(workers.stall(workers.best, worth=BUSY_CORE[1]))
     best = workers.remaining(workers.stall(workers.best))
     low = max(0.0, workers.waiting - one - STALL_ERROR)
     high = max(low, workers.waiting - best)
@@ -108,7 +110,7 @@ def _from_within(facts: Facts) -> Proof | None:
         f"keep up: {workers.waiting * facts.step_s * 1e3:.3g} ms of waiting per step",
         low=low,
         high=high,
-        predicted=remove(low, high, f"P1: {workers.best} workers"),
+        predicted=remove(low, high, f"P1: {workers.best} workers", workers.waiting - usual),
         evidence=evidence(workers, "cpu", "delay"),
         confidence=0.9,
         where=(*workers.places("asked"), *workers.where),

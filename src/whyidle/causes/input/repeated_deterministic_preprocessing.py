@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.forecast import from_stalls
 from whyidle.causes.input._waiting import KEPT, SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
 
@@ -63,7 +63,7 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
         "what they made in the epoch before",
         low=min(gains),
         high=workers.waiting,
-        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: prepared once"),
+        predicted=from_stalls((gains[0], gains[1], gains[2]), "P1: prepared once"),
         evidence=(
             *evidence(workers, "cpu", "delay"),
             measured("samples made again", again, None, source=SOURCE),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.workers import Workers
-from whyidle.causes.input._waiting import SOURCE, evidence, for_storage, workers_of
+from whyidle.causes.input._waiting import SOURCE, at_hand, evidence, for_storage, workers_of
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.3, 0.8, 1.0)
 """share of the waiting that reading shards in sequence removes: careful, hopeful, and expected
 where nobody counted bytes. On a fast local disk it may be little, so the careful end is low"""
 SEQUENTIAL = 100e6
-"""bytes per second that a gigabit network or a hard disk gives in sequence: so long the same bytes
-take in a shard, as expected"""
+"""bytes per second that a gigabit network or a hard disk gives in sequence, to all workers
+together: so long the same bytes take in a shard, as expected"""
 
 
 @cause(
@@ -38,7 +37,7 @@ def small_file_random_io(facts: Facts) -> Proof | None:
     for every second sample, and read at most 256 KiB per file opened.
 
     Expected of sequential reads is that the bytes take what a gigabit network takes for them, and
-    no file is waited for besides.
+    no file is waited for, or opened, besides.
 
     What looks alike
     ----------------
@@ -60,18 +59,11 @@ def small_file_random_io(facts: Facts) -> Proof | None:
     return for_storage(
         workers,
         f"Loader workers wait {workers.storage * 1e3:.3g} ms per batch for small files",
-        removed=(REMOVED[0], _expected(workers), REMOVED[2]),
+        removed=at_hand(workers, SEQUENTIAL, REMOVED[0]) if workers.mean("chars") else REMOVED,
+        opens=workers.mean("opens"),
         method="P1: sequential reads",
         evidence=(
             *evidence(workers, "cpu", "delay", "opens", "chars"),
             measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
         ),
     )
-
-
-def _expected(workers: Workers) -> float:
-    """Share of the waiting that is for files, not for their bytes."""
-    seconds = workers.mean("chars") / SEQUENTIAL
-    if not seconds or not workers.storage:
-        return REMOVED[1]
-    return max(REMOVED[0], 1.0 - seconds / workers.storage)

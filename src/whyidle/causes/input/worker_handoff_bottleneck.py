@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
+
+LEFT = (0.5, 0.1, 0.0)
+"""share of packing and unpacking that is left: careful, expected, hopeful"""
 
 
 @cause(
@@ -32,7 +36,9 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     Time inside pickling, measured in the workers, and inside unpickling, measured in the training
     process, account for at least half of the waiting that the workers' figures explain, and for
     half of what a batch costs. Expected is a hand-off at a tenth of its cost, which a few
-    contiguous tensors reach; careful is half of it.
+    contiguous tensors reach; careful is half of it. The step is then as long as the workers take
+    to make its batches, or as all the work takes on the cores, if that is longer than the rest of
+    the step.
 
     Or the batch was ready whenever it was asked for, and taking it over still holds the loop for at
     least 15 % of the step, beyond what workers that are slower than the loop need for making it:
@@ -80,11 +86,12 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
 
 
 def _leaner(workers: Workers, own: float) -> list[float]:
-    """What the step wins where half, a tenth or nothing of packing and unpacking is left."""
+    """What the step wins where half, a tenth or nothing of packing and unpacking is left: workers
+    then make batches, and the cores do all the work, as fast as they can."""
     gains = []
-    for left in (0.5, 0.1, 0.0):
-        stall = workers.stall(workers.count, own + left * workers.pickle)
-        saved = (1.0 - left) * min(workers.unpickle * workers.per_step / workers.facts.step_s, 1.0)
-        made = workers.waiting - workers.remaining(stall)
-        gains.append(min(max(made, saved), workers.waiting))
+    for left, worth in zip(LEFT, BUSY_CORE, strict=True):
+        packing, unpacking = left * workers.pickle, left * workers.unpickle * workers.per_step
+        work = workers.mean("cpu") + packing
+        stall = workers.stall(workers.count, own + packing, work, worth=worth)
+        gains.append(max(0.0, workers.waiting - (stall + unpacking) / workers.facts.step_s))
     return gains

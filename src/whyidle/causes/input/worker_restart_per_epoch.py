@@ -8,6 +8,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
+from whyidle.analysis.restarts import starts
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
@@ -42,7 +43,7 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     loading.
 
     Where the loader was watched from within: from the making of each iterator with new workers to
-    its first batch, less the time that a worker takes for a batch.
+    its first batch, less the time that a worker takes for a batch once it has begun.
 
     What looks alike
     ----------------
@@ -61,10 +62,10 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     if len(facts.workers.restarts):
         return _from_within(facts)
     host = facts.timeline.host
-    starts = facts.named(STARTS)
-    starts = starts[np.isin(host.thread[starts], facts.host.drivers)]
+    made = facts.named(STARTS)
+    made = made[np.isin(host.thread[made], facts.host.drivers)]
     processes = host.start[facts.named(WORKERS)]
-    windows = union(host.start[starts], host.end[starts])
+    windows = union(host.start[made], host.end[made])
     if not len(windows) or not windows.covers(processes).any():
         return None
     share = facts.share_of(facts.part("loader") & windows)
@@ -84,19 +85,19 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
             measured("starts of workers", len(windows), None, source="stacks"),
         ),
         confidence=0.8,
-        where=tuple(place for place in [facts.places.of(int(starts[0]))] if place),
+        where=tuple(place for place in [facts.places.of(int(made[0]))] if place),
     )
 
 
 def _from_within(facts: Facts) -> Proof | None:
     """The same from what the loader recorded."""
     workers = facts.workers
-    count = len(workers.restarts)
+    count = max(starts(workers.loading, facts.scope), 1)
     share = facts.share_of(facts.part("loader") & workers.restarts)
-    share -= count * workers.wall / facts.scope_s if workers.known else 0.0
+    share -= count * workers.usual / facts.scope_s if workers.known else 0.0
     if share < LEAST_SHARE or workers.settings.get("persistent"):
         return None
-    starts = [one.first - one.started for one in workers.loading.workers if one.started is not None]
+    took = [one.first - one.started for one in workers.loading.workers if one.started is not None]
     low = interruptions(share, 0.5) if count > 1 else 0.0
     expected = interruptions(share, LEFT)
     return Proof(
@@ -110,9 +111,9 @@ def _from_within(facts: Facts) -> Proof | None:
             measured("starts of workers", count, None, source="DataLoader"),
             measured(
                 "from a worker's start to its first batch",
-                float(np.median(starts)) / 1e9 if starts else 0.0,
+                float(np.median(took)) / 1e9 if took else 0.0,
                 "s",
-                samples=len(starts),
+                samples=len(took),
                 source="loader workers",
             ),
         ),
