@@ -42,7 +42,8 @@ PACED = 0.5
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress:
     """The measured windows. Columns of batches are one per handed-over batch, of windows one per
-    window, ns; ``ahead`` is how long the device still had work when the batch was asked for."""
+    window, ns; ``ahead`` is how long the device still had work when the batch was asked for, at
+    least: it is known where the window is ``exact``, as the device ran dry in it."""
 
     batch: I64
     ahead: I64
@@ -50,6 +51,7 @@ class Progress:
     span: I64
     fed: I64
     late: I64
+    exact: NDArray[np.bool_]
     looks: int
     dry: int
 
@@ -76,6 +78,11 @@ class Progress:
         """Share of the marks, those around batches aside, at which it had done all that it was
         given (0-1): it follows the host's pace, or the host waited for it."""
         return self.dry / max(self.looks, 1)
+
+    @property
+    def ahead_known(self) -> bool:
+        """Whether most windows tell how far the device was behind; else it was so far at least."""
+        return bool(len(self)) and float(self.exact.mean()) > 1 / 2
 
     def late_in(self, start: I64, end: I64) -> Intervals:
         """When the device waited, in calls for a batch: each is taken to have found it as far
@@ -140,7 +147,7 @@ def progress(timeline: Timeline) -> Progress:
     ahead = np.maximum(before - begin, 0)
     ahead = np.where(rows["before"] == UNCOMPLETED, np.maximum(ahead, step[index]), ahead)
     looks = clear & ~batch & (rows["kind"] != ASKED)
-    dry &= device - host < AT_ONCE_NS
+    at_once = dry & (device - host < AT_ONCE_NS)
     kept = step > 0
     return Progress(
         batch=host[batch],
@@ -149,8 +156,9 @@ def progress(timeline: Timeline) -> Progress:
         span=step[kept],
         fed=_sum(fed, index, len(first))[kept],
         late=_sum(late, index, len(first))[kept],
+        exact=_sum((clear & dry).astype(np.int64), index, len(first))[kept] > 0,
         looks=int(looks.sum()),
-        dry=int((looks & dry).sum()),
+        dry=int((looks & at_once).sum()),
     )
 
 

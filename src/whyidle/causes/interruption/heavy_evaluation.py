@@ -93,10 +93,20 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
 
 def _passed(facts: Facts, found: Pauses) -> tuple[float, float, float]:
     """Share of the time that evaluations take of training: at most all that the host is in them,
-    at least what is left when the device has done what it had been given before."""
-    late = facts.host.progress.late_in(found.spans.start, found.spans.end)
+    at least what is left when the device has done what it had been given before. Where marks do
+    not tell how much that was, at least what it was read to idle; and where a burst tells how long
+    steps alone keep it busy, what they leave."""
+    told = facts.host.progress
+    late = told.late_in(found.spans.start, found.spans.end)
     least, most = facts.share_of(late), facts.share_of(found.spans)
-    return least, (least + most) / 2, most
+    if facts.evaluating is None or told.ahead_known:
+        return least, (least + most) / 2, most
+    least = facts.share("evaluation")
+    if facts.burst is None or not len(facts.burst.device):
+        return least, (least + most) / 2, most
+    steps = facts.burst.share_of(facts.burst.part("compute")) * facts.burst.step_s / facts.step_s
+    likely = min(least + max(0.0, facts.burst.share("compute") - steps), most)
+    return least, likely, min(likely + facts.burst.share("unknown"), most)
 
 
 def _idle(facts: Facts, found: Pauses, busy: Busy) -> tuple[float, float, float]:
