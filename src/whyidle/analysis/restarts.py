@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.model.loading import Iterator, Loading
+
+I64 = NDArray[np.int64]
 
 
 def begun_and_ended(loading: Loading) -> Intervals:
@@ -29,10 +32,32 @@ def begun_and_ended(loading: Loading) -> Intervals:
     return union(start, np.maximum(start, end))
 
 
-def starts(loading: Loading, scope: Intervals) -> int:
-    """How many iterators with new workers were made during a scope."""
+def starts(loading: Loading, scope: Intervals) -> I64:
+    """When iterators with new workers were made during a scope, ns."""
     made = [iterator.start for iterator in loading.iterators if _new(loading, iterator)]
-    return int(scope.covers(np.array(made, dtype=np.int64)).sum())
+    times = np.sort(np.array(made, dtype=np.int64))
+    return times[scope.covers(times)]
+
+
+def held_up(windows: Intervals, idle: Intervals, made: I64, cost: float, share: float = 0.0) -> int:
+    """For how long the device would stand still less, were no workers to start and end, ns.
+
+    What the host would still be held up for each new iterator costs the device only what the work
+    in its queue does not outlast, as it does now.
+
+    Args:
+        windows: of ``begun_and_ended``.
+        idle: when the device waited for a batch.
+        made: ``starts``; the end of the workers before it belongs to each.
+        cost: that a kept worker needs for its first batch, ns.
+        share: of the windows that remains beside, 0 to 1.
+    """
+    group = np.searchsorted(made, windows.start)
+    count = len(made) + 1
+    length = np.bincount(group, windows.length, count)
+    still = np.bincount(group, idle.inside(windows.start, windows.end), count)
+    left = np.append(np.full(len(made), cost), 0.0) + share * length - (length - still)
+    return int((still - np.clip(left, 0.0, still)).sum())
 
 
 def _new(loading: Loading, iterator: Iterator) -> bool:

@@ -8,7 +8,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
-from whyidle.analysis.restarts import starts
+from whyidle.analysis.restarts import held_up, starts
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
@@ -43,7 +43,8 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     loading.
 
     Where the loader was watched from within: from the making of each iterator with new workers to
-    its first batch, less the time that a worker takes for a batch once it has begun.
+    its first batch, less the time that a worker takes for a batch once it has begun, as far as the
+    device does not work on meanwhile.
 
     What looks alike
     ----------------
@@ -92,14 +93,16 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
 def _from_within(facts: Facts) -> Proof | None:
     """The same from what the loader recorded."""
     workers = facts.workers
-    count = max(starts(workers.loading, facts.scope), 1)
-    share = facts.share_of(facts.part("loader") & workers.restarts)
-    share -= count * workers.usual / facts.scope_s if workers.known else 0.0
+    made, idle = starts(workers.loading, facts.scope), facts.part("loader")
+    count, cost = max(len(made), 1), 1e9 * workers.usual if workers.known else 0.0
+    share, expected = (
+        held_up(workers.restarts, idle, made, cost, left) / max(facts.scope.total, 1)
+        for left in (0.0, LEFT)
+    )
     if share < LEAST_SHARE or workers.settings.get("persistent"):
         return None
     took = [one.first - one.started for one in workers.loading.workers if one.started is not None]
     low = interruptions(share, 0.5) if count > 1 else 0.0
-    expected = interruptions(share, LEFT)
     return Proof(
         headline=f"Starting {workers.count} loader workers holds up every epoch for "
         f"{share * facts.scope_s / count:.3g} s",
