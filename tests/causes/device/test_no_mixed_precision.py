@@ -1,7 +1,11 @@
 """Matrix work in 32 bits."""
 
+from dataclasses import replace
+
 import pytest
 
+from whyidle import catalog
+from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, single_precision
 from whyidle.testing.twins import covers, judge, measured
@@ -49,6 +53,19 @@ def test_tf32_gains_less():
     fp32, tf32 = judge(CAUSE, train()), judge(CAUSE, train("tf32"))
     assert tf32 is not None
     assert tf32.predicted.speedup < fp32.predicted.speedup
+
+
+@pytest.mark.parametrize("ratio", [1.25, 2.0, 4.0])
+def test_from_tf32_the_device_s_own_peaks_tell_how_much(ratio):
+    peaks = (1e12, 8e12, ratio * 8e12, ratio * 8e12, 1e12)
+    sick, cured = (
+        train(kind, gemm=gemm, add=0.1) for kind, gemm in (("tf32", 600), ("bf16", 750 / ratio))
+    )
+    seen = sick.timeline()
+    seen = replace(seen, info=replace(seen.info, peaks=peaks))
+    proof = contracts.run_cause(catalog.causes()[CAUSE], [seen])
+    assert covers(proof, measured(sick, cured))
+    assert proof.predicted.speedup == pytest.approx(max(1.0, 0.7 * ratio), rel=0.15)
 
 
 def test_volta_gets_float16():

@@ -13,11 +13,14 @@ MOSTLY = 0.5
 SOME = 0.2
 """share of matrix time in 16 bits from which mixed precision is already on"""
 FROM_FP32 = (1 / 1.5, 1 / 2.5, 1 / 4)
-FROM_TF32 = (1.0, 1 / 1.4, 1 / 2)
+LIKELY = 0.7
+"""share of the ratio of the two peaks, from TF32, that is expected"""
 MEMORY_BOUND = (1.0, 1 / 1.4, 1 / 2)
 """time in 16 bits per time now: careful, expected, hopeful. Daydream (USENIX ATC 2020) replays
 mixed precision with 1/3 for matrix work and 1/2 for memory-bound kernels; peaks differ by 8 (V100,
-A100 vector) or 2 (TF32), which real shapes do not reach"""
+A100 vector), which real shapes do not reach"""
+TF32_RATIO = 2.0
+"""peak in 16 bits per peak in TF32, of every device in the vendors' data sheets"""
 
 
 @cause(
@@ -68,7 +71,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         return None
     factors = _busy.unchanged(facts)
     _busy.scale(factors, rows[precision == "fp32"], FROM_FP32)
-    _busy.scale(factors, rows[precision == "tf32"], FROM_TF32)
+    _busy.scale(factors, rows[precision == "tf32"], _from_tf32(facts))
     _busy.scale(factors, _memory_bound(facts), MEMORY_BOUND)
     return _busy.proof(
         facts,
@@ -94,6 +97,13 @@ def _sixteen_bits(facts: Facts) -> str | None:
     if capability is None or capability < (7, 0):
         return None
     return "bfloat16" if capability >= (8, 0) else "float16"
+
+
+def _from_tf32(facts: Facts) -> tuple[float, float, float]:
+    """Time in 16 bits per time in TF32, by the device's peaks."""
+    peak = facts.peak
+    ratio = peak.bf16 / peak.tf32 if peak and peak.bf16 and peak.tf32 else TF32_RATIO
+    return 1.0, 1.0 / max(LIKELY * ratio, 1.0), 1.0 / max(ratio, 1.0)
 
 
 def _memory_bound(facts: Facts) -> _busy.I64:
