@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from whyidle.exporters import html, markdown, terminal
-from whyidle.model.diagnosis import Healed, Predicted, Trial
+from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
 
 KEPT = Trial(
     treatment="loader-workers",
@@ -81,3 +81,28 @@ def test_without_trials_nothing_is_said_of_them(full):
     plain = msgspec.structs.replace(full, trials=[])
     assert "not tried" not in terminal.render(plain)
     assert "measured |" not in markdown.render(plain)
+
+
+def searched(number):
+    tried = {4: (0.1, "through"), 8: (0.05, "through"), 2: (0.4, "early"), 16: (None, "failed")}
+    told = [
+        Searched(knob="loader.workers", value=value, step_s=step_s, ended=ended)
+        for value, (step_s, ended) in tried.items()
+    ]
+    edit = Edit(knob="loader.workers", value=number)
+    return msgspec.structs.replace(KEPT, searched=told, edits=[edit])
+
+
+@pytest.mark.parametrize("render", [terminal.render, html.render])
+def test_the_numbers_that_were_tried_are_told(healed, render):
+    told = " ".join(render(msgspec.structs.replace(healed(), trials=[searched(8)])).split())
+    assert "loader.workers: 4 (100 ms a step), 8 (50.0 ms a step), 2 (slower, ended early)" in told
+    assert "16 (failed)" in told
+
+
+@pytest.mark.parametrize("render", [terminal.render, html.render, markdown.render])
+def test_a_prediction_is_told_with_the_number_that_it_is_for(healed, render):
+    other = render(msgspec.structs.replace(healed(), trials=[searched(8)]))
+    own = render(msgspec.structs.replace(healed(), trials=[searched(4)]))
+    assert "(1.40 to 2.10), for 4" in other.replace("\u2013", "to")
+    assert ", for 4" not in own

@@ -63,7 +63,7 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
     worst = step(SHARED * min(cores, _free(facts)), rest)
     usual = min(step(BUSY_CORE[1] * cores, min(facts.share("compute"), rest)), alone)
     whole = int(np.ceil(cores))
-    most = WORKERS[1] if busy < MOSTLY else min(max(whole, WORKERS[0]), WORKERS[1])
+    most = WORKERS[1] if mostly_waits(facts) else min(max(whole, WORKERS[0]), WORKERS[1])
     return Room((WORKERS[0], most), (best, worst), usual + (worst - alone) / 2)
 
 
@@ -85,6 +85,11 @@ def training(facts: Facts) -> float | None:
     rates = [outside.rate(kind, subject) for kind in kinds] if outside else [None]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None
+
+
+def mostly_waits(facts: Facts) -> bool:
+    """Whether loading in the training process is for something else than a core."""
+    return _on_cpu(facts) < MOSTLY
 
 
 def _free(facts: Facts) -> float:

@@ -6,7 +6,7 @@ from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
+from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Searched, Trial
 
 
 def trials(page: Page, diagnosis: Diagnosis) -> None:
@@ -82,8 +82,9 @@ def _trial(page: Page, trial: Trial) -> None:
     page.line(page.text(name, "bold" if trial.kept else ""), head=mark, indent=2)
     rows = [
         ("sets", trial.summary),
+        ("of", searched(trial)),
         ("gain", gained(trial.speedup, trial.low, trial.high, trial.pairs)),
-        ("", f"predicted {promised(trial.promised)}" if trial.promised else ""),
+        ("", f"predicted {foretold(trial)}" if trial.promised else ""),
         ("check", trial.numerics or ""),
         ("once", _once(trial)),
         ("why", "" if trial.kept else trial.why),
@@ -91,6 +92,18 @@ def _trial(page: Page, trial: Trial) -> None:
     for label, text in rows:
         if text:
             page.line(page.text(text), head=page.text(f"{label:<7}", "dim"), indent=12)
+
+
+def searched(trial: Trial) -> str:
+    """Which numbers of a knob were tried before, to choose the fastest; empty where none were."""
+    told = [f"{one.value} {_came(one)}" for one in trial.searched]
+    return f"{trial.searched[0].knob}: {', '.join(told)}" if told else ""
+
+
+def _came(one: Searched) -> str:
+    if one.ended == "through":
+        return f"({words.seconds(one.step_s)} a step)"
+    return {"early": "(slower, ended early)"}.get(one.ended, f"({one.ended})")
 
 
 def gained(
@@ -109,6 +122,17 @@ def promised(predicted: Predicted) -> str:
     """A prediction with its interval."""
     low, high = words.factor(predicted.low), words.factor(predicted.high)
     return f"{words.factor(predicted.speedup)}× ({low} to {high})"
+
+
+def foretold(trial: Trial) -> str:
+    """What was predicted, and for which number of the knob, where another one was then found to be
+    faster; empty where nothing was predicted."""
+    if trial.promised is None:
+        return ""
+    own = {edit.knob: edit.value for edit in trial.edits}
+    first = trial.searched[0] if trial.searched else None
+    other = first is not None and own.get(first.knob, first.value) != first.value
+    return promised(trial.promised) + (f", for {first.value}" if first and other else "")
 
 
 def _once(trial: Trial) -> str:

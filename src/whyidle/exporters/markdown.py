@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._trials import gained, outcome, promised
+from whyidle.exporters._trials import foretold, gained, outcome
 from whyidle.exporters._words import (
     NONE,
     interval,
@@ -53,7 +53,7 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
     yield "| fix | predicted | measured | numbers | kept |"
     yield "|---|---|---|---|---|"
     for trial in diagnosis.trials:
-        predicted = promised(trial.promised) if trial.promised else NONE
+        predicted = foretold(trial) or NONE
         gain = gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE
         kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
         numbers = _text(trial.numerics or NONE)

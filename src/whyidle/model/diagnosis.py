@@ -138,11 +138,13 @@ class Predicted(Document, frozen=True, kw_only=True):
 
 
 class Edit(Document, frozen=True, kw_only=True):
-    """One reversible change of a framework-neutral knob."""
+    """One reversible change of a framework-neutral knob. ``among`` are numbers that are worth
+    trying, the one of the model first; empty: there is nothing to search."""
 
     knob: str
     value: str | int | float | bool | None
     was: str | int | float | bool | None = None
+    among: tuple[int, ...] = ()
 
 
 class Prescription(Document, frozen=True, kw_only=True):
@@ -181,11 +183,22 @@ class Abstention(Document, frozen=True, kw_only=True):
     how: str
 
 
+class Searched(Document, frozen=True, kw_only=True):
+    """One number of a knob that was tried in the search for the best. ``step_s`` is None where no
+    steady step was seen, and of its last part where it was ended early."""
+
+    knob: str
+    value: int
+    step_s: float | None
+    ended: Literal["through", "early", "failed", "declined"]
+
+
 class Trial(Document, frozen=True, kw_only=True):
     """One paired trial of a treatment. ``baseline`` and ``treated`` are seconds a step, ``low`` and
     ``high`` the interval of the measured ``speedup``; ``promised`` is all that was predicted, and
     ``startup_s`` what the fix costs once, before the steady part. ``cause`` is what it treats,
-    ``edits`` what it sets."""
+    ``edits`` what it sets, ``searched`` the numbers that were tried before, the one of the model
+    first."""
 
     treatment: str
     consent: Consent
@@ -206,6 +219,7 @@ class Trial(Document, frozen=True, kw_only=True):
     startup_s: float | None = None
     tried: bool = True
     """whether it ran at all"""
+    searched: list[Searched] = []
 
 
 class Coverage(Document, frozen=True, kw_only=True):

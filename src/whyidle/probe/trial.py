@@ -2,12 +2,14 @@
 
 Losses are those that ``backward`` is called on. They are kept as tensors and read at the end, so
 that nothing waits for a device in between. The document ``PID.trial.json`` is written when the
-asked number of steps and seconds is done, or when the process ends.
+asked number of steps and seconds is done, or when the process ends. Where several values of a knob
+race, ``PID.rung.json`` tells on the way how long a step takes by then.
 """
 
 from __future__ import annotations
 
 import atexit
+import bisect
 import json
 import os
 import random
@@ -23,6 +25,8 @@ from . import guard
 MOST_LOSSES = 20_000
 WITNESSED = 10
 """the step after which it is measured how far parameters have gone"""
+RUNG_STEPS = 6
+"""fewer steps tell nothing of how long one takes"""
 MOST_ELEMENTS = 1 << 16
 MOST_OTHERS = 50
 """steps of other optimizers in a row, after which the one that came first is given up"""
@@ -39,6 +43,9 @@ class Witness:
         self.steps: int = asked.get("steps") or 0
         self.seconds: float = asked.get("seconds") or 0.0
         """both are wanted"""
+        self.rungs: list[float] = asked.get("rungs") or []
+        """seconds after which it is told how long a step takes"""
+        self.rung = 0
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
@@ -83,10 +90,31 @@ class Witness:
             return
         self.marks.append(clock())
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
+        if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
+            self.tell_rung()
         if len(self.marks) >= self.steps and ran_s >= self.seconds:
             self.tell("stopped")
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
+
+    def tell_rung(self) -> None:
+        """Write how long a step takes in the later half of the time so far: what was loaded ahead
+        at the start is used up by then. Needs some steps, and is told once it has them."""
+        half = (self.marks[0] + self.marks[-1]) // 2
+        first = max(bisect.bisect_left(self.marks, half) - 1, 0)
+        count = len(self.marks) - 1 - first
+        if len(self.marks) < RUNG_STEPS or not count:
+            return
+        self.rung += 1
+        step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count
+        told = {"rung": self.rung, "step_s": step_s, "rank": os.environ.get("RANK")}
+        self._write("rung", told)
+
+    def _write(self, kind: str, document: dict[str, Any]) -> None:
+        path = Path(self.folder) / f"{os.getpid()}.{kind}.json"
+        draft = path.with_suffix(".draft")
+        draft.write_text(json.dumps(document), encoding="utf-8")
+        draft.replace(path)
 
     def tell(self, ended: str = "finished") -> None:
         """Write the document, once."""
@@ -102,10 +130,7 @@ class Witness:
             "rank": os.environ.get("RANK"),
             "memory_bytes": _memory(),
         }
-        path = Path(self.folder) / f"{os.getpid()}.trial.json"
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(document), encoding="utf-8")
-        draft.replace(path)
+        self._write("trial", document)
 
 
 def _largest(optimizer: Any) -> tuple[Any, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
+from whyidle.treatments._values import around
 
 
 @treatment(
@@ -26,7 +27,9 @@ def loader_workers(proof: Proof) -> Plan | None:
     edits = [Edit(knob="loader.persistent_workers", value=True)]
     if workers is not None:
         was = proof.facts.get("was", 0)
-        edits.insert(0, Edit(knob="loader.workers", value=max(2, int(workers)), was=was))
+        value = max(2, int(workers))
+        among = around(value, was + 1, proof.facts.get("most_workers"))
+        edits.insert(0, Edit(knob="loader.workers", value=value, was=was, among=among))
     risk = (
         "an IterableDataset that does not divide its samples among workers repeats them; "
         "open HDF5 or LMDB handles do not survive a fork; memory grows with the workers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
+from whyidle.treatments._values import around
 
 
 @treatment("cpu-oversubscription", consent="rounding")
@@ -12,9 +13,11 @@ def one_thread_per_worker(proof: Proof) -> Plan | None:
     """One thread per worker: the workers themselves are the parallelism. Sums over several threads
     round otherwise."""
     if (own := proof.facts.get("own")) is not None:
+        threads = proof.facts.get("threads")
+        among = around(own, 1, None if threads is None else threads - 1)
         return Plan(
             summary=f"torch.set_num_threads({own}), or OMP_NUM_THREADS={own} for the command",
-            edits=(Edit(knob="torch.num_threads", value=own, was=proof.facts.get("threads")),),
+            edits=(Edit(knob="torch.num_threads", value=own, was=threads, among=among),),
             risk="none on the cores that the job may use now; set it anew with more of them",
             automatic=True,
         )

@@ -151,3 +151,24 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
     assert not found.judged
     assert "4 s" in found.passed[0].why
     assert "--budget" in found.passed[0].why
+
+
+def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):
+    """4 is the model's, 8 is faster, and is not tried a second time when it is prescribed."""
+    edit = Edit(knob="loader.workers", value=4, among=(4, 8))
+    workers = msgspec.structs.replace(WORKERS, edits=[edit])
+    raced = []
+
+    def race(self, entries):
+        raced.append([{one.knob: one.value for one in edits} for edits in entries])
+        return [job.trial(edits) for edits in entries]
+
+    monkeypatch.setattr(Healing, "race", race)
+    job = Job(monkeypatch, [diagnosis(workers), diagnosis()], both)
+    found = job.heal()
+    assert raced == [[{"loader.workers": 4}, {"loader.workers": 8}]]
+    assert document.plan(found, ["train"]).settings == {"loader.workers": 8}
+    (told,) = document.document(found).trials
+    assert {one.value: one.ended for one in told.searched} == {4: "through", 8: "through"}
+    assert told.speedup == pytest.approx(1 / 0.3, rel=0.01)
+    assert "num_workers=8" in told.summary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.forecast import from_stalls, remove
 from whyidle.analysis.workers import Workers
 from whyidle.model.cause import Proof
@@ -115,6 +116,7 @@ def for_storage(
             "workers": workers.best if workers.best > workers.count else None,
             "was": workers.count,
             "by_workers": _by_workers(workers),
+            "most_workers": most_workers(workers.facts, workers.count, waits=True),
         },
     )
 

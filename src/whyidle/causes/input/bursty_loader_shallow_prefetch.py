@@ -6,6 +6,7 @@ import numpy as np
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.fitting import most_waiting
 from whyidle.analysis.forecast import STALL_ERROR, remove
 from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
@@ -75,8 +76,18 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=(*workers.where, *workers.places("asked")),
-        facts={"prefetch": 4 * max(int(workers.settings.get("prefetch") or 2), 1)},
+        facts={
+            "prefetch": 4 * max(workers.depth // workers.count, 1),
+            "was": workers.depth // workers.count,
+            "most_prefetch": _most(facts, workers),
+        },
     )
+
+
+def _most(facts: Facts, workers: Workers) -> int | None:
+    """The deepest queue of each worker that fits."""
+    batches = most_waiting(facts, workers.depth)
+    return None if batches is None else batches // workers.count
 
 
 def _gains(facts: Facts, workers: Workers) -> tuple[float, float, float]:

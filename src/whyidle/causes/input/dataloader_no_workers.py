@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.cores import room
+from whyidle.analysis.cores import mostly_waits, room
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.forecast import hidden_loading, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, launches_inside, nexts
@@ -97,6 +98,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         where=_where(facts, hot, calls),
         facts={
             "workers": given,
+            "most_workers": most_workers(facts, 0, waits=mostly_waits(facts)),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
             "same_again": facts.workers.same_again,
             "cached": prepared_once(blocked),

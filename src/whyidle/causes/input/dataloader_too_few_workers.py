@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
 from whyidle.analysis.loader import MULTI, Nexts, awaited, nexts
 from whyidle.causes.input._waiting import evidence, workers_of
@@ -114,7 +115,11 @@ def _from_within(facts: Facts) -> Proof | None:
         evidence=evidence(workers, "cpu", "delay"),
         confidence=0.9,
         where=(*workers.places("asked"), *workers.where),
-        facts={"workers": workers.best, "was": workers.count},
+        facts={
+            "workers": workers.best,
+            "was": workers.count,
+            "most_workers": most_workers(facts, workers.count, waits=workers.waits_for_storage),
+        },
     )
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +19,14 @@ from whyidle.engine import applied
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
-from whyidle.engine.trial.told import FEWEST, Told, lead, read, stopped
+from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung, stopped
 from whyidle.model.diagnosis import Edit
 
-Ending = Literal["stopped", "finished", "crashed", "hung", "silent"]
-"""``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen"""
+Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun"]
+"""``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen;
+``outrun``: ended at a rung, because another value of the knob is faster"""
+GoOn = Callable[[Rung], bool]
+"""asked at each rung whether the arm is to go on"""
 GRACE_S = 3.0
 """after its steps are done a job may end by itself for so long"""
 TAIL = 2_000
@@ -45,7 +48,8 @@ class Asked:
     """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
     to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
     ``profile`` it is also watched in detail; with ``patch`` it runs copies of the user's files
-    that are patched so."""
+    that are patched so; ``rungs`` are seconds from the first step on after which it tells how long
+    a step takes."""
 
     edits: tuple[Edit, ...] = ()
     steps: int | None = None
@@ -54,12 +58,13 @@ class Asked:
     patience_s: float = 120.0
     profile: bool = False
     patch: Patch | None = None
+    rungs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
     """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``seconds``
-    is what it took altogether."""
+    is what it took altogether, ``rung`` the last one that it came to."""
 
     ending: Ending
     status: int | None
@@ -69,6 +74,7 @@ class Ran:
     told: Told | None = None
     applied: Mapping[str, int] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
+    rung: Rung | None = None
 
     @property
     def good(self) -> bool:
@@ -77,8 +83,11 @@ class Ran:
         return enough and self.ending in ("stopped", "finished")
 
 
-def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran:
+def run(
+    command: Sequence[str], asked: Asked, folder: Path, guard: Guard, go_on: GoOn | None = None
+) -> Ran:
     """Run the command as asked; ``folder`` (new, empty) gets its recording and what it printed.
+    Without ``go_on`` it always goes on.
 
     Raises:
         OSError: the copies of patched files cannot be made.
@@ -98,14 +107,15 @@ def run(command: Sequence[str], asked: Asked, folder: Path, guard: Guard) -> Ran
             start_new_session=True,
         )
         try:
-            status = _wait(child, recording, asked)
+            outrun = _Outrun(recording, go_on)
+            status = _wait(child, recording, asked, outrun)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             _sweep(recording)
     text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
-    return _read(recording, status, time.monotonic() - begin, text)
+    return _read(recording, status, time.monotonic() - begin, text, outrun=outrun.told)
 
 
 def _place(command: Sequence[str], patch: Patch | None, folder: Path) -> Patched:
@@ -130,7 +140,7 @@ def environment(
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")
     own["PYTHONHASHSEED"] = str(asked.seed)
-    limits = {"steps": asked.steps, "seconds": asked.seconds, "seed": asked.seed}
+    limits = {name: getattr(asked, name) for name in ("steps", "seconds", "seed", "rungs")}
     own["WHYIDLE_TRIAL"] = json.dumps(limits)
     if asked.edits:
         edits = {edit.knob: edit.value for edit in asked.edits}
@@ -139,8 +149,28 @@ def environment(
     return own
 
 
-def _wait(child: subprocess.Popen[bytes], recording: Path, asked: Asked) -> int | None:
-    """Until it ends, or has told and had its grace, or its time is up; None where it was ended."""
+class _Outrun:
+    """Whether an arm has been told at a rung not to go on."""
+
+    def __init__(self, recording: Path, go_on: GoOn | None) -> None:
+        self._recording, self._go_on = recording, go_on
+        self._seen = 0
+        self.told = False
+
+    def look(self) -> bool:
+        """Ask at each rung that it has come to since."""
+        found = rung(self._recording) if self._go_on else None
+        if self._go_on and found is not None and found.number > self._seen:
+            self._seen = found.number
+            self.told = not self._go_on(found)
+        return self.told
+
+
+def _wait(
+    child: subprocess.Popen[bytes], recording: Path, asked: Asked, outrun: _Outrun
+) -> int | None:
+    """Until it ends, or has told and had its grace, or its time is up, or it is outrun; None where
+    it was ended."""
     begin = time.monotonic()
     told = None
     while True:
@@ -151,7 +181,7 @@ def _wait(child: subprocess.Popen[bytes], recording: Path, asked: Asked) -> int 
             told = now
         if told is not None and now - told > GRACE_S:
             return None
-        if told is None and now - begin > asked.patience_s:
+        if told is None and (now - begin > asked.patience_s or outrun.look()):
             return None
 
 
@@ -164,11 +194,11 @@ def _sweep(recording: Path) -> None:
                 process.kill()
 
 
-def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran:
+def _read(recording: Path, status: int | None, seconds: float, said: str, *, outrun: bool) -> Ran:
     told = lead(read(recording))
     turned = applied.turned(recording)
     return Ran(
-        ending=_ending(told, status),
+        ending="outrun" if outrun else _ending(told, status),
         status=status,
         seconds=seconds,
         recording=recording,
@@ -176,6 +206,7 @@ def _read(recording: Path, status: int | None, seconds: float, said: str) -> Ran
         told=told,
         applied=turned.applied,
         declined=turned.declined,
+        rung=rung(recording),
     )
 
 

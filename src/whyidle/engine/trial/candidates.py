@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import msgspec
+
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Predicted, Prescription
 from whyidle.model.knobs import BY_HAND
 
@@ -60,8 +62,9 @@ def candidates(
 
 
 def key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:
-    """What makes two candidates the same."""
-    return candidate.treatment, candidate.edits
+    """What makes two candidates the same: not what else they might be set to."""
+    edits = tuple(msgspec.structs.replace(edit, among=()) for edit in candidate.edits)
+    return candidate.treatment, edits
 
 
 def promise(predicted: Predicted | None) -> float:

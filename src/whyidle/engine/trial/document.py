@@ -99,9 +99,10 @@ def _trial(one: Judgement) -> Trial:
         promised=candidate.predicted,
         cause=candidate.cause,
         summary=candidate.summary,
-        edits=list(candidate.edits),
+        edits=[msgspec.structs.replace(edit, among=()) for edit in candidate.edits],
         pairs=gain.pairs if gain else 0,
         startup_s=one.startup_s,
+        searched=one.searched,
     )
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from whyidle import catalog
 from whyidle.engine.trial.arm import Asked, Ran
@@ -35,6 +35,13 @@ class Terms:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
+class Entry(NamedTuple):
+    """What goes into a race: what the arm is to do, and its folder (new, empty)."""
+
+    asked: Asked
+    folder: Path
+
+
 class Engine(Protocol):
     """Runs arms. To be closed in the end."""
 
@@ -45,6 +52,10 @@ class Engine(Protocol):
             OSError: the copies of patched files cannot be made.
             TrialError: the machine that it ran on was lost.
         """
+
+    def race(self, entries: Sequence[Entry]) -> list[Ran | None]:
+        """Run arms that differ in the number of one knob, the most promising first, to learn which
+        is fastest: those that are outrun may be ended at a rung, and some not be run (None)."""
 
     def notes(self) -> list[str]:
         """What arms tried to write or send and could not, and where they ran, a sentence each."""

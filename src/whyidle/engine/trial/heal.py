@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from whyidle.engine.trial import judge
 from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key
-from whyidle.engine.trial.healing import Healing, look
+from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing, look
 from whyidle.engine.trial.judge import Bench, Judgement
+from whyidle.engine.trial.search import settle
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
-LEAST_ARMS, LAST_ARMS = 4, 2
-"""what a trial takes: two pairs; and so many arms are kept back for the end"""
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
 STOPPED = "it was stopped before"
 
@@ -92,12 +91,13 @@ def _next(healing: Healing, course: _Course) -> bool:
         course.stopped = f"a trial takes about {needs:.0f} s, {left:.0f} s are left: --budget"
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
-    candidate = ready[0]
+    candidate, searched = settle(healing, ready[0])
     bench, alike = _bench(healing, candidate), list(healing.alike())
     judgement = judge.judge(candidate, bench, alike, healing.purse.offer)
     if judgement.asked:
         healing.purse.spend(proven=judgement.proven)
-    course.tried.add(key(candidate))
+    judgement.searched = searched
+    course.tried |= {key(ready[0]), key(candidate)}
     healing.judged.append(judgement)
     healing.voice.judged(judgement)
     if judgement.kept:

@@ -14,7 +14,7 @@ from whyidle.engine.patch import Patch
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import Purse
-from whyidle.engine.trial.engine import Engine
+from whyidle.engine.trial.engine import Engine, Entry
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
@@ -25,6 +25,10 @@ LOOK_SHARE, ARM_SHARE = 0.04, 0.025
 """of the budget: watching once in detail, and the steady part of one arm"""
 LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
 """bounds of these, s"""
+RUNGS = (0.25, 0.5, 1.0)
+"""of an arm's steady part, the ends of the stretches of a race: each twice the last one"""
+LEAST_ARMS, LAST_ARMS = 4, 2
+"""what a trial takes: two pairs; and so many arms are kept back for the end"""
 LEAST_S = 0.5
 """of steps: a job that is through with them sooner cannot be timed"""
 PATIENCE = 4.0
@@ -88,16 +92,33 @@ class Healing:
 
     def run(self, asked: Asked) -> Ran:
         """One arm."""
+        return self.engine.run(asked, self._place())
+
+    def _place(self) -> Path:
+        """A new folder for an arm."""
         self.arms += 1
         folder = self.folder / f"arm-{self.arms:03}"
         folder.mkdir(parents=True)
-        return self.engine.run(asked, folder)
+        return folder
 
     def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, patch: Patch | None = None) -> Ran:
         """An arm whose steps are compared."""
-        patience_s = PATIENCE * self.arm_s + SLACK_S
-        asked = Asked(edits, FEWEST, self.seconds, seed, patience_s, patch=patch)
+        asked = Asked(edits, FEWEST, self.seconds, seed, self.patience_s, patch=patch)
         return self.run(asked)
+
+    def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
+        """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""
+        rungs = tuple(part * self.seconds for part in RUNGS)
+        asked = [
+            Asked(edits, FEWEST, self.seconds, patience_s=self.patience_s, rungs=rungs)
+            for edits in entries
+        ]
+        return self.engine.race([Entry(one, self._place()) for one in asked])
+
+    @property
+    def patience_s(self) -> float:
+        """After so long an arm hangs."""
+        return PATIENCE * self.arm_s + SLACK_S
 
     def alike(self) -> Iterator[Sequence[float]]:
         """Times of arms that were the same among themselves."""

@@ -11,7 +11,7 @@ from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.numbers import Check, Untreated, compare
 from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
 from whyidle.engine.trial.told import Told
-from whyidle.model.diagnosis import Consent, Edit
+from whyidle.model.diagnosis import Consent, Edit, Searched
 
 FEWEST, MOST = 2, 4
 """pairs"""
@@ -36,7 +36,8 @@ class Bench:
 @dataclass(slots=True)
 class Judgement:
     """What became of a fix. Times are seconds of a steady step, one for each arm; ``startup_s`` is
-    what the fix costs once, before the steady part (compiling, starting workers)."""
+    what the fix costs once, before the steady part (compiling, starting workers); ``searched`` are
+    the numbers of its knob that were tried before, to choose one."""
 
     candidate: Candidate
     kept: bool = False
@@ -47,6 +48,7 @@ class Judgement:
     treated_s: list[float] = field(default_factory=list)
     startup_s: float | None = None
     untreated: Untreated | None = None
+    searched: list[Searched] = field(default_factory=list)
 
     @property
     def asked(self) -> bool:

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 FEWEST = 12
 """steps that can be compared"""
@@ -40,6 +41,25 @@ def read(recording: Path) -> list[Told]:
 def lead(found: list[Told]) -> Told | None:
     """The first rank; of several jobs the one that made most steps."""
     return min(found, key=lambda one: (int(one.rank or 0), -len(one.marks)), default=None)
+
+
+class Rung(NamedTuple):
+    """What the first rank told on the way: which rung it has come to (1, 2, ...), and seconds of a
+    step by then."""
+
+    number: int
+    step_s: float
+
+
+def rung(recording: Path) -> Rung | None:
+    """The last one."""
+    found = []
+    for path in sorted(recording.glob("*.rung.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            told = json.loads(path.read_text(encoding="utf-8"))
+            rank = int(told["rank"] or 0)
+            found.append((rank, -told["rung"], Rung(told["rung"], float(told["step_s"]))))
+    return min(found)[2] if found else None
 
 
 def stopped(recording: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._html.summary import shares
-from whyidle.exporters._trials import gained, promised, savings, split
+from whyidle.exporters._trials import foretold, gained, savings, searched, split
 from whyidle.exporters._words import NONE
 from whyidle.model.diagnosis import Diagnosis, Healed, Trial
 
@@ -52,7 +52,8 @@ def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
 
 def _name(trial: Trial) -> Markup:
     cause = [" for ", e("code", trial.cause)] if trial.cause else []
-    return e("td", e("code", trial.treatment), *cause, e("br"), trial.summary)
+    tried = [e("br"), f"tried: {text}"] if (text := searched(trial)) else []
+    return e("td", e("code", trial.treatment), *cause, e("br"), trial.summary, *tried)
 
 
 def _trial(trial: Trial) -> Markup:
@@ -71,7 +72,7 @@ def _aside(trial: Trial) -> Markup:
 
 
 def _predicted(trial: Trial) -> str:
-    return promised(trial.promised) if trial.promised else _alone(trial.predicted)
+    return foretold(trial) or _alone(trial.predicted)
 
 
 def _alone(speedup: float | None) -> str:

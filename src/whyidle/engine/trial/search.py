@@ -1,0 +1,90 @@
+"""Which number of a knob is fastest: those that the model proposes race, then the best is tried.
+
+The race only chooses: what the best one gains is measured anew, in pairs, by whoever tries it, so
+that the luck of a single arm is not taken for speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import WORTH, Candidate
+from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing
+from whyidle.engine.trial.pair import step_s
+from whyidle.model.diagnosis import Edit, Searched
+from whyidle.model.knobs import BY_HAND, by_hand
+
+SHARE = 0.2
+"""of the time that is left, at most, goes into a race"""
+MOST = 5
+"""numbers in a race"""
+NEIGHBOURS = 3
+"""numbers that are a race: the model's, and one on either side, where there are so many"""
+
+
+def settle(healing: Healing, candidate: Candidate) -> tuple[Candidate, list[Searched]]:
+    """The candidate with the number that is fastest, and what was tried for it; as it was, where
+    it has no number, or the time does not allow a race."""
+    edit = next((one for one in candidate.edits if _open(one)), None)
+    if edit is None:
+        return candidate, []
+    among = edit.among[: min(MOST, _affordable(healing))]
+    if len(among) < min(NEIGHBOURS, len(edit.among)):
+        return candidate, []
+    values = ", ".join(map(str, sorted(among)))
+    healing.voice.say(f"{candidate.treatment}: which {edit.knob} of {values} is fastest")
+    entries = [_with(candidate, edit, value) for value in among]
+    rans = healing.race([healing.edits(entry) for entry in entries])
+    found = [
+        _searched(edit.knob, value, ran)
+        for value, ran in zip(among, rans, strict=True)
+        if ran is not None
+    ]
+    through = {one.value: one.step_s for one in found if one.ended == "through" and one.step_s}
+    if not through:
+        return candidate, found
+    return entries[among.index(fastest(through))], found
+
+
+def fastest(step_s: dict[int, float]) -> int:
+    """The fastest number; of those that are about as fast the least, which takes least memory and
+    leaves cores to others. ``step_s`` is by number."""
+    least = min(step_s.values())
+    return min(number for number, each in step_s.items() if each <= WORTH * least)
+
+
+def _open(edit: Edit) -> bool:
+    return len(edit.among) > 1 and edit.knob not in BY_HAND
+
+
+def _affordable(healing: Healing) -> int:
+    """Arms of a race, when a trial and the last arms must have their time as well."""
+    spare = healing.left_s - (LEAST_ARMS + LAST_ARMS) * healing.arm_s
+    return int(max(min(SHARE * healing.left_s, spare), 0.0) / max(healing.arm_s, 1e-9))
+
+
+def _with(candidate: Candidate, edit: Edit, value: int) -> Candidate:
+    """The candidate with another number, and what it then says."""
+    if value == edit.value:
+        return candidate
+    edits = tuple(
+        msgspec.structs.replace(one, value=value) if one is edit else one for one in candidate.edits
+    )
+    told = [by_hand(one.knob, one.value) for one in edits if one.value is not None]
+    said = ", ".join(one.removeprefix("write ") for one in told)
+    return replace(candidate, edits=edits, summary=said)
+
+
+def _searched(knob: str, value: int, ran: Ran) -> Searched:
+    last = ran.rung.step_s if ran.rung else None
+    if ran.ending == "outrun":
+        return Searched(knob=knob, value=value, step_s=last, ended="early")
+    if not ran.good or ran.told is None:
+        return Searched(knob=knob, value=value, step_s=None, ended="failed")
+    if not ran.applied.get(knob):
+        return Searched(knob=knob, value=value, step_s=None, ended="declined")
+    each = step_s(ran.told, len(ran.told.marks))
+    return Searched(knob=knob, value=value, step_s=each, ended="through")

@@ -1,0 +1,134 @@
+"""Which number of a knob is taken, from races that are made up."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.healing import Healing
+from whyidle.engine.trial.search import fastest, settle
+from whyidle.engine.trial.told import Rung, Told
+from whyidle.model.diagnosis import Edit
+
+WORKERS = Edit(knob="loader.workers", value=4, was=0, among=(4, 8, 2, 16, 1))
+KEEP = Edit(knob="loader.persistent_workers", value=True)
+FIX = Candidate(
+    treatment="loader-workers",
+    cause="dataloader-no-workers",
+    consent="rounding",
+    summary="the model's words",
+    edits=(WORKERS, KEEP),
+    predicted=None,
+    risk="",
+)
+
+
+class Voice:
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+class Engine:
+    """A step takes ``step_s`` of the number; None: it crashes; "early": it is outrun."""
+
+    def __init__(self, step_s, applied=True):
+        self.step_s, self.applied, self.raced = step_s, applied, []
+
+    def race(self, entries):
+        numbers = [{e.knob: e.value for e in one.asked.edits}["loader.workers"] for one in entries]
+        self.raced += numbers
+        return [self._ran(number) for number in numbers]
+
+    def _ran(self, number):
+        each = self.step_s[number]
+        if each is None:
+            return Ran("crashed", 1, 1.0, Path("x"), "")
+        if each == "early":
+            return Ran("outrun", None, 1.0, Path("x"), "", rung=Rung(1, 9.0))
+        marks = [int(i * each * 1e9) for i in range(40)]
+        took = {"loader.workers": 1} if self.applied else {}
+        return Ran("stopped", 0, 1.0, Path("x"), "", Told("stopped", 0, marks, []), took)
+
+
+def healing(tmp_path, engine, budget_s=1e4, arm_s=10.0):
+    found = Healing(["train"], tmp_path, engine, budget_s, {"none"}, Voice())
+    found.arm_s, found.seconds = arm_s, 4.0
+    return found
+
+
+def settled(tmp_path, step_s, fix=FIX, **options):
+    engine = Engine(step_s)
+    return (*settle(healing(tmp_path, engine, **options), fix), engine)
+
+
+def number(candidate):
+    return {edit.knob: edit.value for edit in candidate.edits}["loader.workers"]
+
+
+def test_the_fastest_is_taken_not_the_largest(tmp_path):
+    found, told, _ = settled(tmp_path, {1: 0.9, 2: 0.4, 4: 0.3, 8: 0.2, 16: 0.25})
+    assert number(found) == 8
+    assert [one.value for one in told] == [4, 8, 2, 16, 1]
+    assert found.edits[1] == KEEP
+    assert "num_workers=8" in found.summary
+    assert "persistent_workers=True" in found.summary
+
+
+def test_of_those_about_as_fast_the_least_is_taken(tmp_path):
+    found, _, _ = settled(tmp_path, {1: 0.9, 2: 0.202, 4: 0.2, 8: 0.2, 16: 0.199})
+    assert number(found) == 2
+    assert fastest({2: 0.21, 4: 0.2}) == 4
+
+
+def test_the_number_of_the_model_keeps_its_words(tmp_path):
+    found, _, _ = settled(tmp_path, {1: 0.9, 2: 0.4, 4: 0.1, 8: 0.2, 16: 0.2})
+    assert found is not None
+    assert found.summary == FIX.summary
+    assert found.edits == FIX.edits
+
+
+def test_one_that_crashes_or_is_outrun_is_not_taken(tmp_path):
+    found, told, _ = settled(tmp_path, {1: "early", 2: "early", 4: 0.4, 8: 0.2, 16: None})
+    assert number(found) == 8
+    ended = {one.value: one.ended for one in told}
+    assert ended == {4: "through", 8: "through", 2: "early", 16: "failed", 1: "early"}
+
+
+def test_a_knob_that_nothing_takes_up_is_left_to_the_trial(tmp_path):
+    engine = Engine(dict.fromkeys((1, 2, 4, 8, 16), 0.1), applied=False)
+    found, told = settle(healing(tmp_path, engine), FIX)
+    assert found == FIX
+    assert {one.ended for one in told} == {"declined"}
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "raced"),
+    [(100.0, 0), (140.0, 0), (160.0, 3), (210.0, 4), (1e4, 5)],
+)
+def test_the_time_that_is_left_bounds_it(tmp_path, budget_s, raced):
+    """Of an arm of ten seconds, 20 % of the budget must hold three."""
+    each = {1: 0.9, 2: 0.4, 4: 0.3, 8: 0.2, 16: 0.3}
+    _, told, engine = settled(tmp_path, each, budget_s=budget_s)
+    assert len(told) == len(engine.raced) == raced
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        msgspec.structs.replace(WORKERS, among=()),
+        msgspec.structs.replace(WORKERS, among=(4,)),
+        Edit(knob="evaluation.batch_factor", value=2, among=(2, 4)),
+    ],
+    ids=["none", "one", "by hand"],
+)
+def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
+    fix = Candidate("x", "y", "none", "", (edit, KEEP), None, "")
+    found, told, engine = settled(tmp_path, {}, fix)
+    assert found is fix
+    assert not told
+    assert not engine.raced
