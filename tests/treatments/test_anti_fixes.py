@@ -39,6 +39,7 @@ USUAL = {
     "rank": 1,
     "same_again": True,
     "cached": PREDICTED,
+    "eager": PREDICTED,
 }
 VARIANTS = [
     {

@@ -16,5 +16,6 @@ def compile_cache(proof: Proof) -> Plan | None:
     return Plan(
         summary="set TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR to a folder that outlives jobs",
         edits=(Edit(knob="compile.cache", value="persistent"),),
+        predicted=proof.facts.get("cached"),
         risk="a cache shared by different versions must be cleared when they change",
     )

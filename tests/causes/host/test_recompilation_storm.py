@@ -1,5 +1,6 @@
 import pytest
 
+from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
 from whyidle.testing.twins import covers, judge, measured
@@ -27,6 +28,8 @@ def test_the_prediction_covers_the_twin_without_compiling(name):
     assert proof
     assert "3 of" in proof.headline
     assert covers(proof, measured(sick, train(set())))
+    once = catalog.treatments()["mark-dynamic"].decide(proof).predicted
+    assert once.speedup == pytest.approx(measured(sick, train(set())), rel=0.03)
 
 
 def test_compiling_in_one_step_may_be_warm_up():

@@ -44,6 +44,33 @@ def test_a_cold_start_and_its_steady_steps():
     assert proof.facts["compiler"]
 
 
+def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
+    proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
+    told = catalog.treatments()["compile-cache"].decide(proof).predicted
+    spent = proof.high
+    assert 1 / told.speedup == pytest.approx(1 - 0.8 * spent, abs=0.01)
+    assert 1 / told.low == pytest.approx(1 - 0.6 * spent, abs=0.01)
+    assert 1 / told.high == pytest.approx(1 - spent, abs=0.01)
+
+
+@pytest.mark.parametrize(("steps", "advised"), [(6, True), (400, False)])
+def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
+    """Its steps take longer then; a run of many has made up for the start."""
+    sick = job([ms(400), *[0] * (steps - 1)]).timeline()
+    watched = replace(sick, settings={**sick.settings, "compile": {"functions": 1}})
+    proof = contracts.run_cause(catalog.causes()["compile-autotune-warmup"], [watched])
+    plan = proof and catalog.treatments()["compile-long-runs"].decide(proof)
+    assert bool(plan) is advised
+    if plan:
+        told = 1 / plan.predicted.speedup
+        assert told == pytest.approx((1 - proof.high) * 1.4, abs=0.01)
+
+
+def test_nobody_knows_how_long_a_run_of_which_only_a_recording_is_left_was():
+    proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
+    assert catalog.treatments()["compile-long-runs"].decide(proof) is None
+
+
 def test_a_single_recorded_step_that_compiles():
     assert judge("compile-autotune-warmup", job([ms(400)])) is not None
 
