@@ -8,6 +8,7 @@ import numpy as np
 
 from whyidle.analysis.backward import computed
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import Intervals, union
 
 FULL = 0.5
 """an exchange of at least half of the largest one's calls is one of all gradients"""
@@ -73,6 +74,12 @@ def rhythm_of(facts: Facts) -> Rhythm | None:
     full = edges[:-1][made >= max(FULL * made.max(), 1)]
     between = np.diff(np.searchsorted(full, updates))
     return Rhythm(int(np.median(between)), len(full), float(np.median(made[made > 0])))
+
+
+def updates(facts: Facts) -> Intervals:
+    """When an optimizer stepped."""
+    host, rows = facts.timeline.host, facts.named(r"^Optimizer\.step#")
+    return union(host.start[rows], host.end[rows])
 
 
 def _updates(facts: Facts) -> np.ndarray:

@@ -22,7 +22,7 @@ def fewer_exchanges(proof: Proof) -> Plan | None:
         summary=f"accumulate the gradients of {BATCHES} batches, all but the last under "
         "`with model.no_sync():`, or take batches as much larger",
         edits=(Edit(knob="ddp.no_sync", value=BATCHES),),
-        predicted=proof.facts.get("compressed"),
+        predicted=proof.facts.get("fewer"),
         risk="steps are as much larger and rarer: the learning rate may want a change",
         automatic=False,
     )

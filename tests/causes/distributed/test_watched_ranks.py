@@ -217,7 +217,7 @@ def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
     assert plans["gradient-compression-bf16"].decide(proof) is None
     told = plans["fewer-exchanges"].decide(proof).predicted
     batch_s = Facts(cured[0]).step_s / 2 + 0.5e-3  # the optimizer is spared every other time, too
-    assert told.low <= Facts(sick[0]).step_s / batch_s <= 1.01 * told.high
+    assert told.low <= Facts(sick[0]).step_s / batch_s <= told.high
     assert told.speedup > 1.1
 
 
@@ -255,3 +255,30 @@ def test_copies_of_gradients_are_spared_with_an_exchange():
     views = judge_all("allreduce-every-microstep", bucketed(2, 30e6, gradient_as_bucket_view=1))
     assert views.predicted.speedup < told.speedup - 0.1
     assert views.high == judge_all("allreduce-every-microstep", sick).high
+
+
+def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_trouble():
+    def one(length, megabytes):
+        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        ends = []
+        for guest in guests:
+            guest.facts["ddp"] = {"total_parameter_size_bytes": megabytes * 1e6}
+        for _ in range(20):
+            for guest in guests:
+                guest.backward(BACKWARD, ms(20))
+            exchange(guests, length)
+            ends.append(guests[0].now)
+            for guest in guests:
+                guest.step(STEP, ms(4))
+        found = [guest.timeline() for guest in guests]
+        ends = np.array(ends) - found[0].base_ns
+        paced = [replace(each, pace=Pace(ends, ends // 2, 0 * ends)) for each in found]
+        proof = judge_all("exposed-gradient-comm", paced)
+        return catalog.treatments()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
+
+    told, facts = one(20, 12)
+    spared = (20 * 0.6 + 6 * 12e6 / 12e9 * 1e3 + 4) / 2 / (facts.step_s * 1e3)
+    assert told.speedup == pytest.approx(1 / (1 - spared), rel=0.02)
+    assert told.low <= told.speedup <= told.high
+    little, facts = one(2, 12)
+    assert little.high <= 1 / (1 - 1 / (facts.step_s * 1e3)) + 0.01

@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.evidence import measured
-from whyidle.analysis.exchanges import needed
+from whyidle.analysis.exchanges import handled, needed, updates
 from whyidle.analysis.exposure import Exposure
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Predicted
 
 FROM_FEWER_BYTES = 0.6
 """expected part of what half of the bytes, or of the exchanges, would save: latency stays, or what
 else comes between"""
 LEAST_SHARE = 0.01
 """exposed share of the step below which communication is not worth a word"""
+WORTH = 0.03
+"""share of the step that fewer exchanges must win before what they spare beside is added"""
 LITTLE_HIDDEN = 0.05
 """overlap below which none is attempted: DDP hides most of its buckets, this is chance"""
 
@@ -51,7 +53,8 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     room beside the backward pass (two thirds of the compute) can be hidden; half of it on
     collectives slowed down by a third is the careful end, all transfer the hopeful one. The last
     bucket of gradients is complete only when the backward pass is, so it stays. Of exchanges that
-    accumulation does not need only the needed part counts.
+    accumulation does not need only the needed part counts. On a watched CPU, fewer exchanges also
+    spare copies of gradients into buckets and back, and steps of the optimizer.
 
     What looks alike
     ----------------
@@ -92,8 +95,21 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             "hidden": seen.hidden_ratio >= LITTLE_HIDDEN,
             "on_cpu": job.lead.on_cpu,
             "compressed": remove(0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES),
+            "fewer": _fewer(job, half, kept),
         },
     )
+
+
+def _fewer(job: Job, half: float, kept: float) -> Predicted:
+    """P7 with half of the exchanges of gradients, of which ``kept`` is needed, on a CPU: copies of
+    gradients and the optimizer come half as often, too. These make no finding by themselves."""
+    likely, high = half * FROM_FEWER_BYTES, half
+    if likely >= WORTH:
+        copied = np.mean([handled(facts) for facts in job.ranks], axis=0) * kept / 2.0
+        updated = float(np.mean([facts.share_of(updates(facts)) for facts in job.ranks])) / 2.0
+        likely, high = likely + copied[1] + updated, high + copied[2] + updated
+    high = min(float(high), 0.5)  # the rest of a batch is as long as ever
+    return remove(0.0, high, "P7 with half of the exchanges", min(float(likely), high))
 
 
 def _headline(seen: Exposure, held: float) -> str:
