@@ -64,15 +64,16 @@ def freed(job: Job, late: Laggard) -> Predicted:
 def relieved(job: Job, late: Laggard) -> Predicted | None:
     """P8 of a rank that runs Python which the others do not, on a CPU, where it is recorded how
     long each ran: it comes earlier to the recorded meetings by what it runs longer. At those that
-    another rank comes late to by chance less is won; were there no such chance, all of it. None
-    where it does not run longer."""
+    another rank comes late to by chance less is won; were there no such chance, all of it: chance
+    is in part what ranks that share cores do to each other, so between the two nothing is likelier.
+    None where it does not run longer."""
     if late.reason not in RUNS or job.imbalance.paces is None:
         return None
     won, most = job.imbalance.relieved(late.index)
     if won < LEAST_SHARE:
         return None
     method = "P8: recorded meetings replayed without what that rank runs longer"
-    return remove(won * 0.5, most, method, won * 0.9)
+    return remove(won * 0.5, most, method, (won + most) / 2)
 
 
 def proof(

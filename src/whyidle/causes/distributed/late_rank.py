@@ -70,5 +70,7 @@ def late_rank(job: Job) -> Proof | None:
     proof = _waiting.proof(
         job, late, headline, predicted=relieved or usual(job, late), confidence=0.8
     )
-    one = late.constant or relieved is not None
-    return replace(proof, facts={**proof.facts, "constant": one})
+    if relieved is None:
+        return proof
+    high = max(proof.high, min(job.imbalance.lost[1], 1.0 - 1.0 / relieved.high))
+    return replace(proof, high=high, facts={**proof.facts, "constant": True})
