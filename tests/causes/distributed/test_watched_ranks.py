@@ -277,7 +277,7 @@ def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_
         return catalog.treatments()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
 
     told, facts = one(20, 12)
-    spared = (20 * 0.6 + 6 * 12e6 / 12e9 * 1e3 + 4) / 2 / (facts.step_s * 1e3)
+    spared = (20 * 0.9 + 6 * 12e6 / 12e9 * 1e3 + 4) / 2 / (facts.step_s * 1e3)
     assert told.speedup == pytest.approx(1 / (1 - spared), rel=0.02)
     assert told.low <= told.speedup <= told.high
     little, facts = one(2, 12)

@@ -13,8 +13,10 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 
 FROM_FEWER_BYTES = 0.6
-"""expected part of what half of the bytes, or of the exchanges, would save: latency stays, or what
-else comes between"""
+"""expected part of what half of the bytes would save: latency stays, or what else comes between"""
+FROM_FEWER_EXCHANGES = 0.9
+"""the same of half of the exchanges, where exchanging is the trouble: what is not sent has no
+latency either, but fewer backward passes are left to hide behind"""
 LEAST_SHARE = 0.01
 """exposed share of the step below which communication is not worth a word"""
 WORTH = 0.03
@@ -107,7 +109,8 @@ def _fewer(job: Job, half: float, kept: float) -> Predicted:
     if likely >= WORTH:
         copied = np.mean([handled(facts) for facts in job.ranks], axis=0) * kept / 2.0
         updated = float(np.mean([facts.share_of(updates(facts)) for facts in job.ranks])) / 2.0
-        likely, high = likely + copied[1] + updated, high + copied[2] + updated
+        likely = half * FROM_FEWER_EXCHANGES + copied[1] + updated
+        high += copied[2] + updated
     high = min(float(high), 0.5)  # the rest of a batch is as long as ever
     return remove(0.0, high, "P7 with half of the exchanges", min(float(likely), high))
 
