@@ -8,7 +8,9 @@ import pytest
 from judging import covers
 
 from whyidle import catalog
+from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import hidden_loading
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
@@ -424,7 +426,9 @@ def used_up(job, *, waits=0.4, used=1.95):
     """The job from outside: its cores are in use, and its training thread waits for one."""
     timeline = job.run
     first = timeline.base_ns
-    grown = {"job_cpu_user_s": used, "job_cpu_system_s": 0.0, "cpu_user_s@pid1": 0.9 * used / 2}
+    own = 0.9 * used / 2
+    grown = {"job_cpu_user_s": used, "job_cpu_system_s": 0.0}
+    grown |= {"cpu_user_s@pid1": own, "cpu_system_s@pid1": 0.0}
     ends = np.array([first, first + 4_000_000_000])
     series = {name: Series(ends, np.array([0.0, 4.0 * rate])) for name, rate in grown.items()}
     series["cores_effective"] = Series(ends, np.array([job.cores] * 2))
@@ -456,3 +460,30 @@ def test_a_crowd_beside_training_that_has_its_cores_costs_what_batches_are_waite
 def test_workers_of_one_thread_each_that_use_up_the_cores_need_more_of_them():
     job = replace(BESIDE, cpu=25, threads=1, others=0)
     assert judged(catalog.causes()["cpu-starved-allocation"], used_up(job))
+
+
+STARVED = Job(workers=1, train=85, cpu=57, delay=43, cores=1.0)
+"""one core has 45 ms of training and 57 of loading to do in every step of 100"""
+
+
+def test_more_cores_bring_that_nobody_waits_for_one():
+    """At best both take the time that they need, and the loader is the slower one; cores that share
+    their arithmetic units make both slower, as expected by half of what they may."""
+    found = judged(catalog.causes()["cpu-starved-allocation"], used_up(STARVED, used=1.0))
+    cured = replace(STARVED, train=45, delay=0, cores=2.0)
+    assert 1 / found.predicted.high == pytest.approx(1 / speedup(STARVED, cured), abs=0.03)
+    shared = replace(cured, cpu=57 + (1 / BUSY_CORE[1] - 1) * 45)
+    assert 1 / found.predicted.speedup == pytest.approx(1 / speedup(STARVED, shared), abs=0.03)
+    assert found.predicted.low == 1.0
+
+
+def test_more_cores_do_not_make_the_training_thread_any_faster():
+    job = replace(STARVED, cpu=10, delay=10, train=55, workers=2)
+    found = judged(catalog.causes()["cpu-starved-allocation"], used_up(job, waits=0.9, used=1.0))
+    assert found is None or found.predicted.high <= 1 / 0.45
+
+
+def test_a_loader_that_waits_is_expected_to_wait_in_as_many_workers_as_it_is_given():
+    likely = hidden_loading(0.9, 0.9, (0.0, 0.0), 0.0, workers=(2, 8), usual=0.1, given=6)
+    assert likely[1] == pytest.approx(1 - 0.9 / 6)
+    assert likely[0] < likely[1] < likely[2]
