@@ -447,6 +447,22 @@ def test_workers_that_take_the_cores_from_training_hold_it_up():
     assert judged(catalog.causes()["cpu-starved-allocation"], used_up(job)) is None
 
 
+def test_threads_that_burn_more_than_the_training_thread_itself_spin():
+    """Its work is at most as often its own time as operators have threads."""
+    timeline = used_up(replace(BESIDE, cpu=15), waits=0.5)
+    series = dict(timeline.telemetry.series)
+    pid = timeline.settings.get("pid")
+    taken = series["cpu_user_s@pid1"]
+    for kind, rate in (("user", 1.3), ("system", 0.1)):
+        series[f"cpu_{kind}_s@pid{pid}"] = Series(taken.time_ns, np.array([0.0, 4.0 * rate]))
+    seen = replace(timeline, telemetry=Telemetry(series, {}))
+    cause = catalog.causes()["cpu-oversubscription"]
+    told = [{**timeline.settings, "switches": {"num_threads": threads}} for threads in (4, 2)]
+    proofs = [contracts.run_cause(cause, [replace(seen, settings=one)]) for one in told]
+    speedups = [proof.predicted.speedup for proof in proofs]
+    assert speedups[1] > speedups[0] + 0.05
+
+
 @pytest.mark.parametrize(
     "seen", [{"waits": 0.0}, {"used": 1.2}], ids=["nobody waits for a core", "cores are left"]
 )
