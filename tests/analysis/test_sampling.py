@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.sampling import bounds, sampled, unseen, wilson
+from whyidle.analysis.sampling import bounds, ends, sampled, unseen, wilson
 from whyidle.model.timeline import Looks
 from whyidle.testing.guest import Guest
 
@@ -59,6 +59,15 @@ def test_the_end_of_a_stretch_of_python_is_not_seen_once_a_step():
     assert unseen(facts, 0.3) == pytest.approx(0.5 / 20, rel=0.01)
     assert unseen(facts, 0.01) == 0.01  # no more than was found
     assert unseen(Facts(replace(job, settings={})), 0.3) == 0.0
+
+
+def test_ends_that_were_missed_for_certain_are_no_more_than_what_looks_cannot_see():
+    job = imagined(6, 7, np.random.default_rng(5)).timeline
+    some = Facts(replace(job, settings={"taken_us": 500.0, "unseen_ends": 0.05}))
+    assert ends(some, 0.3) == pytest.approx(0.015)
+    many = Facts(replace(job, settings={"taken_us": 500.0, "unseen_ends": 0.5}))
+    assert ends(many, 0.3) == unseen(many, 0.3)
+    assert ends(Facts(replace(job, settings={"taken_us": 500.0})), 0.3) == 0.0
 
 
 def test_nine_of_ten_intervals_hold_the_truth():

@@ -129,3 +129,26 @@ def test_a_machine_that_is_slow_to_hand_locks_over_proves_nothing_sooner():
 
 def test_hardly_any_look_at_a_backward_pass_tells_nothing():
     assert _asleep.taken_us(waits(0, 100, 4), [ENGINE, ""]) == HELD_US
+
+
+def test_what_looks_miss_of_python_is_told_by_how_long_they_waited():
+    """Stretches of 1 ms: a lock that is free takes 0.1 ms, so 0.2 of each goes unseen."""
+    late = np.linspace(100, 1_100, 1_000, endpoint=False)
+    looks = np.concatenate([waits(0, 100, 50), waits(2, 0, 1_000)])
+    looks["held"][50:] = late
+    found = _asleep.unseen_ends(looks, 300.0, [ENGINE, FORWARD, OWN, ""])
+    assert abs(found - 0.2 / 0.8) < 0.01
+
+
+def test_long_stretches_have_few_ends():
+    late = np.linspace(100, 5_100, 1_000, endpoint=False)
+    looks = np.concatenate([waits(0, 100, 50), waits(2, 0, 1_000)])
+    looks["held"][50:] = late
+    assert _asleep.unseen_ends(looks, 300.0, [ENGINE, FORWARD, OWN, ""]) < 0.05
+
+
+def test_few_looks_tell_of_no_ends():
+    few = np.concatenate([waits(0, 100, 50), waits(2, 400, 4)])
+    assert _asleep.unseen_ends(few, 300.0, [ENGINE, FORWARD, OWN, ""]) == 0.0
+    unknown = np.concatenate([waits(0, 100, 4), waits(2, 400, 50)])
+    assert _asleep.unseen_ends(unknown, 300.0, [ENGINE, FORWARD, OWN, ""]) == 0.0

@@ -64,6 +64,13 @@ def unseen(facts: Facts, share: float) -> float:
     return min(share, float(told) / 1e6 / max(facts.step_s, 1e-9), 1.0 - share)
 
 
+def ends(facts: Facts, share: float) -> float:
+    """What looks missed for certain of Python, of which they found ``share``: as ``unseen``, but
+    estimated from how long looks at Python waited (``importers._asleep.unseen_ends``)."""
+    told = float(facts.timeline.settings.get("unseen_ends") or 0.0)
+    return min(share * told, unseen(facts, share))
+
+
 def wilson(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:
     """Low, value and high of a weighted share of looks."""
     n = float(weight.sum() ** 2 / np.square(weight).sum())

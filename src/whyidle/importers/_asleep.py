@@ -64,6 +64,23 @@ def taken_us(samples: NDArray[Any], leaf: list[str]) -> float:
     return float(np.clip(2.0 * np.percentile(free, 90), LEAST_US, HELD_US))
 
 
+def unseen_ends(samples: NDArray[Any], taken: float, leaf: list[str]) -> float:
+    """How many looks fell into Python and could not tell, per look that could.
+
+    A look at Python waits until the stretch ends, so near the end of each it waits no longer than
+    for a free lock. Moments are random: such a stretch is looked at as often in any microsecond
+    before its end. So what is missed between a free lock's usual wait and ``taken`` is at least as
+    dense as what is found between ``taken`` and twice that, as no stretch is longer near its end.
+    """
+    free = samples["held"][_are(leaf, _ENGINE)[samples["stack"].astype(np.int64)]]
+    told = samples["held"] >= taken
+    if len(free) < FEWEST or told.sum() < FEWEST:
+        return 0.0
+    near = told & (samples["held"] < 2 * taken)
+    missed = near.sum() * max(taken - float(np.median(free)), 0.0) / taken
+    return float(min(missed / told.sum(), 1.0))
+
+
 def asleep_locked(samples: NDArray[Any], leaf: list[str]) -> Mask:
     """Which looks at one process, as the probe wrote them, show it asleep while its lock was taken:
     held still as a whole, or kept waiting by a thread of its own."""

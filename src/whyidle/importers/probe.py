@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
-from whyidle.importers._asleep import taken_us
+from whyidle.importers._asleep import taken_us, unseen_ends
 from whyidle.importers._called import Frames
 from whyidle.importers._doing import alone, doing
 from whyidle.importers._kept import kept
@@ -129,7 +129,9 @@ def load(path: Path) -> Timeline:
     if _grows(facts.get("memory")):
         facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
-    facts["taken_us"] = taken = taken_us(samples, [stack.split(";", 1)[0] for stack in stacks])
+    leaf = [stack.split(";", 1)[0] for stack in stacks]
+    facts["taken_us"] = taken = taken_us(samples, leaf)
+    facts["unseen_ends"] = unseen_ends(samples, taken, leaf)
     host, all_names, details, threads, looks = _host(
         spans, samples, names, stacks, base, taken=taken, alone=alone(facts)
     )

@@ -41,6 +41,31 @@ def test_anomaly_mode_is_named_and_what_it_does_is_no_python_of_the_job():
         assert judge(other, sick) is None
 
 
+def test_gradients_are_searched_beside_what_samples_show():
+    """The backward pass of the sick twin takes 20 ms longer, of which no sample tells."""
+    sick = Guest(**seen("anomaly_mode", 10))
+    for _ in range(40):
+        sick.work(LOOP, ms(10))
+        sick.python(TRACED, ms(40))
+        sick.backward(LOOP, ms(35))
+        sick.step(LOOP, ms(2))
+    proof = judge(CAUSE, sick)
+    assert proof
+    healthy = Guest()
+    for _ in range(40):
+        healthy.work(LOOP, ms(10))
+        healthy.backward(LOOP, ms(15))
+        healthy.step(LOOP, ms(2))
+    gain = measured(sick, healthy)
+    assert covers(proof, gain)
+    assert proof.predicted.speedup > 1 / (1 - 40 / 87) * 1.1
+
+
+def test_it_takes_no_more_than_there_is():
+    proof = judge(CAUSE, train(200, work=5, **seen("anomaly_mode", 10)))
+    assert proof.high <= 1 - 2 / 212
+
+
 def test_python_of_the_job_s_own_is_still_seen():
     sick = train(30, python=30, **seen("anomaly_mode", 10))
     proof = judge("python-overhead-in-step", sick)

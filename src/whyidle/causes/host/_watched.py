@@ -13,7 +13,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest
-from whyidle.analysis.sampling import bounds, counted, unseen
+from whyidle.analysis.sampling import bounds, counted, ends, unseen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
@@ -40,7 +40,8 @@ shorter update: beside a fused update the rest of a step took 1.82 to 1.83 ms, b
 
 def python_overhead(facts: Facts) -> Proof | None:
     """Python between the calls of a step. Its careful and hopeful ends hold the sampling error of
-    its share (``analysis.sampling.bounds``), the hopeful one also what looks cannot see."""
+    its share (``analysis.sampling.bounds``); what is expected holds what looks missed for certain,
+    the hopeful end all that they cannot see."""
     spans = facts.part("python") - debugging(facts)
     kept = 1.0 - freeing(facts, spans)
     share = kept * facts.share_of(spans)
@@ -49,7 +50,8 @@ def python_overhead(facts: Facts) -> Proof | None:
     where = busiest(facts, spans)
     least, most = (kept * bound for bound in bounds(facts, spans))
     most = min(1.0, most + unseen(facts, share))
-    gains = (REMOVED[0] * least, REMOVED[1] * share, most)
+    whole = min(share + ends(facts, share), most)
+    gains = (REMOVED[0] * least, REMOVED[1] * whole, most)
     at = at_place(where)
     return Proof(
         headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms of each step",
