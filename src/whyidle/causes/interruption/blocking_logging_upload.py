@@ -43,8 +43,9 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     (P9); a single one does not tell how often it comes, so its careful prediction is nothing.
 
     On a watched process: the training thread was not runnable between the recorded calls, so it
-    waited in a call for a network, a file or a clock; stack samples name the line. The interval
-    holds the sampling error of that share.
+    waited in a call for a network, a file or a clock; stack samples name the line. Python inside a
+    library's call that mostly waits goes with it. The interval holds the sampling error of that
+    share.
 
     What looks alike
     ----------------
