@@ -76,6 +76,12 @@ def rhythm_of(facts: Facts) -> Rhythm | None:
     return Rhythm(int(np.median(between)), len(full), float(np.median(made[made > 0])))
 
 
+def searches(facts: Facts) -> Intervals:
+    """When parameters that a step did not use were searched for."""
+    host, rows = facts.timeline.host, facts.named(r"reducer::search_unused_parameters$")
+    return union(host.start[rows], host.end[rows])
+
+
 def updates(facts: Facts) -> Intervals:
     """When an optimizer stepped."""
     host, rows = facts.timeline.host, facts.named(r"^Optimizer\.step#")

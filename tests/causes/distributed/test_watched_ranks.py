@@ -282,3 +282,22 @@ def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_
     assert told.low <= told.speedup <= told.high
     little, facts = one(2, 12)
     assert little.high <= 1 / (1 - 1 / (facts.step_s * 1e3)) + 0.01
+
+
+def test_a_search_for_unused_parameters_is_not_python_of_the_step():
+    def searching(name):
+        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        for _ in range(40):
+            for guest in guests:
+                with guest.call(name):
+                    guest.python(FORWARD, ms(5))
+                guest.backward(BACKWARD, ms(20))
+            exchange(guests)
+            for guest in guests:
+                guest.step(STEP, ms(1))
+        return diagnosed([guest.timeline() for guest in guests])
+
+    found = searching("reducer::search_unused_parameters")
+    assert "ddp-config-overhead" in found
+    assert not {"python-overhead-in-step", "python-between-operators"} & set(found)
+    assert "python-overhead-in-step" in searching("metrics")

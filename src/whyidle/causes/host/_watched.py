@@ -6,6 +6,7 @@ import numpy as np
 
 from whyidle.analysis.caches import FROM_SHARED_S, at_most_s
 from whyidle.analysis.evidence import measured
+from whyidle.analysis.exchanges import searches
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.freeing import freeing
@@ -39,10 +40,11 @@ shorter update: beside a fused update the rest of a step took 1.82 to 1.83 ms, b
 
 
 def python_overhead(facts: Facts) -> Proof | None:
-    """Python between the calls of a step. Its careful and hopeful ends hold the sampling error of
+    """Python between the calls of a step, but for a search for unused parameters, which has a cause
+    of its own. Its careful and hopeful ends hold the sampling error of
     its share (``analysis.sampling.bounds``); what is expected holds what looks missed for certain,
     the hopeful end all that they cannot see."""
-    spans = facts.part("python") - debugging(facts)
+    spans = facts.part("python") - debugging(facts) - searches(facts)
     kept = 1.0 - freeing(facts, spans)
     share = kept * facts.share_of(spans)
     if share < LEAST_SHARE:

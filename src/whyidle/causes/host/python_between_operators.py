@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whyidle.analysis.evidence import measured
+from whyidle.analysis.exchanges import searches
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.freeing import freeing
@@ -62,7 +63,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     """
     if not facts.on_cpu:
         return None
-    spent = facts.part("python") - debugging(facts)
+    spent = facts.part("python") - debugging(facts) - searches(facts)
     long = spent.length >= PAUSE_NS
     pauses = Intervals(spent.start[long], spent.end[long])
     share = facts.share_of(pauses) * (1.0 - freeing(facts, spent))
