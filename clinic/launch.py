@@ -40,6 +40,8 @@ class Times(msgspec.Struct, frozen=True):
     samples: float | list[float]
     end: float | None = None
     """of the script, where it does something after its last step"""
+    drained: list[int] = []
+    """marks at which the device had done all that it was given: elsewhere its host is ahead"""
 
     def rate(self, measure: Measure) -> float:
         """Samples per second, steady, or from the script's first line to its end.
@@ -55,8 +57,10 @@ class Times(msgspec.Struct, frozen=True):
             return sum(each) / ((self.end or marks[-1]) - self.begin)
         since = marks[0] + WARM * (marks[-1] - marks[0])
         first = next(i for i, mark in enumerate(marks) if mark >= since)
-        first = min(first, len(marks) - 2)
-        return sum(each[first + 1 :]) / (marks[-1] - marks[first])
+        first, last = min(first, len(marks) - 2), len(marks) - 1
+        if len(self.drained) > 1:
+            first, last = self.drained[0], self.drained[-1]
+        return sum(each[first + 1 : last + 1]) / (marks[last] - marks[first])
 
 
 @contextmanager

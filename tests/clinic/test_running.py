@@ -57,6 +57,16 @@ def test_a_rate_leaves_the_beginning_out():
         Times(begin=0.0, marks=[1.0, 2.0], samples=1).rate("steps")
 
 
+def test_a_device_that_is_behind_its_host_is_timed_where_it_had_done_everything():
+    """Its steps take one second, of which the host is up to four ahead; it waits for the end."""
+    marks = [*(max(0.1 * i, i - 4.0) for i in range(1, 14)), 14.0]
+    assert Times(begin=0.0, marks=marks, samples=3).rate("steps") < 2.0
+    assert Times(begin=0.0, marks=marks, samples=3, drained=[13]).rate("steps") < 2.0
+    waited = [*marks[:4], 5.0, *(5.0 + mark for mark in marks)]
+    told = Times(begin=0.0, marks=waited, samples=3, drained=[4, len(waited) - 1])
+    assert told.rate("steps") == pytest.approx(3.0)
+
+
 def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
     results = Results(tmp_path / "kept")
     gain = examine.measured(case, "cpu", results)["cured"]
