@@ -40,6 +40,8 @@ USUAL = {
     "same_again": True,
     "cached": PREDICTED,
     "eager": PREDICTED,
+    "opened": 1.0,
+    "later_epoch": True,
 }
 VARIANTS = [
     {

@@ -112,3 +112,10 @@ def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
     assert not plan("debug-mode-off", mode="deterministic").automatic
     assert plan("ddp-settings", copies=True).automatic
     assert not plan("ddp-settings", copies=True, walks=True).automatic
+
+
+def test_files_are_staged_where_samples_lie_in_files_that_are_read_again():
+    assert plan("staged-data", opened=1.0, later_epoch=True).automatic
+    assert not plan("staged-data", opened=1.0, later_epoch=False).automatic
+    assert knobs("staged-data", opened=1.0, later_epoch=False) == {"dataset.staging": True}
+    assert knobs("staged-data", opened=0.01, later_epoch=True) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,3 +31,13 @@ def from_storage(batches: NDArray[Any]) -> float:
     storage."""
     needed = batches["chars"].sum() + PAGE_BYTES * batches["faults"].sum()
     return float(batches["read"].sum() / needed) if needed > 0 else 0.0
+
+
+def second(first: NDArray[np.int64], made: Sequence[int]) -> int | None:
+    """When the second epoch that was seen began, ns; None where there was but one.
+
+    Args:
+        first: when the first batch of each later epoch was begun, ns.
+        made: when iterators were made, ns; workers that stay are asked by one of them.
+    """
+    return min((int(each) for each in (*first[:1], *sorted(made)[1:2])), default=None)

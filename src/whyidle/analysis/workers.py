@@ -18,7 +18,7 @@ from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import Waited, epochs, passed
-from whyidle.analysis.repeats import from_storage, made_again
+from whyidle.analysis.repeats import from_storage, made_again, second
 from whyidle.analysis.restarts import begun_and_ended
 from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.stopping import Stops, stops
@@ -316,8 +316,7 @@ class Workers:
     @cached_property
     def kind(self) -> str | None:
         """What the step waits for: "memory", "handoff", "crowd", "burst", "small files", "cache",
-        "storage" or "work"; None where it hardly waits, or the loader's own
-        figures do not tell why."""
+        "storage" or "work"; None where it hardly waits, or the loader's figures do not tell."""
         if not self.known or self.waiting < LEAST_SHARE:
             return None
         if waits_for_memory(self.facts, self.waiting):
@@ -337,8 +336,7 @@ class Workers:
     @property
     def same_again(self) -> bool:
         """Whether the loader makes the same of every sample in every epoch, as far as was seen."""
-        same, again = self.repeated
-        return again >= LEAST_SAMPLES and same == again
+        return self.repeated[0] == self.repeated[1] >= LEAST_SAMPLES
 
     def _stored(self) -> str:
         opens, chars = self.mean("opens"), self.mean("chars")
@@ -348,12 +346,16 @@ class Workers:
 
     @cached_property
     def reread(self) -> float:
-        """Share of what is read in later epochs that comes from storage although it was read
-        before; 0 with a single epoch, or where storage is not read through this machine."""
-        made = sorted(iterator.start for iterator in self.loading.iterators)[1:]
-        again = [*self._first[:1], *made[:1]]  # workers that stay are asked by one iterator
-        rows = self.loading.batches[self.loading.batches["worker"] >= 0]
-        return from_storage(rows[rows["start"] >= min(again)]) if again else 0.0
+        """Share of what later epochs read that comes from storage although it was read before; 0
+        with a single epoch, or where storage is not read through this machine."""
+        again, rows = self.later_epoch, self.loading.batches
+        made = (rows["worker"] >= 0) & (rows["start"] >= (again or 0))
+        return 0.0 if again is None else from_storage(rows[made])
+
+    @cached_property
+    def later_epoch(self) -> int | None:
+        """When the second epoch that was seen began, ns; None where there was but one."""
+        return second(self._first, [one.start for one in self.loading.iterators])
 
     @cached_property
     def repeated(self) -> tuple[int, int]:
@@ -364,10 +366,8 @@ class Workers:
 
     @cached_property
     def hot(self) -> tuple[Place, float] | None:
-        """The line of the user's own code that workers are at most often, and its share of the
-        samples; None without samples in such code."""
-        looks = self.loading.samples["stack"]
-        lines = [own_frame(self.loading.stacks[i]) for i in looks]
+        """The user's own line that workers are at most often, its share of the samples; or None."""
+        lines = [own_frame(self.loading.stacks[i]) for i in self.loading.samples["stack"]]
         counted = Counter(line for line in lines if line)
         if not counted:
             return None

@@ -45,6 +45,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "dataset.cache": Knob(
         bool, "a cache of what the dataset returns, by index, before any random augmentation"
     ),
+    "dataset.staging": Knob(
+        bool, "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
+    ),
     "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
     "ddp.comm_hook": Knob(
         str,

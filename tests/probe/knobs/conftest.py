@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
+import io
 import os
 from pathlib import Path
 
@@ -42,6 +44,9 @@ PLACES = [
     (_utils.pin_memory, "pin_memory"),
     (checkpoint, "checkpoint"),
     (_utils.fetch._MapDatasetFetcher, "__init__"),
+    (_utils.fetch._IterableDatasetFetcher, "fetch"),
+    (builtins, "open"),
+    (io, "open"),
     (gc, "collect"),
     (os, "stat"),
     (os, "access"),

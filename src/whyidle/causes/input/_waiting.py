@@ -117,6 +117,8 @@ def for_storage(
             "was": workers.count,
             "by_workers": _by_workers(workers),
             "most_workers": most_workers(workers.facts, workers.count, waits=True),
+            "opened": workers.mean("opens") / max(workers.mean("samples"), 1.0),
+            "later_epoch": workers.later_epoch is not None,
         },
     )
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import guard
-from . import NO_FORM, Hand, _memory
+from . import NO_FORM, Hand, _memory, _staging
 from ._chance import disturb, own, restore, same, states
 from ._codec import UnknownError, decode, encode
 from ._shared import OFF, PROVEN, Index, Room
@@ -43,7 +43,9 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     from torch.utils.data import dataloader
     from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-    hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
+    hand.decline([knob for knob in edits if knob not in (KNOB, _staging.KNOB)], NO_FORM)
+    if edits.get(_staging.KNOB):
+        _staging.turn(hand)
     if not edits.get(KNOB):
         return
     shelf = Shelf(hand)

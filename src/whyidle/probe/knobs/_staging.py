@@ -1,0 +1,263 @@
+"""Data files that are read again come from memory: whole files, by name, as they are on the disk.
+
+While a batch is made, ``open`` for reading is given a copy, if the file still is what it was when
+it was read first (device, inode, size and both times are asked for each time); the file object has
+the same name, and a descriptor of its own. Copies lie in memory that the training process shares
+with the workers that it forks. What has found no more room is read as ever: nothing is thrown out
+to let something else in, so that what is there stays.
+
+Left alone: what is opened for writing, or elsewhere than where batches are made; large files, of
+which a dataset may want a part only; what libraries open without Python. Now and then a file that
+is there is read all the same: where that takes hardly longer, or finds other bytes, copies are
+given no more.
+"""
+
+from __future__ import annotations
+
+import _io
+import builtins
+import hashlib
+import io
+import mmap
+import os
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .. import guard
+from . import DeclinedError, Hand, _memory, _staged_file
+from ._shared import PATIENCE_S, Room
+
+KNOB = "dataset.staging"
+SHARE = 0.25
+"""of the memory that is free at first, all copies may take at most"""
+LARGEST = 32 << 20
+"""bytes of a file"""
+LEAST = 2.0
+"""reading files must take so many times as long as reading their copies"""
+FIRST, EVERY = 8, 32
+"""of the files that are there so many at first, and then one of so many, are read all the same"""
+SLOTS = 1 << 20
+SLOT = struct.Struct("<16sq")
+TEXT = ("encoding", "errors", "newline")
+DEFAULTS = {"buffering": -1, **dict.fromkeys(TEXT), "closefd": True, "opener": None}
+MODES = frozenset(["r", "rb", "br", "rt", "tr"])
+
+
+class Shelf:
+    """The copies of all files: where each lies, by what it is.
+
+    Raises:
+        OSError: there is no such memory.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.room = Room(size)
+        self.slots = mmap.mmap(-1, SLOTS * SLOT.size)
+        self.off: Any = memoryview(mmap.mmap(-1, 1))
+        """whether copies are given no more, in no process"""
+
+    def get(self, key: bytes) -> memoryview | None:
+        """The file's bytes, if they are there."""
+        found, place = SLOT.unpack_from(self.slots, self._at(key))
+        return self.room.view(place - 1) if place and found == key else None
+
+    def put(self, key: bytes, data: bytes) -> None:
+        """Keep them, if there is room; two files of one slot share it, and one is read as ever."""
+        at = self._at(key)
+        begin = -1 if self._taken(at) else self.room.put(data)
+        if begin < 0 or not self.room.lock.acquire(timeout=PATIENCE_S):
+            return
+        try:
+            if not self._taken(at):  # it may have been, in the meantime
+                SLOT.pack_into(self.slots, at, key, begin + 1)
+        finally:
+            self.room.lock.release()
+
+    def _taken(self, at: int) -> bool:
+        return bool(SLOT.unpack_from(self.slots, at)[1])
+
+    def _at(self, key: bytes) -> int:
+        return int.from_bytes(key[:4], "little") % SLOTS * SLOT.size
+
+
+class Staging:
+    """What stands for ``open`` in one process."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.shelf: Shelf | None = None
+        self.making = threading.local()
+        self.hits = self.looks = 0
+        self.read_s = self.copy_s = 0.0
+        """of the files that were looked at"""
+
+    def now(self) -> bool:
+        """Whether this thread makes a batch."""
+        return getattr(self.making, "now", False)
+
+    def prepare(self) -> None:
+        """Before workers are forked, which are to share it; one that is no copy has its own."""
+        if self.shelf is None:
+            from torch.utils.data import get_worker_info
+
+            info = get_worker_info()
+            share = SHARE / (info.num_workers if info else 1)
+            self.shelf = Shelf(int(share * min(_memory.free_bytes(), 1 << 44)))
+
+    def stop(self, why: str) -> None:
+        """Give no more copies, in no process."""
+        if self.shelf is not None:
+            self.shelf.off[0] = 1
+        self.hand.decline([KNOB], why)
+
+    def bytes_of(self, path: Any) -> memoryview | None:
+        """All of a file; None where it has to be opened."""
+        try:
+            return self._bytes_of(path)
+        except OSError:
+            return None  # and it says what is wrong as it always did
+        except Exception as error:  # contained: the job goes on without it
+            if guard.handling(error) is not None:
+                raise
+            if self.shelf is not None:
+                self.shelf.off[0] = 1
+            self.hand.fault([KNOB], error)
+            return None
+
+    def _bytes_of(self, path: Any) -> memoryview | None:
+        shelf = self.shelf
+        if shelf is None or shelf.off[0]:
+            return None
+        name = os.path.abspath(os.fsdecode(path))
+        status = os.stat(name)
+        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= LARGEST:
+            return None
+        key = _key(name, status)
+        data = shelf.get(key)
+        if data is None:
+            found = _read(name, key, status.st_size)
+            if found is None:
+                return None
+            shelf.put(key, found)
+            return memoryview(found)
+        self.hits += 1
+        if (self.hits <= FIRST or not self.hits % EVERY) and not self._good(name, data):
+            return None
+        self.hand.took(KNOB)
+        return data
+
+    def _good(self, name: str, data: memoryview) -> bool:
+        """Read it all the same: whether it is what was kept, and is worth it."""
+        begin = time.perf_counter()
+        found = _read(name, None, len(data))
+        middle = time.perf_counter()
+        same = found == bytes(data)
+        self.copy_s += time.perf_counter() - middle
+        self.read_s += middle - begin
+        self.looks += 1
+        if not same:
+            self.stop("a file has changed, and its times have not")
+        elif self.looks % FIRST == 0:
+            if self.read_s < LEAST * self.copy_s:
+                self.stop("its files are read as fast as copies in memory would be")
+            self.read_s = self.copy_s = 0.0
+        return self.shelf is not None and not self.shelf.off[0]
+
+
+def turn(hand: Hand) -> None:
+    """Keep the files that are opened while batches are made."""
+    from torch.utils.data import dataloader
+    from torch.utils.data._utils import fetch
+
+    if not hasattr(os, "memfd_create"):
+        raise DeclinedError("this system has no files in memory")
+    staging = Staging(hand)
+
+    def make_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+            hand.contained([KNOB], staging.prepare)
+            return original(self, *args, **kwargs)
+
+        return init
+
+    def make_fetch(original: Callable[..., Any]) -> Callable[..., Any]:
+        def fetched(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if staging.shelf is None:
+                hand.contained([KNOB], staging.prepare)
+            before = staging.now()
+            staging.making.now = True
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                staging.making.now = before
+
+        return fetched
+
+    hand.replace(dataloader._BaseDataLoaderIter, "__init__", make_iterator)
+    for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        hand.replace(kind, "fetch", make_fetch)
+    known: dict[int, Opened] = {}
+
+    def make_open(original: Callable[..., Any]) -> Callable[..., Any]:
+        return known.setdefault(id(original), Opened(staging, original))
+
+    for module in (builtins, io, _io):  # one object, so that it is pickled by its name
+        hand.replace(module, "open", make_open)
+
+
+class Opened:
+    """What stands for ``open``. No plain function, which would become a method where a class keeps
+    it."""
+
+    def __init__(self, staging: Staging, original: Callable[..., Any]) -> None:
+        self.staging = staging
+        self.original = original
+
+    def __call__(self, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+        """As ``open`` is called."""
+        text = _usual(file, mode, args, kwargs) if self.staging.now() else None
+        data = self.staging.bytes_of(file) if text is not None else None
+        if text is None or data is None:
+            return self.original(file, mode, *args, **kwargs)
+        return _staged_file.opened(file, mode, data, text)
+
+    def __reduce__(self) -> str:
+        return "open"
+
+
+def _usual(file: Any, mode: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    """How a file that is opened by its name is to be read as text, if at all; None where it is to
+    be written, or anything unusual is asked for."""
+    if not isinstance(file, (str, bytes, os.PathLike)) or mode not in MODES or len(args) > 4:
+        return None
+    asked = {**DEFAULTS, **dict(zip(DEFAULTS, args, strict=False)), **kwargs}
+    text = {name: asked.pop(name) for name in TEXT}
+    if "b" in mode:
+        asked |= text
+    unusual = any(name not in DEFAULTS or one != DEFAULTS[name] for name, one in asked.items())
+    return None if unusual else text
+
+
+def _key(name: str, status: os.stat_result) -> bytes:
+    """What tells whether a file is the same one still."""
+    seen = (name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    text = repr((*seen, status.st_ctime_ns)).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def _read(name: str, key: bytes | None, size: int) -> bytes | None:
+    """All of a file; None where it was another one than ``key`` says by then."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(descriptor, size + 1):
+            parts.append(part)
+        same = key is None or _key(name, os.fstat(descriptor)) == key
+    finally:
+        os.close(descriptor)
+    data = b"".join(parts)
+    return data if same and len(data) == size else None

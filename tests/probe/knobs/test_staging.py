@@ -1,0 +1,226 @@
+"""Files that datasets read again come from memory, and are never other files than they were."""
+
+import builtins
+import io
+import os
+import pickle
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from whyidle.probe.knobs import _memory, _staging
+
+KNOB = "dataset.staging"
+FILES = 12
+READ = torch.zeros(1, dtype=torch.int32).share_memory_()
+"""how often a file was really read, in whatever process"""
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Storage that takes a while; and how often it was asked."""
+    plain = _staging._read
+
+    def read(name, key, size):
+        READ.add_(1)
+        time.sleep(0.002)
+        return plain(name, key, size)
+
+    monkeypatch.setattr(_staging, "_read", read)
+    READ.zero_()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(FILES):
+        (tmp_path / f"{number}.bin").write_bytes(np.full(300, number, np.uint8).tobytes())
+    return tmp_path
+
+
+class Files(Dataset):
+    """A file for each sample."""
+
+    def __init__(self, folder, read=lambda path: path.read_bytes()):
+        self.folder, self.read = folder, read
+
+    def __len__(self):
+        return FILES
+
+    def __getitem__(self, index):
+        return self.read(self.folder / f"{index}.bin")
+
+
+def epochs(data, count=3, after=lambda epoch: None, **named):
+    loader = DataLoader(data, batch_size=3, collate_fn=list, **named)
+    seen = []
+    for epoch in range(count):
+        seen += [one for batch in loader for one in batch]
+        after(epoch)
+    return seen
+
+
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}], ids=["alone", "workers"])
+def test_files_are_read_once_and_looked_at_again_now_and_then(turn, slow, folder, workers):
+    plain = epochs(Files(folder), **workers)
+    hand = turn({KNOB: True})
+    assert epochs(Files(folder), count=8, **workers)[: len(plain)] == plain
+    assert not hand.declined
+    looked = _staging.FIRST * (1 if not workers else 7 * 2)
+    assert READ.item() <= FILES + looked + FILES * 8 // _staging.EVERY
+    if not workers:
+        assert hand.applied[KNOB] >= 8 * FILES - READ.item()
+
+
+def in_the_middle(path):
+    with open(os.fsencode(path), "rb") as file:  # noqa: PTH123
+        return file.name, file.seek(5), file.read(2), file.fileno() > 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: open(path, "rb").read(100),  # noqa: PTH123, SIM115
+        lambda path: io.open(path, mode="rb", buffering=0).read(),  # noqa: UP020, SIM115
+        lambda path: path.read_text("latin-1"),
+        lambda path: np.fromfile(path, np.uint8).tolist(),
+        lambda path: np.memmap(path, np.uint8, mode="r").tolist(),
+        in_the_middle,
+    ],
+    ids=["open", "io", "text", "fromfile", "memmap", "file"],
+)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_whatever_reads_them_sees_the_same(turn, slow, folder, read):
+    plain = epochs(Files(folder, read))
+    turn({KNOB: True})
+    assert epochs(Files(folder, read)) == plain
+
+
+def test_a_file_that_is_written_anew_is_read_anew(turn, slow, folder):
+    hand = turn({KNOB: True})
+
+    def write(epoch):
+        (folder / "3.bin").write_bytes(bytes([100 + epoch]) * 300)
+
+    seen = epochs(Files(folder), count=4, after=write)
+    assert [seen[epoch * FILES + 3][0] for epoch in range(4)] == [3, 100, 101, 102]
+    assert hand.applied[KNOB]
+
+
+def test_a_change_that_no_time_shows_ends_it(turn, slow, folder):
+    hand = turn({KNOB: True})
+
+    def write(epoch):
+        path = folder / "0.bin"
+        before = path.stat()
+        path.write_bytes(bytes([200 + epoch]) * 300)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_staging, "_key", lambda name, _: name.encode()[-16:].rjust(16))
+        seen = epochs(Files(folder), count=2, after=write)
+    assert seen[FILES][0] == 200
+    assert hand.declined[KNOB] == "a file has changed, and its times have not"
+
+
+def test_what_is_read_as_fast_from_where_it_is_is_left_there(turn, folder, monkeypatch):
+    monkeypatch.setattr(_staging, "LEAST", 1e9)
+    hand = turn({KNOB: True})
+    plain = epochs(Files(folder), count=4)
+    assert plain == epochs(Files(folder), count=4)
+    assert "read as fast as copies" in hand.declined[KNOB]
+
+
+def test_where_memory_is_full_files_are_read_as_ever(turn, slow, folder, monkeypatch):
+    monkeypatch.setattr(_memory, "free_bytes", lambda: 4 * 4 * 320)
+    hand = turn({KNOB: True})
+    seen = epochs(Files(folder), count=4)
+    assert seen == [bytes([n]) * 300 for n in range(FILES)] * 4
+    assert READ.item() >= 4 * (FILES - 4)
+    assert hand.applied[KNOB]
+
+
+def test_large_files_are_left_alone(turn, slow, folder, monkeypatch):
+    monkeypatch.setattr(_staging, "LARGEST", 299)
+    hand = turn({KNOB: True})
+    assert len(epochs(Files(folder))) == 3 * FILES
+    assert not READ.item()
+    assert not hand.applied
+
+
+def test_only_where_batches_are_made_and_only_to_read(turn, slow, folder):
+    def read(path):
+        with path.open("ab") as file:
+            file.write(b"")
+        with path.open("r+b") as file:
+            return file.read(3)
+
+    hand = turn({KNOB: True})
+    epochs(Files(folder, read))
+    for _ in range(3):
+        (folder / "1.bin").read_bytes()
+    assert not READ.item()
+    assert not hand.applied
+
+
+def test_errors_are_the_scripts_own(turn, slow, folder):
+    turn({KNOB: True})
+    with pytest.raises(FileNotFoundError, match=r"gone\.bin"):
+        epochs(Files(folder, lambda path: path.with_name("gone.bin").read_bytes()))
+    with pytest.raises(LookupError, match="no-such-code"):
+        epochs(Files(folder, lambda path: path.read_text("no-such-code")))
+
+
+class Stream(IterableDataset):
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __iter__(self):
+        return ((self.folder / f"{n}.bin").read_bytes() for n in range(FILES))
+
+
+def test_streams_of_files_as_well(turn, slow, folder):
+    plain = epochs(Stream(folder))
+    hand = turn({KNOB: True})
+    assert epochs(Stream(folder)) == plain
+    assert hand.applied[KNOB]
+
+
+def test_open_is_pickled_by_its_name_and_is_no_method(turn):
+    turn({KNOB: True})
+    assert pickle.loads(pickle.dumps(builtins.open)) is io.open
+    kind = type("Keeps", (), {"open": builtins.open})
+    with kind().open(__file__) as file:
+        assert file.readline().startswith('"""')
+
+
+def test_no_descriptor_is_left_open(turn, slow, folder):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    turn({KNOB: True})
+    epochs(Files(folder))
+    with pytest.raises(LookupError):
+        epochs(Files(folder, lambda path: path.read_text("no-such-code")), count=2)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_fault_in_the_knob_is_not_the_jobs(turn, slow, folder, faults, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("a planted fault")
+
+    monkeypatch.setattr(_staging, "_key", broken)
+    hand = turn({KNOB: True})
+    assert len(epochs(Files(folder))) == 3 * FILES
+    assert "planted" in hand.declined[KNOB]
+    assert len(faults(hand)) == 1
+
+
+def test_two_files_of_one_slot_are_not_taken_for_each_other(monkeypatch):
+    monkeypatch.setattr(_staging, "SLOTS", 1)
+    shelf = _staging.Shelf(1 << 12)
+    shelf.put(b"a" * 16, b"first")
+    shelf.put(b"b" * 16, b"second")
+    assert bytes(shelf.get(b"a" * 16)) == b"first"
+    assert shelf.get(b"b" * 16) is None
