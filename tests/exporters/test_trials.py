@@ -23,6 +23,8 @@ KEPT = Trial(
     summary="give the loader workers",
     pairs=2,
     startup_s=4.0,
+    pays_after_steps=40.0,
+    notes=["files came from storage"],
 )
 UNTRIED = msgspec.structs.replace(
     KEPT, treatment="staged-data", speedup=None, kept=False, tried=False, why="left to you"
@@ -74,7 +76,9 @@ def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(healed):
 
 
 def test_what_it_costs_once_and_when_that_is_paid_back(healed):
-    assert "4.00 s more until it runs steadily, paid back after 4.00 s" in terminal.render(healed())
+    told = " ".join(terminal.render(healed()).split())
+    assert "4.00 s more until it runs steadily, pays after 40.0 steps (4.00 s)" in told
+    assert "files came from storage" in told
 
 
 def test_without_trials_nothing_is_said_of_them(full):

@@ -12,6 +12,7 @@ form, a patch of your own files (git apply).
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from whyidle.engine.trial.handover import Handover
     from whyidle.engine.trial.heal import Healed
     from whyidle.engine.trial.healing import Healing
+    from whyidle.engine.trial.once import Left
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
@@ -45,6 +47,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_duration,
         default=300.0,
         help="about how long all of it may take: 90s, 5m, 1h (default: 5m)",
+    )
+    group.add_argument(
+        "--left",
+        metavar="LENGTH",
+        type=_left,
+        help="how much of the job is still to run: 20000 (steps), 90m, 6h, 3d; a fix that costs "
+        "more at its start than it brings in that is not kept",
     )
     group.add_argument(
         "--allow",
@@ -93,6 +102,19 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _left(text: str) -> Left:
+    from whyidle.engine.trial.once import Left
+
+    unit = {**UNITS, "d": 24 * 3600.0}.get(text[-1:])
+    try:
+        value = float(text if unit is None else text[:-1])
+    except ValueError:
+        value = -1.0
+    if not 0.0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be steps (20000) or a time (6h), not {text!r}")
+    return Left(steps=value) if unit is None else Left(seconds=value * unit)
+
+
 def _price(text: str) -> float:
     try:
         price = float(text)
@@ -135,6 +157,7 @@ def run(args: argparse.Namespace) -> int:
                 budget_s=args.budget,
                 allowed=SAFE | args.allow,
                 voice=progress,
+                left=args.left,
             )
             found = heal(healing)
             handed = _handed(healing, found)

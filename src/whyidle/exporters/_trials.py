@@ -88,6 +88,7 @@ def _trial(page: Page, trial: Trial) -> None:
         ("check", trial.numerics or ""),
         ("once", _once(trial)),
         ("why", "" if trial.kept else trial.why),
+        *(("seen", note) for note in trial.notes),
     ]
     for label, text in rows:
         if text:
@@ -137,9 +138,10 @@ def foretold(trial: Trial) -> str:
 
 def _once(trial: Trial) -> str:
     """What it costs before the first steady step, and when that has paid."""
-    costs, base, treated = trial.startup_s, trial.baseline, trial.treated
-    if not trial.kept or costs is None or costs < 1.0 or base is None or treated is None:
+    costs, steps, treated = trial.startup_s, trial.pays_after_steps, trial.treated
+    if not trial.kept or costs is None or costs < 1.0:
         return ""
-    pays = costs / (base - treated) * treated if base > treated else None
-    after = f", paid back after {words.seconds(pays)}" if pays is not None else ""
-    return f"{words.seconds(costs)} more until it runs steadily{after}"
+    if not steps or treated is None:
+        return f"{words.seconds(costs)} more until it runs steadily"
+    after = f"{words.digits(steps)} steps ({words.seconds(steps * treated)})"
+    return f"{words.seconds(costs)} more until it runs steadily, pays after {after}"

@@ -196,9 +196,10 @@ class Searched(Document, frozen=True, kw_only=True):
 class Trial(Document, frozen=True, kw_only=True):
     """One paired trial of a treatment. ``baseline`` and ``treated`` are seconds a step, ``low`` and
     ``high`` the interval of the measured ``speedup``; ``promised`` is all that was predicted, and
-    ``startup_s`` what the fix costs once, before the steady part. ``cause`` is what it treats,
-    ``edits`` what it sets, ``searched`` the numbers that were tried before, the one of the model
-    first."""
+    ``startup_s`` what the fix costs once, before the steady part, and ``pays_after_steps`` after
+    how many steps that has come back. ``notes`` are sentences of what else was seen. ``cause`` is
+    what it treats, ``edits`` what it sets, ``searched`` the numbers that were tried before, the one
+    of the model first."""
 
     treatment: str
     consent: Consent
@@ -217,6 +218,8 @@ class Trial(Document, frozen=True, kw_only=True):
     edits: list[Edit] = []
     pairs: int = 0
     startup_s: float | None = None
+    pays_after_steps: float | None = None
+    notes: list[str] = []
     tried: bool = True
     """whether it ran at all"""
     searched: list[Searched] = []

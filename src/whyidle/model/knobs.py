@@ -114,6 +114,14 @@ KNOBS: Final[dict[str, Knob]] = {
 }
 
 
+REDRAWING: Final[frozenset[str]] = frozenset({"loader.workers", "loader.persistent_workers"})
+"""knobs with which a job may draw other random numbers: workers have generators of their own"""
+REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
+    {"model.compile", "model.compile_dynamic", "model.compile_mode"}
+)
+"""the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
+
+
 BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
     "collate.length_buckets": "the script pads its batches itself",

@@ -2,8 +2,9 @@
 
 Losses are those that ``backward`` is called on. They are kept as tensors and read at the end, so
 that nothing waits for a device in between. The document ``PID.trial.json`` is written when the
-asked number of steps and seconds is done, or when the process ends. Where several values of a knob
-race, ``PID.rung.json`` tells on the way how long a step takes by then.
+asked number of steps and seconds is done, or when the process ends. Several ranks end after the
+same step (``together``). Where several values of a knob race, ``PID.rung.json`` tells on the way
+how long a step takes by then.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import guard
+from . import guard, holding
+from .together import Ranks
 
 MOST_LOSSES = 20_000
 WITNESSED = 10
 """the step after which it is measured how far parameters have gone"""
 RUNG_STEPS = 6
 """fewer steps tell nothing of how long one takes"""
-MOST_ELEMENTS = 1 << 16
 MOST_OTHERS = 50
 """steps of other optimizers in a row, after which the one that came first is given up"""
 BACKWARDS = 8
 """after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
+MEMORY_NS = 50_000_000
+"""so far apart is what a device holds looked up, at least"""
 clock = time.perf_counter_ns
 
 
@@ -53,7 +56,16 @@ class Witness:
         self.kept: tuple[Any, Any] | None = None
         """of some parameters: what they were after the first step, and themselves"""
         self.moved: Any = None
-        self.told = False
+        self.norm: Any = None
+        """of all parameters, then"""
+        self.random: bytes | None = None
+        self.drew: bool | None = None
+        """whether random numbers are drawn in a step"""
+        self.device: list[tuple[int, int]] = []
+        """after which step the device held how many bytes"""
+        self.looked = 0
+        self.ranks = Ranks(folder)
+        self.failed = self.told = False
         self.begun = clock()
         os.register_at_fork(after_in_child=self._forked)
 
@@ -62,6 +74,7 @@ class Witness:
 
     def saw(self, tensors: Any) -> None:
         """A backward pass begins."""
+        self.ranks.join()
         self.backwards += 1
         if self.first is None and self.backwards > BACKWARDS:
             self.marked()
@@ -74,26 +87,40 @@ class Witness:
         if self.first is None or self.others > MOST_OTHERS:
             self.first, self.others = id(optimizer), 0
             self.marks.clear()
-            self.kept = _largest(optimizer)
+            self.kept = holding.largest(optimizer)
         if id(optimizer) != self.first:
             self.others += 1
             return
         self.others = 0
-        if len(self.marks) == WITNESSED and self.kept is not None:
-            before, now = self.kept
-            self.moved, self.kept = (now.detach() - before).norm(), None
+        guard.contained(self.folder, "parameters", lambda: self._parameters(optimizer))
         self.marked()
+
+    def _parameters(self, optimizer: Any) -> None:
+        """What the first steps have done to them."""
+        if len(self.marks) == WITNESSED - 1:
+            self.random = holding.random_state()
+        elif len(self.marks) == WITNESSED:
+            self.norm = holding.norm(optimizer)
+            self.drew = self.random is not None and self.random != holding.random_state()
+            if self.kept is not None:
+                before, now = self.kept
+                self.moved, self.kept = (now.detach() - before).norm(), None
 
     def marked(self) -> None:
         """A step has ended."""
         if self.told:
             return
+        self.ranks.join()
         self.marks.append(clock())
+        if self.marks[-1] - self.looked >= MEMORY_NS:
+            guard.contained(self.folder, "memory", self._hold)
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
         if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
             self.tell_rung()
-        if len(self.marks) >= self.steps and ran_s >= self.seconds:
+        due = len(self.marks) >= self.steps and ran_s >= self.seconds
+        if self.ranks.enough(self.marks, due):
             self.tell("stopped")
+            self.ranks.gather()
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 
@@ -107,7 +134,7 @@ class Witness:
             return
         self.rung += 1
         step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count
-        told = {"rung": self.rung, "step_s": step_s, "rank": os.environ.get("RANK")}
+        told = {"rung": self.rung, "step_s": step_s, "rank": self.ranks.rank}
         self._write("rung", told)
 
     def _write(self, kind: str, document: dict[str, Any]) -> None:
@@ -116,34 +143,39 @@ class Witness:
         draft.write_text(json.dumps(document), encoding="utf-8")
         draft.replace(path)
 
+    def _hold(self) -> None:
+        self.looked = self.marks[-1]
+        held = holding.device_bytes()
+        if held is not None:
+            self.device.append((len(self.marks), held))
+
     def tell(self, ended: str = "finished") -> None:
         """Write the document, once."""
         if self.told or not self.marks:
             return
         self.told = True
+        self.failed |= _leaving()
         document = {
-            "ended": ended,
+            "ended": "crashed" if self.failed and ended == "finished" else ended,
             "begun": self.begun,
             "marks": self.marks,
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
             "moved": None if self.moved is None else float(self.moved).hex(),
-            "rank": os.environ.get("RANK"),
-            "memory_bytes": _memory(),
+            "norm": None if self.norm is None else float(self.norm).hex(),
+            "drew": self.drew,
+            "rank": self.ranks.rank,
+            "world": self.ranks.world,
+            "memory_bytes": holding.peak_bytes(),
+            "device": self.device,
+            "device_free": holding.device_free(),
         }
         self._write("trial", document)
 
 
-def _largest(optimizer: Any) -> tuple[Any, Any] | None:
-    """The largest tensor that it updates, of those that are not too large to be copied."""
-    groups = getattr(optimizer, "param_groups", [])
-    each = [p for group in groups for p in group["params"] if p.numel() <= MOST_ELEMENTS]
-    largest = max(each, key=lambda p: p.numel(), default=None)
-    return None if largest is None else (largest.detach().clone(), largest)
-
-
 def install(folder: str) -> None:
     """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
-    ``seconds`` and ``seed`` (what is added to every seed)."""
+    ``seconds``, ``seed`` (what is added to every seed) and ``sway`` (the seed of what its results
+    are to be off by, if they are)."""
     text = os.environ.get("WHYIDLE_TRIAL")
     if not text:
         return
@@ -153,6 +185,10 @@ def install(folder: str) -> None:
     asked = json.loads(text)
     _seed(int(asked.get("seed", 0)))
     witness = Witness(folder, asked)
+    if asked.get("sway"):
+        from .rounding import Sway
+
+        Sway(folder, asked["sway"]).install()
     is_compiling = guard.compiling()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -167,7 +203,31 @@ def install(folder: str) -> None:
         return original(tensors, *args, **kwargs)
 
     torch.autograd.backward = backward
-    atexit.register(lambda: guard.contained(folder, "trial", witness.tell))
+    _at_end(witness, lambda: guard.contained(folder, "trial", witness.tell))
+
+
+def _at_end(witness: Witness, tell: Callable[[], None]) -> None:
+    """Have it told when the process ends, as it will; a child that ``multiprocessing`` started ends
+    without a word to ``atexit``."""
+    from multiprocessing import process, util
+
+    if process.parent_process() is None:
+        atexit.register(tell)
+    else:
+        util.Finalize(None, tell, exitpriority=100)
+    before = sys.excepthook
+
+    def failed(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        witness.failed = True
+        before(kind, error, trace)
+
+    sys.excepthook = failed
+
+
+def _leaving() -> bool:
+    """Whether an error is what ends the process: ``multiprocessing`` tells no hook of it."""
+    error = sys.exc_info()[1]
+    return error is not None and not (isinstance(error, SystemExit) and not error.code)
 
 
 def _seed(added: int) -> None:
@@ -192,11 +252,3 @@ def _shifted(original: Callable[..., Any], added: int) -> Callable[..., Any]:
         return original(value + added if isinstance(value, int) else value, *args, **kwargs)
 
     return seed
-
-
-def _memory() -> int | None:
-    """Peak resident memory of this process, bytes."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)

@@ -1,5 +1,6 @@
 """One fix after another, with arms and looks that are made up."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -74,7 +75,8 @@ class Job:
         step_s = 0.1 * self.speeds(turned)
         marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
         told = Told("stopped", 0, marks, [*LOSSES])
-        return Ran("stopped", 0, 4.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
+        ran = Ran("stopped", 0, 4.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
+        return replace(ran, ranks={0: told})
 
     def heal(self):
         return heal.heal(self.healing)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import WHOLE, Purse
 from whyidle.engine.trial.judge import Bench, judge
+from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import Told
+from whyidle.engine.trial.tree import Sample
 from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]
@@ -27,20 +30,22 @@ FIX = Candidate(
 
 def ran(step_s, losses=LOSSES, *, ending="stopped", took=True, said="", declined=None):
     marks = [int(1e9 + step_s * i * 1e9) for i in range(len(losses))]
-    good = ending == "stopped"
+    good = ending in ("stopped", "finished")
+    told = Told(ended="stopped", begun=0, marks=marks, losses=list(losses)) if good else None
     return Ran(
         ending=ending,
         status=None if ending == "hung" else int(not good),
         seconds=1.0,
         recording=Path("nowhere"),
         said=said,
-        told=Told(ended="stopped", begun=0, marks=marks, losses=list(losses)) if good else None,
+        told=told,
+        ranks={} if told is None else {0: told},
         applied={"loader.workers": 1} if took else {},
         declined=declined or {},
     )
 
 
-def bench(base, treated, other=None, affordable=True):
+def bench(base, treated, other=None, affordable=True, **more):
     """Each is a list of arms that are handed out in turn, the last one again and again."""
 
     def turn(arms):
@@ -52,6 +57,7 @@ def bench(base, treated, other=None, affordable=True):
         other=turn([other or ran(0.1)]),
         affordable=lambda: affordable,
         say=lambda _: None,
+        **{"swayed": lambda seed, steps: pytest.fail("not asked for"), **more},
     )
 
 
@@ -158,3 +164,115 @@ def test_a_knob_that_nothing_took_up_is_no_gain():
     found = judge(FIX, bench([ran(0.2)], [ran(0.1, took=False)]), [])
     assert not found.kept
     assert "nothing in the job" in found.why
+
+
+FUSED = replace(FIX, consent="rounding", edits=(Edit(knob="optimizer.fused", value=True),))
+
+
+def off(losses, by):
+    return [loss * (1 + by) for loss in losses]
+
+
+def fused(losses):
+    return replace(ran(0.1, losses), applied={"optimizer.fused": 1})
+
+
+@pytest.mark.parametrize(
+    ("by", "kept", "runs"), [(1e-8, True, 0), (3e-6, True, 1), (1e-3, False, 2)]
+)
+def test_another_order_of_sums_is_held_against_other_rounding(by, kept, runs):
+    asked = []
+
+    def swayed(seed, steps):
+        asked.append((seed, steps))
+        return replace(ran(0.3, off(LOSSES, 1e-6)), swayed=True)
+
+    found = judge(FUSED, bench([ran(0.2)], [fused(off(LOSSES, by))], swayed=swayed), [])
+    assert found.kept == kept
+    assert asked == [(1, 40), (2, 40)][:runs]
+
+
+def several(step_s, *losses):
+    each = [ran(step_s, one).told for one in losses]
+    return replace(ran(step_s), told=each[0], ranks=dict(enumerate(each)))
+
+
+def test_all_ranks_are_held_not_only_the_first():
+    base, other = several(0.2, LOSSES, LOSSES[::-1]), several(0.1, LOSSES, [*LOSSES[1:], 1.0])
+    found = judge(FIX, bench([base], [other]), [])
+    assert not found.kept
+    assert "rank 1: loss 1 is another" in found.why
+    assert judge(FIX, bench([base], [several(0.1, LOSSES, LOSSES[::-1])]), []).kept
+
+
+def test_a_rank_that_tells_nothing_any_more_is_no_gain():
+    base, alone = several(0.2, LOSSES, LOSSES), several(0.1, LOSSES)
+    found = judge(FIX, bench([base], [alone]), [])
+    assert found.why == "rolled back: rank 1 told nothing"
+
+
+def test_a_rank_that_dies_is_named():
+    dead = replace(ran(0.1, ending="crashed"), lost=[1])
+    assert "rank 1 died" in judge(FIX, bench([ran(0.1)], [dead]), []).why
+
+
+def late(step_s, seconds):
+    """An arm whose first step takes so much longer."""
+    arm = ran(step_s)
+    told = replace(arm.told, begun=-int(seconds * 1e9))
+    return replace(arm, told=told, ranks={0: told})
+
+
+@pytest.mark.parametrize(("left", "kept"), [(Left(100), False), (Left(seconds=10), False),
+                                            (Left(300), True), (None, True)])  # fmt: skip
+def test_what_does_not_pay_within_the_job_is_not_kept(left, kept):
+    """It starts 20 s later, and saves a tenth of a second in each step."""
+    found = judge(FIX, bench([ran(0.2)], [late(0.1, 20.0)], left=left), [])
+    assert found.kept == kept
+    assert found.once.pays_after == pytest.approx(200, rel=0.05)
+    assert kept or "does not pay" in found.why
+
+
+def test_a_job_that_ends_by_itself_tells_what_is_left_of_it():
+    base = replace(ran(0.2), ending="finished")
+    assert "40 are left" in judge(FIX, bench([base], [late(0.1, 20.0)]), []).why
+    assert judge(FIX, bench([base], [ran(0.1)]), []).kept
+
+
+def holding(step_s, each, fetched=0.0):
+    """An arm that holds so many bytes more after each step, and fetches so many a second."""
+    arm = ran(step_s)
+    samples = [
+        Sample(mark, int(1e9 + each * step + 1000 * (step % 3)), int(fetched * mark / 1e9))
+        for step, mark in enumerate(arm.told.marks)
+    ]
+    return replace(arm, samples=samples)
+
+
+def test_a_fix_that_leaks_is_rolled_back():
+    found = judge(FIX, bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7)), [])
+    assert not found.kept
+    assert found.why.startswith("rolled back: it leaks: host memory grows by 5 MB with every step")
+    assert judge(FIX, bench([holding(0.2, 5e6)], [holding(0.1, 5e6)], left=Left(10**7)), []).kept
+
+
+def test_a_leak_that_the_job_does_not_live_to_see_is_told():
+    found = judge(FIX, bench([holding(0.2, 0)], [holding(0.1, 1e5)], left=Left(1000)), [])
+    assert found.kept
+    assert "grows by 100 kB" in found.notes[0]
+
+
+def test_an_arm_that_fetched_its_files_is_run_again():
+    cold, warm = holding(0.3, 0, fetched=9e6), holding(0.2, 0)
+    arms = bench([cold, warm], [holding(0.2, 0)])
+    found = judge(FIX, arms, [])
+    assert not found.kept  # against the cold one it looks half as fast again
+    assert found.base_s == pytest.approx([0.2] * len(found.base_s))
+    assert "9 MB/s" in found.notes[0]
+
+
+def test_files_that_never_stay_in_memory_are_how_the_job_runs():
+    base, treated = holding(0.2, 0, fetched=9e6), holding(0.1, 0, fetched=18e6)
+    found = judge(FIX, bench([base], [treated]), [])
+    assert found.kept
+    assert len(found.notes) == 1

@@ -19,9 +19,11 @@ def told(losses, moved=1.0):
     return Told(ended="stopped", begun=0, marks=[], losses=list(losses), moved=moved)
 
 
-def compare(consent, base, treated, again=None, other=None):
-    known = [None if one is None else told(one) for one in (again, other)]
-    return numbers.compare(consent, Untreated(told(base), *known), told(treated))
+def compare(consent, base, treated, redrawn=False, swayed=(), **known):
+    """``known``: losses of an untreated run ``again``, or with ``other`` seeds."""
+    runs = {name: told(losses) for name, losses in known.items()}
+    untreated = Untreated(told(base), swayed=[told(one) for one in swayed], **runs)
+    return numbers.compare(consent, untreated, told(treated), redrawn=redrawn)
 
 
 @pytest.mark.parametrize("consent", ["none", "rounding", "numerics"])
@@ -51,8 +53,50 @@ def test_a_job_that_never_repeats_itself_is_held_to_its_own_scatter():
 
 
 def test_other_random_order_is_as_far_apart_as_other_seeds_are():
-    assert not compare("rounding", BASE, OTHER).holds
-    assert compare("rounding", BASE, OTHER, other=THIRD).holds
+    assert not compare("rounding", BASE, OTHER, redrawn=True).holds
+    assert compare("rounding", BASE, OTHER, other=THIRD, redrawn=True).holds
+
+
+def astray(by, rate=1.05):
+    """The base, led astray by a rounding that grows with the steps."""
+    return [loss + by * rate**i * CHANCE.choice((-1, 1)) for i, loss in enumerate(BASE)]
+
+
+def test_another_order_of_sums_is_held_to_what_other_rounding_does_to_the_job_itself():
+    """Other seeds would let all of these pass."""
+    swayed = [astray(1e-7)]
+    assert compare("rounding", BASE, astray(3e-7), swayed=swayed).holds
+    assert not compare("rounding", BASE, astray(3e-6), swayed=swayed).holds
+    worse = [loss * (1 + 1e-5 * i) for i, loss in enumerate(BASE)]
+    found = compare("rounding", BASE, worse, other=THIRD, swayed=swayed)
+    assert not found.holds
+    assert "another order of sums" in found.told
+    assert compare("rounding", BASE, worse, other=THIRD, redrawn=True).holds
+
+
+def test_a_job_that_other_rounding_leads_far_astray_is_held_in_the_mean():
+    """From step 41 on single losses say nothing any more."""
+    swayed = [*BASE[:40], *OTHER[40:]]
+    assert compare("rounding", BASE, [*BASE[:40], *THIRD[40:]], swayed=[swayed]).holds
+    worse = [*BASE[:40], *(loss + 0.3 for loss in THIRD[40:])]
+    assert not compare("rounding", BASE, worse, swayed=[swayed]).holds
+    early = [*BASE[:5], *THIRD[5:]]
+    assert not compare("rounding", BASE, early, swayed=[swayed]).holds
+
+
+def test_untreated_runs_that_differ_are_the_measure_too():
+    again = astray(1e-7)
+    assert compare("none", BASE, astray(2e-7), again=again).holds
+    assert not compare("none", BASE, astray(2e-5), again=again).holds
+
+
+def test_parameters_must_be_the_same_where_losses_are():
+    untreated = Untreated(Told("stopped", 0, [], BASE, norm=1.5))
+    same = Told("stopped", 0, [], BASE, norm=1.5)
+    other = Told("stopped", 0, [], BASE, norm=1.5000001)
+    assert numbers.compare("none", untreated, same).holds
+    assert not numbers.compare("none", untreated, other).holds
+    assert numbers.compare("rounding", untreated, other).holds
 
 
 def test_what_learns_worse_does_not_hold():

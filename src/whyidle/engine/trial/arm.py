@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -19,16 +19,15 @@ from whyidle.engine import applied
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
-from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung, stopped
+from whyidle.engine.trial import ranks
+from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
+from whyidle.engine.trial.tree import Sample
+from whyidle.engine.trial.waiting import GoOn, Outrun, Watch
 from whyidle.model.diagnosis import Edit
 
 Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun"]
 """``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen;
 ``outrun``: ended at a rung, because another value of the knob is faster"""
-GoOn = Callable[[Rung], bool]
-"""asked at each rung whether the arm is to go on"""
-GRACE_S = 3.0
-"""after its steps are done a job may end by itself for so long"""
 TAIL = 2_000
 """characters kept of what it printed"""
 
@@ -47,9 +46,10 @@ class Guard(Protocol):
 class Asked:
     """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
     to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
-    ``profile`` it is also watched in detail; with ``patch`` it runs copies of the user's files
-    that are patched so; ``rungs`` are seconds from the first step on after which it tells how long
-    a step takes."""
+    ``profile`` it is also watched in detail; with ``sway``, a seed, its results are off by about
+    what another order of its sums brings; with ``patch`` it runs copies of the user's files that
+    are patched so; ``rungs`` are seconds from the first step on after which it tells how long a
+    step takes."""
 
     edits: tuple[Edit, ...] = ()
     steps: int | None = None
@@ -57,14 +57,17 @@ class Asked:
     seed: int = 0
     patience_s: float = 120.0
     profile: bool = False
+    sway: int = 0
     patch: Patch | None = None
     rungs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``seconds``
-    is what it took altogether, ``rung`` the last one that it came to."""
+    """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``ranks`` is
+    what each told, ``lost`` those that died and left the others waiting. ``seconds`` is what it
+    took altogether, ``samples`` what its processes held meanwhile, ``rung`` the last one that it
+    came to; ``swayed`` is whether its results were off on purpose."""
 
     ending: Ending
     status: int | None
@@ -75,6 +78,10 @@ class Ran:
     applied: Mapping[str, int] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
     rung: Rung | None = None
+    ranks: Mapping[int, Told] = field(default_factory=dict)
+    lost: Sequence[int] = ()
+    samples: Sequence[Sample] = ()
+    swayed: bool = False
 
     @property
     def good(self) -> bool:
@@ -106,16 +113,17 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        watch = Watch(child, recording, asked.patience_s, Outrun(recording, go_on))
         try:
-            outrun = _Outrun(recording, go_on)
-            status = _wait(child, recording, asked, outrun)
+            status = watch.wait()
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             _sweep(recording)
     text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
-    return _read(recording, status, time.monotonic() - begin, text, outrun=outrun.told)
+    ran = _read(watch, status, time.monotonic() - begin, text)
+    return replace(ran, swayed=bool(asked.sway))
 
 
 def _place(command: Sequence[str], patch: Patch | None, folder: Path) -> Patched:
@@ -140,49 +148,13 @@ def environment(
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")
     own["PYTHONHASHSEED"] = str(asked.seed)
-    limits = {name: getattr(asked, name) for name in ("steps", "seconds", "seed", "rungs")}
+    limits = {name: getattr(asked, name) for name in ("steps", "seconds", "seed", "sway", "rungs")}
     own["WHYIDLE_TRIAL"] = json.dumps(limits)
     if asked.edits:
         edits = {edit.knob: edit.value for edit in asked.edits}
         was = {edit.knob: edit.was for edit in asked.edits}
         own |= applied.ask(edits, was, folder / "recording")
     return own
-
-
-class _Outrun:
-    """Whether an arm has been told at a rung not to go on."""
-
-    def __init__(self, recording: Path, go_on: GoOn | None) -> None:
-        self._recording, self._go_on = recording, go_on
-        self._seen = 0
-        self.told = False
-
-    def look(self) -> bool:
-        """Ask at each rung that it has come to since."""
-        found = rung(self._recording) if self._go_on else None
-        if self._go_on and found is not None and found.number > self._seen:
-            self._seen = found.number
-            self.told = not self._go_on(found)
-        return self.told
-
-
-def _wait(
-    child: subprocess.Popen[bytes], recording: Path, asked: Asked, outrun: _Outrun
-) -> int | None:
-    """Until it ends, or has told and had its grace, or its time is up, or it is outrun; None where
-    it was ended."""
-    begin = time.monotonic()
-    told = None
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            return child.wait(0.02)
-        now = time.monotonic()
-        if told is None and stopped(recording):
-            told = now
-        if told is not None and now - told > GRACE_S:
-            return None
-        if told is None and (now - begin > asked.patience_s or outrun.look()):
-            return None
 
 
 def _sweep(recording: Path) -> None:
@@ -194,25 +166,31 @@ def _sweep(recording: Path) -> None:
                 process.kill()
 
 
-def _read(recording: Path, status: int | None, seconds: float, said: str, *, outrun: bool) -> Ran:
-    told = lead(read(recording))
+def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
+    recording = watch.recording
+    found = read(recording)
     turned = applied.turned(recording)
     return Ran(
-        ending="outrun" if outrun else _ending(told, status),
+        ending="outrun" if watch.outrun.told else _ending(lead(found), status, watch.lost),
         status=status,
         seconds=seconds,
         recording=recording,
         said=said,
-        told=told,
+        told=lead(found),
         applied=turned.applied,
         declined=turned.declined,
         rung=rung(recording),
+        ranks=ranks.by_rank(found),
+        lost=watch.lost,
+        samples=watch.tree.samples,
     )
 
 
-def _ending(told: Told | None, status: int | None) -> Ending:
+def _ending(told: Told | None, status: int | None, lost: Sequence[int]) -> Ending:
     if told is not None and told.ended == "stopped":
         return "stopped"
+    if lost:
+        return "crashed"
     if status is None:
         return "hung"
     if status:

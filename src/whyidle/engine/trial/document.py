@@ -101,9 +101,16 @@ def _trial(one: Judgement) -> Trial:
         summary=candidate.summary,
         edits=[msgspec.structs.replace(edit, among=()) for edit in candidate.edits],
         pairs=gain.pairs if gain else 0,
-        startup_s=one.startup_s,
+        startup_s=one.once.seconds if one.once else None,
+        pays_after_steps=_pays(one),
+        notes=list(one.notes),
         searched=one.searched,
     )
+
+
+def _pays(one: Judgement) -> float | None:
+    after = one.once.pays_after if one.once else math.inf
+    return after if math.isfinite(after) else None
 
 
 def _mean(times: Sequence[float]) -> float | None:

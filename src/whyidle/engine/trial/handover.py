@@ -7,9 +7,10 @@ from pathlib import Path
 from statistics import fmean
 
 from whyidle.engine.patch import Kept, Patch, make_patch
-from whyidle.engine.trial.heal import CONSENTS, Healed
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.heal import Healed, bench, every
 from whyidle.engine.trial.healing import Healing
-from whyidle.engine.trial.numbers import compare
+from whyidle.engine.trial.judge import hold
 from whyidle.engine.trial.pair import step_s
 from whyidle.engine.trial.told import Told
 
@@ -50,18 +51,19 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
         last = (ran.said.strip().splitlines() or [""])[-1]
         told = f"No patch is handed over: patched so, the job {ran.ending} ({last[:120]})."
         return Handover(patch, None, told, good=False)
-    return _held(found, patch, ran.told)
+    return _held(healing, found, patch, ran, ran.told)
 
 
-def _held(found: Healed, patch: Patch, patched: Told) -> Handover:
+def _held(healing: Healing, found: Healed, patch: Patch, ran: Ran, told: Told) -> Handover:
     """Hold the patched run against the untreated ones: the numbers decide, the speed is told."""
     first = next(one for one in found.judged if one.kept)
-    consent = max((one.consent for one in found.kept), key=CONSENTS.index)
-    if first.untreated is not None:
-        check = compare(consent, first.untreated, patched)
+    known = (found.whole or first).untreated
+    if known:
+        fix = every(healing)
+        check, _ = hold(fix, known, [ran], bench(healing, fix, (), ()))
         if not check.holds:
-            told = f"No patch is handed over: patched so, {check.told}."
-            return Handover(patch, None, told, good=False)
-    speedup = fmean(first.base_s) / step_s(patched, len(patched.marks))
-    told = f"The patched files were run once: {speedup:.2f} times as fast as before."
-    return Handover(patch, speedup, told, good=True)
+            why = f"No patch is handed over: patched so, {check.told}."
+            return Handover(patch, None, why, good=False)
+    speedup = fmean(first.base_s) / step_s(told, len(told.marks))
+    why = f"The patched files were run once: {speedup:.2f} times as fast as before."
+    return Handover(patch, speedup, why, good=True)

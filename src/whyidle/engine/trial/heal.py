@@ -92,8 +92,8 @@ def _next(healing: Healing, course: _Course) -> bool:
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
     candidate, searched = settle(healing, ready[0])
-    bench, alike = _bench(healing, candidate), list(healing.alike())
-    judgement = judge.judge(candidate, bench, alike, healing.purse.offer)
+    arms = bench(healing, candidate, healing.edits(), healing.edits(candidate))
+    judgement = judge.judge(candidate, arms, list(healing.alike()), healing.purse.offer)
     if judgement.asked:
         healing.purse.spend(proven=judgement.proven)
     judgement.searched = searched
@@ -119,29 +119,34 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
         raise
 
 
-def _bench(healing: Healing, candidate: Candidate) -> Bench:
+def bench(
+    healing: Healing, candidate: Candidate, base: tuple[Edit, ...], treated: tuple[Edit, ...]
+) -> Bench:
+    """Arms with the edits of ``treated``, beside those with the edits of ``base``."""
     return Bench(
-        base=lambda: healing.trial(healing.edits()),
-        treated=lambda: healing.trial(healing.edits(candidate)),
-        other=lambda: healing.trial(healing.edits(), seed=1),
-        affordable=lambda: healing.affords(3),
+        base=lambda: healing.trial(base),
+        treated=lambda: healing.trial(treated),
+        other=lambda: healing.trial(base, seed=1),
+        swayed=lambda seed, steps: healing.swayed(base, seed, steps),
+        affordable=lambda: healing.affords(LEAST_ARMS - 1),
         say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
+        left=healing.left,
     )
+
+
+def every(healing: Healing) -> Candidate:
+    """All that is kept, as if it were one fix."""
+    consent = max((one.consent for one in healing.kept), key=CONSENTS.index)
+    return replace(healing.kept[-1], treatment="all", consent=consent, edits=healing.edits())
 
 
 def _whole(healing: Healing) -> Judgement | None:
     """All that is kept against the job as it was, as if it were one fix. Where it does not hold,
     what was kept last is given up, and the rest is asked again."""
     while len(healing.kept) > 1:
-        consent = max((one.consent for one in healing.kept), key=CONSENTS.index)
-        every = replace(healing.kept[-1], treatment="all", consent=consent, edits=healing.edits())
-        bench = replace(
-            _bench(healing, every),
-            base=lambda: healing.trial(()),
-            other=lambda: healing.trial((), seed=1),
-            affordable=lambda: healing.affords(LEAST_ARMS),
-        )
-        found = judge.judge(every, bench, list(healing.alike()))
+        fix = every(healing)
+        arms = bench(healing, fix, (), fix.edits)
+        found = judge.judge(fix, arms, list(healing.alike()))
         if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.check):
             return found
         last = [one for one in healing.judged if one.kept][-1]

@@ -16,6 +16,7 @@ from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import Purse
 from whyidle.engine.trial.engine import Engine, Entry
 from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
@@ -33,6 +34,8 @@ LEAST_S = 0.5
 """of steps: a job that is through with them sooner cannot be timed"""
 PATIENCE = 4.0
 """an arm that takes so many times as long as the first one is ended"""
+SLOWER = 3.0
+"""and so many times more where its results are off on purpose"""
 NOT_RUN = (126, 127)
 """statuses by which a shell says that it found no command"""
 SLACK_S = 30.0
@@ -64,6 +67,8 @@ class Healing:
     arms: int = 0
     judged: list[Judgement] = field(default_factory=list)
     purse: Purse = field(default_factory=Purse)
+    left: Left | None = None
+    """what of the job is still to run, where that is known"""
     seconds: float = 0.0
     arm_s: float = 0.0
 
@@ -105,6 +110,10 @@ class Healing:
         """An arm whose steps are compared."""
         asked = Asked(edits, FEWEST, self.seconds, seed, self.patience_s, patch=patch)
         return self.run(asked)
+
+    def swayed(self, edits: tuple[Edit, ...], seed: int, steps: int) -> Ran:
+        """An arm of so many steps whose rounding is another, for its numbers: it is slower."""
+        return self.run(Asked(edits, steps, None, 0, SLOWER * self.patience_s, sway=seed))
 
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
         """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import fmean
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.chance import ALONE, share
-from whyidle.engine.trial.numbers import Check, Untreated, compare
+from whyidle.engine.trial.cold import warmed
+from whyidle.engine.trial.leak import leaks
+from whyidle.engine.trial.numbers import Check, Untreated
+from whyidle.engine.trial.once import Left, Once, once
 from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
+from whyidle.engine.trial.same import beside, untreated, worst
 from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent, Edit, Searched
+from whyidle.model.knobs import REDRAWING, REDRAWING_IN_STEPS
 
 FEWEST, MOST = 2, 4
 """pairs"""
+SWAYED = 2
+"""untreated runs with other rounding, at most"""
 HARM = 0.75
 """a first pair that is slower than this needs no second"""
 HOPELESS = 0.005
@@ -23,21 +32,26 @@ HOPELESS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What runs the arms: without the fix, with it, and without it but with other seeds."""
+    """What runs the arms: without the fix, with it, without it but with other seeds, and without
+    it but with other rounding, which is random from a seed, for so many steps."""
 
     base: Callable[[], Ran]
     treated: Callable[[], Ran]
     other: Callable[[], Ran]
+    swayed: Callable[[int, int], Ran]
     affordable: Callable[[], bool]
     """whether there is time for another pair"""
     say: Callable[[str], None]
+    left: Left | None = None
+    """what of the job is still to run, where that is known"""
 
 
 @dataclass(slots=True)
 class Judgement:
-    """What became of a fix. Times are seconds of a steady step, one for each arm; ``startup_s`` is
-    what the fix costs once, before the steady part (compiling, starting workers); ``searched`` are
-    the numbers of its knob that were tried before, to choose one."""
+    """What became of a fix. Times are seconds of a steady step, one for each arm; ``once`` is what
+    the fix costs once, before the steady part (compiling, starting workers); ``searched`` are the
+    numbers of its knob that were tried before, to choose one; ``notes`` are sentences of what else
+    was seen, without a full stop; ``untreated`` is what it was held against, rank by rank."""
 
     candidate: Candidate
     kept: bool = False
@@ -46,8 +60,9 @@ class Judgement:
     check: Check | None = None
     base_s: list[float] = field(default_factory=list)
     treated_s: list[float] = field(default_factory=list)
-    startup_s: float | None = None
-    untreated: Untreated | None = None
+    once: Once | None = None
+    untreated: Mapping[int, Untreated] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     searched: list[Searched] = field(default_factory=list)
 
     @property
@@ -74,7 +89,7 @@ def judge(
     last = False
     while not last:
         bench.say(f"pair {len(bases) + 1}")
-        found.why = _pair(bench, bases, treats, candidate)
+        found.why = _pair(found, bench, bases, treats)
         if found.why:
             return found
         last = _look(found, bench, bases, treats, (alike, chance))
@@ -117,17 +132,23 @@ def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> N
     steps, others = common(base, treated)
     found.base_s = [step_s(told, steps) for told in base]
     found.treated_s = [step_s(told, others) for told in treated]
-    found.startup_s = startup_s(treated[0], others) - startup_s(base[0], steps)
+    found.once = once(
+        [startup_s(told, steps) for told in base],
+        [startup_s(told, others) for told in treated],
+        (fmean(found.base_s), fmean(found.treated_s)),
+    )
 
 
-def _pair(bench: Bench, bases: list[Ran], treats: list[Ran], candidate: Candidate) -> str:
+def _pair(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> str:
     """Run both arms, in turned order every other time; why it ends here, if it does."""
     arms = [(bench.base, bases), (bench.treated, treats)]
     for run, into in arms if len(bases) % 2 == 0 else reversed(arms):
-        ran = run()
+        ran, told = warmed(run, found.notes)
+        if told:
+            found.notes.append(told)
         if into is bases and not ran.good:
             return f"the job without it {_ended(ran)}: not judged"
-        if into is treats and (why := _failed(ran, candidate)):
+        if into is treats and (why := _failed(ran, found.candidate)):
             return why
         into.append(ran)
     return ""
@@ -156,6 +177,8 @@ def _ended(ran: Ran) -> str:
     lines = ran.said.strip().splitlines()
     last = f" ({lines[-1][:160]})" if lines and ran.ending == "crashed" else ""
     words = {"crashed": "crashed", "hung": "hung", "silent": "made no steps"}
+    if ran.lost:
+        last = f" (rank {ran.lost[0]} died){last}"
     memory = any(word in ran.said for word in ("OutOfMemoryError", "MemoryError", "oom-kill"))
     return "ran out of memory" if memory else f"{words.get(ran.ending, ran.ending)}{last}"
 
@@ -168,9 +191,26 @@ def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]
     if not _gains(gain):
         found.why = _too_little(gain)
         return
+    left = _left(found, bench, bases)
+    if left is not None and found.once is not None and found.once.pays_after > left:
+        found.why = found.once.told(left)
+        return
+    leak, slow = leaks(bases, treats, fmean(found.treated_s), left)
+    found.notes += [one.told(fmean(found.treated_s)) for one in slow]
+    if leak is not None:
+        found.why = f"rolled back: it leaks: {leak.told(fmean(found.treated_s))}"
+        return
     found.check = _checked(found, bench, bases, treats)
     found.kept = found.check.holds
     found.why = "" if found.kept else f"rolled back: {found.check.told}"
+
+
+def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
+    """Steps that are left of the job, where anybody knows; one that ended by itself tells."""
+    if bench.left is not None:
+        return bench.left.of(fmean(found.base_s))
+    ended = [len(ran.told.marks) for ran in bases if ran.told and ran.ending == "finished"]
+    return float(max(ended)) if ended else None
 
 
 def _too_little(gain: Effect) -> str:
@@ -182,20 +222,45 @@ def _too_little(gain: Effect) -> str:
 
 
 def _checked(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> Check:
-    """Hold the losses of every treated arm against those of the untreated ones."""
-    consent, base, treated = found.candidate.consent, _told(bases), _told(treats)
-    known = Untreated(base[0], base[1] if len(base) > 1 else None)
-    check = worst(consent, known, treated)
-    if not check.holds and not (consent == "none" and known.steady):
-        bench.say("an untreated run with other seeds, to know how far apart those are")
-        other = bench.other()
-        known = replace(known, other=other.told if other.good else None)
-        check = worst(consent, known, treated)
-    found.untreated = known
+    """Hold the losses of every rank of every treated arm against those of the untreated ones."""
+    check, found.untreated = hold(found.candidate, untreated(bases), treats, bench)
     return check
 
 
-def worst(consent: Consent, untreated: Untreated, treated: Sequence[Told]) -> Check:
-    """The first that does not hold, or else any."""
-    checks = [compare(consent, untreated, told) for told in treated]
-    return next((check for check in checks if not check.holds), checks[0])
+def hold(
+    candidate: Candidate, known: Mapping[int, Untreated], treats: Sequence[Ran], bench: Bench
+) -> tuple[Check, Mapping[int, Untreated]]:
+    """Whether treated arms hold against what is ``known`` of the untreated job, and what that came
+    to: what does not hold at first is held against what else the untreated job may become."""
+    redrawn = _redraws(candidate, known)
+    check = worst(candidate.consent, known, treats, redrawn=redrawn)
+    for say, run in _more(candidate.consent, known, bench, redrawn=redrawn):
+        if check.holds:
+            break
+        bench.say(say)
+        ran = run()
+        if ran.good:
+            known = beside(known, ran)
+            check = worst(candidate.consent, known, treats, redrawn=redrawn)
+    return check, known
+
+
+def _redraws(candidate: Candidate, known: Mapping[int, Untreated]) -> bool:
+    """Whether with the fix other random numbers may be drawn."""
+    knobs = {edit.knob for edit in candidate.edits}
+    drew = any(one.base.drew is not False for one in known.values())
+    return bool(knobs & REDRAWING) or (drew and bool(knobs & REDRAWING_IN_STEPS))
+
+
+def _more(
+    consent: Consent, known: Mapping[int, Untreated], bench: Bench, *, redrawn: bool
+) -> list[tuple[str, Callable[[], Ran]]]:
+    """Further untreated runs that may be held against, and what is said of each."""
+    if consent == "none" and all(one.steady for one in known.values()):
+        return []
+    if redrawn or consent not in ("none", "rounding"):
+        return [("an untreated run with other seeds, to know how far apart those are", bench.other)]
+    steps = min((len(one.base.marks) for one in known.values()), default=0)
+    done = max((len(one.swayed) for one in known.values()), default=0)
+    told = "an untreated run with other rounding, to know how far that goes"
+    return [(told, partial(bench.swayed, 1 + seed, steps)) for seed in range(done, SWAYED)]

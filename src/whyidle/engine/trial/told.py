@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +16,23 @@ FEWEST = 12
 @dataclass(frozen=True, slots=True)
 class Told:
     """Of one process: ns of a clock that all processes share; the loss of each backward pass; how
-    far some parameters went in the first steps; and whether it was stopped or ended by itself."""
+    far some parameters went in the first steps, and the norm of all of them then; whether a step
+    ``drew`` random numbers; what the ``device`` held after some steps (how many were done, bytes),
+    and what it has left; and whether it was stopped, ended by itself (finished), or by an error
+    (crashed)."""
 
     ended: str
     begun: int
     marks: list[int]
     losses: list[float]
-    rank: str | None = None
+    rank: int | None = None
+    world: int = 1
     memory_bytes: int | None = None
     moved: float | None = None
+    norm: float | None = None
+    drew: bool | None = None
+    device: Sequence[Sequence[int]] = ()
+    device_free: int | None = None
 
 
 def read(recording: Path) -> list[Told]:
@@ -33,14 +42,15 @@ def read(recording: Path) -> list[Told]:
         with suppress(OSError, ValueError, TypeError, KeyError):
             told = json.loads(path.read_text(encoding="utf-8"))
             told["losses"] = [float.fromhex(loss) for loss in told["losses"]]
-            told["moved"] = float.fromhex(told["moved"]) if told["moved"] else None
+            for name in ("moved", "norm"):
+                told[name] = float.fromhex(told[name]) if told[name] else None
             found.append(Told(**told))
     return found
 
 
 def lead(found: list[Told]) -> Told | None:
     """The first rank; of several jobs the one that made most steps."""
-    return min(found, key=lambda one: (int(one.rank or 0), -len(one.marks)), default=None)
+    return min(found, key=lambda one: (one.rank or 0, -len(one.marks)), default=None)
 
 
 class Rung(NamedTuple):

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whyidle.engine.trial import arm
-from whyidle.engine.trial.arm import Asked, GoOn, Ran
+from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.engine import Entry, Terms
 from whyidle.engine.trial.kept_in import KeptIn
 from whyidle.engine.trial.races import best
+from whyidle.engine.trial.waiting import GoOn
 from whyidle.errors import UsageError
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from whyidle import catalog
-from whyidle.engine.trial.arm import GoOn, Ran
+from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.engine import Entry
+from whyidle.engine.trial.waiting import GoOn
 
 Run = Callable[[Entry, "GoOn | None"], Ran]
 Race = Callable[[Sequence[Entry], Run], "list[Ran | None]"]

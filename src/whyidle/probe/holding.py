@@ -1,0 +1,63 @@
+"""What a training process holds: parameters, random numbers, memory of the host and the device."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+MOST_ELEMENTS = 1 << 16
+
+
+def largest(optimizer: Any) -> tuple[Any, Any] | None:
+    """The largest tensor that it updates, of those that are not too large to be copied."""
+    groups = getattr(optimizer, "param_groups", [])
+    each = [p for group in groups for p in group["params"] if p.numel() <= MOST_ELEMENTS]
+    largest = max(each, key=lambda p: p.numel(), default=None)
+    return None if largest is None else (largest.detach().clone(), largest)
+
+
+def norm(optimizer: Any) -> Any:
+    """The sum of the norms of all that it updates; of what is spread over ranks, this one's."""
+    import torch
+
+    groups = getattr(optimizer, "param_groups", [])
+    each = [getattr(p, "_local_tensor", p).detach() for group in groups for p in group["params"]]
+    norms = [p.norm().double() for p in each if p.is_floating_point() and p.layout is torch.strided]
+    return sum(norms[1:], norms[0]) if len({norm.device for norm in norms}) == 1 else None
+
+
+def device_bytes() -> int | None:
+    """Bytes that tensors take on the device, which nothing has to wait for."""
+    cuda = _cuda()
+    return int(cuda.memory_allocated()) if cuda else None
+
+
+def device_free() -> int | None:
+    """Bytes that the device still has."""
+    cuda = _cuda()
+    return int(cuda.mem_get_info()[0]) if cuda else None
+
+
+def random_state() -> bytes:
+    """Of PyTorch's own generator, on the device that it computes on."""
+    import torch
+
+    cuda = _cuda()
+    state = cuda.get_rng_state() if cuda else torch.get_rng_state()
+    return bytes(state.numpy())
+
+
+def _cuda() -> Any:
+    """CUDA, where the job uses it."""
+    import torch
+
+    cuda: Any = torch.cuda
+    return cuda if cuda.is_initialized() else None
+
+
+def peak_bytes() -> int | None:
+    """Peak resident memory of this process, bytes."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)

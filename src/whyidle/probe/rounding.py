@@ -1,0 +1,106 @@
+"""A job whose results are off by what another order of its sums brings: how far does it go astray?
+
+As in Monte Carlo arithmetic (Parker, 1997): what each module returns, and each gradient before the
+optimizer takes it, is multiplied by a random number close to one. How far the losses of such a run
+go from those of the job as it is tells how far any other order of the same sums may take them. The
+random numbers are our own: the job draws what it would without us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import guard
+
+OUTPUTS, GRADIENTS = 0, 1
+"""kinds: of gradients all ranks draw the same, so that their parameters stay the same"""
+UNITS = 64
+"""units in the last place that a result is off by at most: rounding errors of a sum of n terms grow
+like the root of n, and layers sum thousands"""
+HALF = ("float16", "bfloat16")
+"""sums of these types are taken in single precision: only their result is rounded to one unit"""
+
+
+class Sway:
+    """What is put between a job and its own numbers."""
+
+    def __init__(self, folder: str, seed: int) -> None:
+        self.folder, self.seed = folder, seed
+        self.drawn: dict[tuple[int, Any], Any] = {}
+        self.undo: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        """From here on."""
+        from torch.nn.modules.module import register_module_forward_hook
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        compiling = guard.compiling()
+
+        def after(module: Any, args: Any, output: Any) -> Any:
+            return None if compiling() else self.contained(lambda: self.output(output))
+
+        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if not compiling():
+                self.contained(lambda: self.gradients(_parameters(optimizer)))
+
+        for handle in (
+            register_module_forward_hook(after),
+            register_optimizer_step_pre_hook(before),
+        ):
+            self.undo.append(handle.remove)
+
+    def remove(self) -> None:
+        """The job's own numbers again."""
+        while self.undo:
+            self.undo.pop()()
+
+    def contained(self, work: Callable[[], Any]) -> Any:
+        """A fault of ours ends the swaying, and never the job."""
+        try:
+            return work()
+        except Exception as error:
+            guard.contain(self.folder, "rounding", error, self.remove)
+            return None
+
+    def output(self, output: Any) -> Any:
+        """What stands for a module's output; None where it stands for itself."""
+        if type(output) is tuple:
+            return tuple(self.output(one) if _plain(one) else one for one in output)
+        return output * self.factor(output, OUTPUTS) if _plain(output) else None
+
+    def gradients(self, parameters: Iterable[Any]) -> None:
+        """Sway those that an optimizer is about to take."""
+        for parameter in parameters:
+            grad: Any = getattr(parameter, "grad", None)
+            if _plain(grad):
+                grad.detach().mul_(self.factor(grad, GRADIENTS))
+
+    def factor(self, tensor: Any, kind: int) -> Any:
+        """A number close to one for each element."""
+        import torch
+
+        key = (kind, tensor.device)
+        if key not in self.drawn:
+            drawn = torch.Generator(tensor.device)
+            self.drawn[key] = drawn.manual_seed(2 * self.seed + kind)
+        units = 1 if str(tensor.dtype).rpartition(".")[2] in HALF else UNITS
+        off = units * torch.finfo(tensor.dtype).eps
+        precise = torch.promote_types(tensor.dtype, torch.float32)
+        made = torch.empty(tensor.shape, dtype=precise, device=tensor.device)
+        return made.uniform_(-off, off, generator=self.drawn[key]).add_(1.0).to(tensor.dtype)
+
+
+def _plain(tensor: Any) -> bool:
+    """Whether it is a tensor of numbers as usual, and not part of what is only being captured."""
+    import torch
+
+    if type(tensor) is not torch.Tensor or not tensor.is_floating_point():
+        return False
+    captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return tensor.layout is torch.strided and not captured
+
+
+def _parameters(optimizer: Any) -> Iterable[Any]:
+    for group in getattr(optimizer, "param_groups", []):
+        yield from group["params"]

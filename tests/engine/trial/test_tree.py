@@ -1,0 +1,62 @@
+"""What the processes of an arm hold and fetch, with real ones."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from whyidle.engine.trial.tree import Sample, Tree, fetched_bytes
+
+GROWS = """
+import subprocess, sys, time
+code = "import time; x = bytearray(40 << 20); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", code])
+held = [bytearray(20 << 20)]
+print("ready", flush=True)
+sys.stdin.readline()
+held.append(bytearray(60 << 20))
+print("more", flush=True)
+sys.stdin.readline()
+child.kill()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere shared memory counts")
+def test_memory_of_all_processes_is_seen_to_grow():
+    words = [sys.executable, "-c", GROWS]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as child:
+        tree = Tree(child.pid)
+        assert child.stdout.readline() == "ready\n"
+        wait(tree, lambda sample: sample.own > 60 << 20)
+        before = tree.samples[-1].own
+        print(file=child.stdin, flush=True)
+        assert child.stdout.readline() == "more\n"
+        wait(tree, lambda sample: sample.own > before + (55 << 20))
+        assert tree.samples[-1].own < before + (70 << 20)
+        assert tree.samples[-1].time_ns <= time.perf_counter_ns()
+        child.stdin.close()
+
+
+def wait(tree, enough):
+    deadline = time.monotonic() + 20
+    while not (tree.samples and enough(tree.samples[-1])):
+        assert time.monotonic() < deadline
+        tree.look()
+        time.sleep(0.01)
+
+
+def test_a_process_that_is_gone_is_no_fault():
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        child.wait()
+        tree = Tree(child.pid)
+        tree.look()
+    assert tree.samples[-1].own == 0
+
+
+def test_what_is_fetched_between_two_moments():
+    samples = [Sample(10 * i, 0, 100 * i) for i in range(10)]
+    assert fetched_bytes(samples, 20, 50) == 400  # from the sample before
+    assert fetched_bytes(samples, 0, 1000) == 900
+    assert fetched_bytes([], 0, 10) == 0
