@@ -42,6 +42,8 @@ USUAL = {
     "eager": PREDICTED,
     "opened": 1.0,
     "later_epoch": True,
+    "masked": True,
+    "tracker": True,
 }
 VARIANTS = [
     {

@@ -119,3 +119,14 @@ def test_files_are_staged_where_samples_lie_in_files_that_are_read_again():
     assert not plan("staged-data", opened=1.0, later_epoch=False).automatic
     assert knobs("staged-data", opened=1.0, later_epoch=False) == {"dataset.staging": True}
     assert knobs("staged-data", opened=0.01, later_epoch=True) == {}
+
+
+def test_padding_is_cut_off_where_a_mask_tells_of_it():
+    assert plan("pad-to-longest", beyond_longest=0.5, expected=0.2, masked=True).automatic
+    assert not plan("pad-to-longest", beyond_longest=0.5, expected=0.2).automatic
+    assert plan("pad-to-longest", beyond_longest=0.05, expected=0.2, masked=True) is None
+
+
+def test_reports_are_made_in_the_background_for_trackers_whose_calls_are_known():
+    assert knobs("background-reports", tracker=True) == {"logging.asynchronous": True}
+    assert plan("background-reports", tracker=False) is None

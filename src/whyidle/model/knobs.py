@@ -86,6 +86,7 @@ KNOBS: Final[dict[str, Knob]] = {
     ),
     "loader.workers": Knob(int, "DataLoader(..., num_workers={value})"),
     "log.scalar_every": Knob(int, "a condition that reads numbers in every {value}th step only"),
+    "logging.asynchronous": Knob(bool, "calls of the tracker in a thread of their own, in order"),
     "logging.interval_factor": Knob(int, "an interval {value} times as long where it logs"),
     "loop.microbatch_times": Knob(
         float, "micro-batches {value} times as large, and as many times fewer of them"
@@ -125,7 +126,6 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
 BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
     "collate.length_buckets": "the script pads its batches itself",
-    "collate.pad_to": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.batch_factor": "the script makes its own batches for evaluation",
     "evaluation.interval_factor": "the best checkpoint may be missed",

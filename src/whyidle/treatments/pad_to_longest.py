@@ -13,7 +13,10 @@ LEAST = 0.1
 @treatment("padding-waste", consent="rounding")
 def pad_to_longest(proof: Proof) -> Plan | None:
     """Pad to the longest of the batch instead of to a maximum. Declines where that is done
-    already."""
+    already. Applied at run time, what a mask shows to be padding is cut off where the loader makes
+    batches, once the model is proven to make the same of them, called twice for the first batches;
+    without a mask among a dict of tensors, with batch normalisation, and for compiled models it is
+    not."""
     beyond = float(proof.facts.get("beyond_longest") or 0.0)
     if beyond < LEAST:
         return None
@@ -32,5 +35,5 @@ def pad_to_longest(proof: Proof) -> Plan | None:
         ),
         risk="lengths change from batch to batch: compiled models and cuDNN's search want few of "
         "them",
-        automatic=False,
+        automatic=bool(proof.facts.get("masked")),
     )

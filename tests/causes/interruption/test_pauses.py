@@ -45,6 +45,18 @@ def test_recurring_pauses_and_their_twin_without(cause):
     assert proof.predicted.speedup > 1.1
 
 
+@pytest.mark.parametrize(
+    ("frame", "known"),
+    [
+        ("torch/utils/tensorboard/writer.py(300): add_histogram", True),
+        ("mlflow/tracking/client.py(900): log_metric", True),
+        ("wandb/sdk/wandb_run.py(1700): log", False),
+    ],
+)
+def test_trackers_whose_calls_are_known(frame, known):
+    assert judge("blocking-logging-upload", job(frame, ms(12))).facts["tracker"] is known
+
+
 @pytest.mark.parametrize("cause", FRAMES)
 def test_a_single_pause_may_be_rare(cause):
     proof = judge(cause, job(FRAMES[cause], ms(30), every=4))

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils import checkpoint  # noqa: E402
-from torch.utils.data import DataLoader, _utils  # noqa: E402
+from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
 from whyidle.probe import guard, knobs  # noqa: E402
 
@@ -41,6 +41,9 @@ PLACES = [
     (DistributedDataParallel, "__init__"),
     (DistributedDataParallel, "forward"),
     (DataLoader, "__init__"),
+    (BatchSampler, "__iter__"),
+    (dataloader._BaseDataLoaderIter, "__next__"),
+    (_utils.fetch._MapDatasetFetcher, "fetch"),
     (_utils.pin_memory, "pin_memory"),
     (checkpoint, "checkpoint"),
     (_utils.fetch._MapDatasetFetcher, "__init__"),

@@ -11,6 +11,7 @@ SETTINGS = {
     "autocast.dtype": "bfloat16",
     "autocast.grad_scaler": False,
     "autograd.anomaly_mode": False,
+    "collate.pad_to": "longest",
     "ddp.comm_hook": "bf16_compress",
     "evaluation.gradients": False,
     "matmul.precision": "high",

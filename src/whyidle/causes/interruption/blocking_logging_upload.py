@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
-from whyidle.analysis.pauses import pauses
+from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
 from whyidle.analysis.sampling import bounds, counted
 from whyidle.model.cause import Proof, cause
 
+TRACKER = re.compile(r"(^|/)(torch/utils/tensorboard|tensorboardX|mlflow)/")
+"""files of those whose calls are known well enough"""
 LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
 LEAST_BLOCKED = 0.03
@@ -82,7 +86,14 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
+        facts={"tracker": _known_tracker(facts, found)},
     )
+
+
+def _known_tracker(facts: Facts, found: Pauses) -> bool:
+    """Whether it is one whose calls can be made beside the training."""
+    names = facts.timeline.names
+    return any(TRACKER.search(names[each]) for each in set(facts.timeline.host.name[found.rows]))
 
 
 def _blocked(facts: Facts) -> Proof | None:

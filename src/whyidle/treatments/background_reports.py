@@ -1,0 +1,24 @@
+"""Report from beside the training."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("blocking-logging-upload", consent="none")
+def background_reports(proof: Proof) -> Plan | None:
+    """Let a thread beside the training make the reports: all of them, in their order, with the
+    times at which they were asked for, and the end of the process waits for them. For TensorBoard's
+    writer and MLflow's client, whose calls are known, at run time; of another tracker or a request
+    of the script's own nobody can tell whether its answer is needed, so that declines."""
+    if not proof.facts.get("tracker"):
+        return None
+    return Plan(
+        summary="make the tracker's calls in a thread of their own, in order "
+        "(mlflow.config.enable_async_logging(), or a queue that a thread empties)",
+        edits=(Edit(knob="logging.asynchronous", value=True, was=False),),
+        risk="a job that is killed loses the reports that waited; a tracker's error is told by the "
+        "next call; encoding still shares the interpreter with the training",
+    )
