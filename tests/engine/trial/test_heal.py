@@ -123,6 +123,23 @@ def test_fixes_that_harm_each_other_are_given_up_from_the_end(monkeypatch):
     assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
 
 
+def test_what_fails_with_the_others_is_given_up_though_it_was_faster_once(monkeypatch):
+    """In the second pair of all together, and never before, an arm crashes."""
+    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()], both)
+    plain, count = job.trial, iter(range(99))
+
+    def trial(self_edits, **options):
+        found = plain(self_edits, **options)
+        if len(self_edits) < 2 or job.looks or next(count) < 1:
+            return found
+        return replace(found, ending="crashed", told=None)
+
+    monkeypatch.setattr(Healing, "trial", lambda _, edits, **options: trial(edits, **options))
+    found = job.heal()
+    assert kept(found) == ["loader-workers"]
+    assert "given up: with the others, rolled back" in found.judged[1].why
+
+
 @pytest.mark.parametrize("second", ["trial", "look"])
 def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     looks = [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)]

@@ -256,6 +256,22 @@ def test_a_fix_that_leaks_is_rolled_back():
     assert judge(FIX, bench([holding(0.2, 5e6)], [holding(0.1, 5e6)], left=Left(10**7)), []).kept
 
 
+def on_device(step_s, each):
+    """An arm whose tensors take so many bytes more of its device after each step."""
+    arm = ran(step_s)
+    told = replace(arm.told, device=[(n, 10**9 + each * n) for n in range(40)], device_free=10**9)
+    return replace(arm, told=told, ranks={0: told})
+
+
+def test_a_fix_that_leaks_on_the_device_is_rolled_back():
+    base = bench([on_device(0.2, 0)], [on_device(0.1, 2000)], left=Left(10**7))
+    found = judge(FIX, base, [])
+    assert not found.kept
+    assert "device memory grows by 2 kB with every step" in found.why
+    arms = bench([on_device(0.2, 0)], [on_device(0.1, 0)], left=Left(10**7))
+    assert judge(FIX, arms, []).kept
+
+
 def test_a_leak_that_the_job_does_not_live_to_see_is_told():
     found = judge(FIX, bench([holding(0.2, 0)], [holding(0.1, 1e5)], left=Left(1000)), [])
     assert found.kept

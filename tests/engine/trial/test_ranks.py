@@ -47,6 +47,26 @@ sys.exit(max(abs(rank.wait()) for rank in ranks))
 """a launcher that looks at nothing"""
 
 
+SPAWNED = """
+import os, sys, torch
+import torch.distributed as dist
+
+def main(rank, port):
+    place = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(15):
+        model(torch.randn(2, 4)).square().mean().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(main, (sys.argv[1],), nprocs=2)
+"""
+
+
 class Open:
     """No guard: what runs here writes nothing."""
 
@@ -104,6 +124,16 @@ def test_a_rank_that_dies_ends_the_arm_where_nobody_looks(train, monkeypatch, un
     assert found.ending == "crashed"
     assert found.lost == [1]
     assert time.monotonic() - begun < 60.0
+
+
+def test_ranks_that_a_script_spawns_are_heard_when_they_end(tmp_path, unused_port):
+    path = tmp_path / "spawns.py"
+    path.write_text(SPAWNED)
+    asked = Asked(steps=1000)
+    found = run([sys.executable, str(path), str(unused_port)], asked, tmp_path / "arm", Open())
+    assert found.ending == "finished"
+    assert [len(told.marks) for told in found.ranks.values()] == [15, 15]
+    assert found.lost == []
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
         course.now = look(healing)
         course.looks.append(course.now)
     except TrialError as error:
-        judgement.kept, judgement.why = False, f"rolled back: {error.what} {error.why}"
+        judgement.kept, judgement.why = False, f"{judge.BACK}: {error.what} {error.why}"
         healing.voice.judged(judgement)
     except KeyboardInterrupt:  # it is proven, and was not looked at again
         course.looks.append(course.now)
@@ -147,7 +147,7 @@ def _whole(healing: Healing) -> Judgement | None:
         fix = every(healing)
         arms = bench(healing, fix, (), fix.edits)
         found = judge.judge(fix, arms, list(healing.alike()))
-        if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.check):
+        if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.broken):
             return found
         last = [one for one in healing.judged if one.kept][-1]
         last.kept, last.why = False, f"given up: with the others, {found.why}"

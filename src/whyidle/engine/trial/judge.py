@@ -24,6 +24,8 @@ FEWEST, MOST = 2, 4
 """pairs"""
 SWAYED = 2
 """untreated runs with other rounding, at most"""
+BACK = "rolled back"
+"""so begins why a fix is not kept that did harm"""
 HARM = 0.75
 """a first pair that is slower than this needs no second"""
 HOPELESS = 0.005
@@ -69,6 +71,11 @@ class Judgement:
     def asked(self) -> bool:
         """Whether its times were asked for a gain: what failed before was not."""
         return self.effect is not None and self.effect.pairs >= FEWEST
+
+    @property
+    def broken(self) -> bool:
+        """Whether it did harm: the job failed with it, leaked, or computed something else."""
+        return self.why.startswith(BACK)
 
     @property
     def proven(self) -> bool:
@@ -157,7 +164,7 @@ def _pair(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -
 def _failed(ran: Ran, candidate: Candidate) -> str:
     """Why the treated arm cannot be compared."""
     if not ran.good:
-        return f"rolled back: with it the job {_ended(ran)}"
+        return f"{BACK}: with it the job {_ended(ran)}"
     if not _taken(candidate, [ran]):
         own = [ran.declined[edit.knob] for edit in candidate.edits if edit.knob in ran.declined]
         return f"declined: {next(iter(own), 'nothing in the job took it up')}"
@@ -193,16 +200,17 @@ def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]
         return
     left = _left(found, bench, bases)
     if left is not None and found.once is not None and found.once.pays_after > left:
-        found.why = found.once.told(left)
+        longer = "" if bench.left else " (the real job is longer: --left 20000)"
+        found.why = f"{found.once.told(left)}{longer}"
         return
     leak, slow = leaks(bases, treats, fmean(found.treated_s), left)
     found.notes += [one.told(fmean(found.treated_s)) for one in slow]
     if leak is not None:
-        found.why = f"rolled back: it leaks: {leak.told(fmean(found.treated_s))}"
+        found.why = f"{BACK}: it leaks: {leak.told(fmean(found.treated_s))}"
         return
     found.check = _checked(found, bench, bases, treats)
     found.kept = found.check.holds
-    found.why = "" if found.kept else f"rolled back: {found.check.told}"
+    found.why = "" if found.kept else f"{BACK}: {found.check.told}"
 
 
 def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:

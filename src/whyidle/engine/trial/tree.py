@@ -12,6 +12,8 @@ import psutil
 
 EVERY_S, LIST_S = 0.1, 1.0
 """time between samples, and between looks for new processes, which cost more"""
+MOST = 0.01
+"""of a core, what looking may take: of many processes there are fewer samples"""
 
 
 class Sample(NamedTuple):
@@ -30,16 +32,17 @@ class Tree:
     def __init__(self, pid: int) -> None:
         self.samples: list[Sample] = []
         self._pid = pid
-        self._listed = self._sampled = -LIST_S
+        self._listed = -LIST_S
+        self._due = 0.0
         self._each: list[psutil.Process] = []
         self._fetched: dict[psutil.Process, int] = {}
 
     def look(self) -> None:
         """Take a sample, where it is time for one."""
         now = time.monotonic()
-        if now - self._sampled < EVERY_S:
+        if now < self._due:
             return
-        self._sampled = now
+        cpu = time.thread_time()
         if now - self._listed >= LIST_S:
             self._listed = now
             with suppress(psutil.Error, OSError):
@@ -47,6 +50,7 @@ class Tree:
                 self._each = [root, *root.children(recursive=True)]
         own = sum(map(self._own, self._each))
         self.samples.append(Sample(time.perf_counter_ns(), own, sum(self._fetched.values())))
+        self._due = now + max(EVERY_S, (time.thread_time() - cpu) / MOST)
 
     def _own(self, process: psutil.Process) -> int:
         """What a process holds by itself; what it has fetched is noted, for it may be gone soon."""

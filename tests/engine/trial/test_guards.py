@@ -1,0 +1,109 @@
+"""What a trial guards against, with real jobs."""
+
+import os
+import sys
+from statistics import fmean
+
+import pytest
+
+from whyidle.engine.trial import tree
+from whyidle.engine.trial.arm import Asked, run
+from whyidle.engine.trial.cold import rate, warmed
+from whyidle.engine.trial.leak import leaks
+from whyidle.engine.trial.numbers import distance
+from whyidle.engine.trial.pair import step_s
+from whyidle.model.diagnosis import Edit
+
+torch = pytest.importorskip("torch")
+
+TRAIN = """
+import os, sys, time, torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+kept = []
+for step in range(100_000):
+    if "LEAKS" in os.environ:
+        kept.append(bytearray(500_000))
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "rb") as file:
+            file.seek(1_000_000 * (step % 20))
+            file.read(1_000_000)
+    loss = net(torch.randn(4, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    time.sleep(0.005)
+"""
+
+
+class Open:
+    """No guard: what runs here writes nothing."""
+
+    def command(self, words):
+        return list(words)
+
+    def environment(self):
+        return {}
+
+
+@pytest.fixture
+def arm(tmp_path, monkeypatch):
+    """``arm(*words, **asked)`` runs one."""
+    monkeypatch.setattr(tree, "EVERY_S", 0.02)
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN)
+    count = iter(range(99))
+
+    def start(*words, **asked):
+        place = tmp_path / f"arm-{next(count)}"
+        found = run([sys.executable, str(path), *words], Asked(steps=12, **asked), place, Open())
+        assert found.good, found.said
+        return found
+
+    return start
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere files count")
+def test_a_leak_is_found_and_its_size(arm):
+    edits = (Edit(knob="env.LEAKS", value="1"),)
+    bases = [arm(seconds=0.8) for _ in range(2)]
+    treats = [arm(seconds=0.8, edits=edits) for _ in range(2)]
+    step = fmean(step_s(ran.told, len(ran.told.marks)) for ran in treats)
+    leak, _ = leaks(bases, treats, step, left=1e9)
+    assert leak.where == "host"
+    assert leak.each == pytest.approx(500_000, rel=0.3)
+    assert leaks(bases, treats, step, left=100)[0] is None  # over before it is full
+    assert leaks(treats, treats, step, left=1e9) == (None, [])  # as much as without the fix
+
+
+def test_other_rounding_is_another_run_but_nearly_the_same(arm):
+    base, off, other = arm(seconds=0.1), arm(sway=1), arm(seed=1)
+    assert off.swayed
+    assert off.told.losses[:12] != base.told.losses[:12]
+    assert 0 < distance(base.told.losses[:12], off.told.losses[:12]) < 1e-4
+    assert distance(base.told.losses[:12], other.told.losses[:12]) > 1e-2
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="files cannot be put out of memory")
+def test_an_arm_that_reads_from_disk_is_run_again(arm, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(1_000_000) * 20)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    rans = []
+
+    def again():
+        rans.append(arm(str(path), seconds=0.5))
+        return rans[-1]
+
+    found, told = warmed(again, [])
+    if rate(rans[0]) == 0.0:
+        pytest.skip("what is fetched from storage is not told here")
+    assert len(rans) == 2
+    assert found is rans[1]
+    assert "not counted" in told
+    assert warmed(again, [])[1] == ""
+    assert len(rans) == 3
