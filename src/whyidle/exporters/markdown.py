@@ -56,6 +56,7 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
         predicted = foretold(trial) or NONE
         gain = gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE
         kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
+        kept = "; ".join((kept, *map(_text, trial.notes)))
         numbers = _text(trial.numerics or NONE)
         yield f"| {_code(trial.treatment)} | {predicted} | {gain} | {numbers} | {kept} |"
     yield ""

@@ -63,8 +63,12 @@ def _trial(trial: Trial) -> Markup:
         e("td", _predicted(trial)),
         e("td", gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE),
         e("td", f"{trial.consent}: {trial.numerics}" if trial.numerics else NONE),
-        e("td", e("b", "yes") if trial.kept else f"no: {trial.why}"),
+        e("td", e("b", "yes") if trial.kept else f"no: {trial.why}", *_seen(trial)),
     )
+
+
+def _seen(trial: Trial) -> list[Markup | str]:
+    return [part for note in trial.notes for part in (e("br"), note)]
 
 
 def _aside(trial: Trial) -> Markup:
