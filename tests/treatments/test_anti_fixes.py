@@ -153,3 +153,8 @@ def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
     seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts={"same_again": False})
     assert decide(seen) is None
     assert edits("cached-preprocessing") == {("dataset.cache", True)}
+
+
+def test_another_order_of_samples_needs_consent():
+    assert catalog.treatments()["batch-by-length"].consent == "convergence"
+    assert edits("batch-by-length") == {("loader.batch_by_length", True)}

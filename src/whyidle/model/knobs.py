@@ -129,7 +129,6 @@ BY_HAND: Final[dict[str, str]] = {
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.batch_factor": "the script makes its own batches for evaluation",
     "evaluation.interval_factor": "the best checkpoint may be missed",
-    "loader.batch_by_length": "which samples meet in a batch would change, and learning may, too",
     "loader.batch_size_times": "another batch size may learn differently",
     "log.scalar_every": "what is logged would come less often, and a loss that is no number be "
     "noticed later",

@@ -10,11 +10,12 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("padding-waste", consent="convergence")
 def batch_by_length(_: Proof) -> Plan:
     """Sort a shuffled pool of samples by length and cut it into batches, so that hardly any
-    padding is left."""
+    padding is left. Applied at run time, and only with consent, the order of PyTorch's own
+    shuffling samplers is changed so from the second epoch on, when the lengths are known; an order
+    that somebody chose is left alone."""
     return Plan(
         summary="batches of similar lengths: a sampler that sorts each shuffled pool of some "
         "hundred batches by length (group_by_length=True), or sequences packed without padding",
         edits=(Edit(knob="loader.batch_by_length", value=True, was=False),),
         risk="which samples meet in a batch depends on their length; learning may, too",
-        automatic=False,
     )

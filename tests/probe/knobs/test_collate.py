@@ -220,6 +220,20 @@ def test_where_the_loss_is_not_told_it_declines(turn):
     assert "whether its loss leaves padding out" in hand.declined[KNOB]
 
 
+def test_between_several_models_anything_may_happen(turn):
+    """Each makes the same without padding; the mean between them does not."""
+    body, head = Reader(each), nn.Linear(WORDS, WORDS)
+    both = nn.ModuleList([body, head])
+
+    def call(batch):
+        return head(body(batch["input_ids"], batch["attention_mask"]).mean(1))
+
+    plain = train(both, loss_of=row_loss, call=call)
+    hand = turn(EDIT)
+    assert train(both, loss_of=row_loss, call=call) == plain
+    assert "several models" in hand.declined[KNOB]
+
+
 def test_compiled_models_see_no_new_lengths(turn):
     hand = turn(EDIT)
     model = Reader(each)

@@ -2,7 +2,9 @@
 
 import logging
 import sqlite3
+import sys
 import threading
+import types
 
 import pytest
 import torch
@@ -310,6 +312,16 @@ def test_a_loader_inside_a_worker_gets_none(turn):
 
 
 def test_what_has_no_such_form(turn):
-    hand = turn({"loader.batch_by_length": True, **WORKERS})
-    assert hand.declined == {"loader.batch_by_length": NO_FORM}
+    hand = turn({"loader.batch_size_times": 2.0, **WORKERS})
+    assert hand.declined == {"loader.batch_size_times": NO_FORM}
     assert DataLoader(Numbers()).num_workers == 2
+
+
+def test_threads_of_another_library(turn, monkeypatch):
+    asked = torch.zeros(1, dtype=torch.int32).share_memory_()
+    library = types.ModuleType("cv2")
+    library.setNumThreads = lambda number: asked.fill_(100 + number)
+    monkeypatch.setitem(sys.modules, "cv2", library)
+    turn({"loader.worker_threads": 1})
+    list(DataLoader(Numbers(), num_workers=1))
+    assert asked.item() == 100

@@ -78,6 +78,8 @@ def test_on_a_cpu_nothing_is_copied_ahead(turn):
     [
         (("cpu",), {}),
         (("meta",), {}),
+        (("xla",), {}),
+        (("no such device",), {}),
         ((torch.float16,), {}),
         (("cuda", torch.float16), {}),
         (("cuda",), {"dtype": torch.float16}),

@@ -188,12 +188,14 @@ class Prefetch:
         return True
 
     def _copy(self, one: Any, device: Any, look: bool) -> Copy:
+        import torch
+
         module = _module(device)
         stream = self.streams.get(device)
         if stream is None:
             stream = self.streams[device] = module.Stream(device=device)
         before = one.clone() if look else None
-        with module.stream(stream):
+        with torch.inference_mode(False), module.stream(stream):  # it may be trained on
             copied = self.move(one, device, non_blocking=True)
             event = module.Event()
             event.record(stream)
@@ -296,10 +298,10 @@ def _name(data: Any) -> str:
 
 
 def _module(device: Any) -> Any:
-    """``torch.cuda``, or what stands for it."""
+    """``torch.cuda``, or what stands for it; None where nothing does."""
     import torch
 
-    return getattr(torch, device.type)
+    return getattr(torch, device.type, None)
 
 
 def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool] | None:
@@ -316,7 +318,10 @@ def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool] |
     wait = not named.pop("non_blocking", False)
     if named or len(given) != 1 or type(given[0]) not in (str, int, torch.device):
         return None
-    device = torch.device(given[0])
+    try:
+        device = torch.device(given[0])
+    except RuntimeError:  # the script's own mistake, which is told as ever
+        return None
     if device.type in ("cpu", "meta") or not hasattr(_module(device), "Stream"):
         return None
     if device.index is None:

@@ -67,7 +67,7 @@ class Trims:
         self.state: Any = memoryview(mmap.mmap(-1, 1))
         self.now: Cut | None = None
         """what could be cut off the batch that the script has now"""
-        self.proofs = self.tries = 0
+        self.models = self.proofs = self.tries = 0
 
     def stop(self, why: str) -> None:
         """Trim nothing any more."""
@@ -95,7 +95,12 @@ class Trims:
             self.stop("no mask shows that batches end in padding which could be cut off")
 
     def wrap(self, model: Any, call: Call) -> Call:
-        """Called instead of the model: the first batches prove it."""
+        """Called instead of the model: the first batches prove it. Of several, what the script does
+        between them would have to be proven, too."""
+        self.models += 1
+        if self.models > 1:
+            self.stop("the step calls several models, and what lies between them is not known")
+            return call
 
         def proving(*args: Any, **kwargs: Any) -> Any:
             if self.state[0] == LEARNING and self.now is not None and model.training:

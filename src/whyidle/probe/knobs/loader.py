@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import multiprocessing
+import sys
 from typing import Any
 
-from . import NO_FORM, DeclinedError, Hand, _prefetch
+from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch
 from ._forking import may_start_workers
 
 ARGUMENTS = {
@@ -24,10 +25,12 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Have every loader that is set as the diagnosed one was made with other settings."""
     from torch.utils.data import DataLoader
 
-    if edits.get(_prefetch.KNOB):
-        _prefetch.turn(hand)
+    own = {_prefetch.KNOB: _prefetch.turn, _grouping.KNOB: _grouping.turn}
     known = (*ARGUMENTS, THREADS)
-    hand.decline([knob for knob in edits if knob not in (*known, _prefetch.KNOB)], NO_FORM)
+    hand.decline([knob for knob in edits if knob not in {*known, *own}], NO_FORM)
+    for knob, turn_it in own.items():
+        if edits.get(knob):
+            turn_it(hand)
     asked = {knob: value for knob, value in edits.items() if knob in known}
     if not asked:
         return
@@ -94,14 +97,23 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
 
 def _no_pinning(workers: int) -> str:
     """Why memory should not be pinned; empty where it may be."""
-    import torch
-
-    known = (torch.cuda, getattr(torch, "xpu", torch.cuda), getattr(torch, "accelerator", None))
-    if not any(one is not None and one.is_available() for one in known):
+    if not _accelerated():
         return "there is no accelerator to copy to"
     if not workers:
         return "without workers the training loop itself would pin, and wait for it"
     return ""
+
+
+def _accelerated() -> bool:
+    """Whether there is a device that copies from pinned memory: PyTorch pins none for MPS."""
+    import torch
+
+    if torch.cuda.is_available() or getattr(torch, "xpu", torch.cuda).is_available():
+        return True
+    any_kind = getattr(torch, "accelerator", None)
+    if any_kind is None or not any_kind.is_available():
+        return False
+    return any_kind.current_accelerator().type != "mps"
 
 
 def _named(told: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
@@ -118,4 +130,7 @@ def _with_threads(threads: int, then: Any, worker: int) -> Any:
     import torch
 
     torch.set_num_threads(threads)
+    vision: Any = sys.modules.get("cv2")
+    if vision is not None:  # it has threads of its own; none of them is one, as it counts
+        vision.setNumThreads(0 if threads == 1 else threads)
     return then(worker) if then is not None else None
