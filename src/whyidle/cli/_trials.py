@@ -77,7 +77,7 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
     found, handed, notes = results
     after = _output.keep(args, found.after) if found.after else None
     told = document(found, after, _price(args, found))
-    told.coverage.notes.extend([*_by_hand(handed), *notes])
+    told.coverage.notes[:0] = [*notes, *_by_hand(handed)]  # of all notes the first are shown
     stored = _output.keep(args, told)
     steps = _written(found, command, handed, files)
     if stored:

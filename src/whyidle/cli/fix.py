@@ -77,6 +77,21 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "pushes checkpoints somewhere would overwrite them, so it takes --yes as well",
     )
     group.add_argument(
+        "--engine",
+        metavar="NAME",
+        default="local",
+        help="where the trials run: local, this machine (default); ray, a machine of a Ray cluster "
+        "that reaches this folder, too",
+    )
+    group.add_argument(
+        "--resources",
+        metavar="LIST",
+        type=_resources,
+        default={},
+        help="with --engine ray: what a trial holds of the cluster, such as cpu=8,gpu=1 (default: "
+        "all of one machine)",
+    )
+    group.add_argument(
         "--plan", metavar="PATH", type=Path, help="the plan (default: a new plan.toml here)"
     )
     group.add_argument(
@@ -125,6 +140,16 @@ def _price(text: str) -> float:
     return price
 
 
+def _resources(text: str) -> dict[str, float]:
+    try:
+        found = {name: float(count) for name, count in (one.split("=") for one in text.split(","))}
+    except ValueError:
+        found = {}
+    if not found or not all(name and 0 < count < 1e6 for name, count in found.items()):
+        raise argparse.ArgumentTypeError(f"must be such as cpu=8,gpu=1, not {text!r}")
+    return found
+
+
 def _classes(text: str) -> frozenset[str]:
     named = frozenset(text.split(","))
     if not named <= set(CLASSES):
@@ -146,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
     command = command_of(args.command)
     _output.check(args)
     files = _trials.places(args)
-    engine = start("local", Terms(command, network=args.network, yes=args.yes))
+    engine = start(args.engine, Terms(command, args.network, args.yes, args.resources))
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
         with Progress(quiet=args.quiet, budget_s=args.budget) as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -83,13 +83,18 @@ class KeptIn:
 
     def notes(self) -> list[str]:
         """What was held back, or let through, a sentence each."""
-        found = list(self.leaks)
-        told = [f"{leak.what}{f' ({leak.where})' if leak.where else ''}" for leak in found[:MOST]]
-        more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
-        if not told:
-            return []
-        head = "Let through in trials (--network)" if self.network else "Held back in trials"
-        return [f"{head}: {'; '.join(told)}{more}."]
+        return told_of(self.leaks, network=self.network)
+
+
+def told_of(leaks: Iterable[Leak], *, network: bool) -> list[str]:
+    """What was held back, or with ``network`` let through, a sentence each."""
+    found = list(leaks)
+    told = [f"{leak.what}{f' ({leak.where})' if leak.where else ''}" for leak in found[:MOST]]
+    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+    if not told:
+        return []
+    head = "Let through in trials (--network)" if network else "Held back in trials"
+    return [f"{head}: {'; '.join(told)}{more}."]
 
 
 def leaves(words: Sequence[str]) -> bool:
