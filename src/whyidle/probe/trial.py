@@ -174,8 +174,9 @@ class Witness:
 
 def install(folder: str) -> None:
     """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
-    ``seconds``, ``seed`` (what is added to every seed) and ``sway`` (the seed of what its results
-    are to be off by, if they are)."""
+    ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
+    to be off by, if they are) and ``eager`` (whether compiled code is to draw the random numbers
+    that it would draw uncompiled)."""
     text = os.environ.get("WHYIDLE_TRIAL")
     if not text:
         return
@@ -189,6 +190,8 @@ def install(folder: str) -> None:
         from .rounding import Sway
 
         Sway(folder, asked["sway"]).install()
+    if asked.get("eager"):
+        guard.contained(folder, "random", _draw_eagerly)
     is_compiling = guard.compiling()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -222,6 +225,12 @@ def _at_end(witness: Witness, tell: Callable[[], None]) -> None:
         before(kind, error, trace)
 
     sys.excepthook = failed
+
+
+def _draw_eagerly() -> None:
+    from torch._inductor import config
+
+    config.fallback_random = True
 
 
 def _leaving() -> bool:

@@ -57,7 +57,11 @@ def bench(base, treated, other=None, affordable=True, **more):
         other=turn([other or ran(0.1)]),
         affordable=lambda: affordable,
         say=lambda _: None,
-        **{"swayed": lambda seed, steps: pytest.fail("not asked for"), **more},
+        **{
+            "swayed": lambda seed, steps: pytest.fail("not asked for"),
+            "drawn": lambda steps: pytest.fail("not asked for"),
+            **more,
+        },
     )
 
 
@@ -190,6 +194,30 @@ def test_another_order_of_sums_is_held_against_other_rounding(by, kept, runs):
     found = judge(FUSED, bench([ran(0.2)], [fused(off(LOSSES, by))], swayed=swayed), [])
     assert found.kept == kept
     assert asked == [(1, 40), (2, 40)][:runs]
+
+
+COMPILED = replace(FIX, consent="rounding", edits=(Edit(knob="model.compile", value=True),))
+
+
+@pytest.mark.parametrize(("drew", "off_by", "kept"), [(True, 1e-8, True), (True, 1e-3, False),
+                                                      (False, 1e-8, False)])  # fmt: skip
+def test_compiled_code_is_held_by_a_run_that_draws_the_same_numbers(drew, off_by, kept):
+    """With dropout its losses are others; without any they have to be the same."""
+    other = replace(ran(0.1, LOSSES[::-1]), applied={"model.compile": 1})
+    drawn = replace(ran(0.3, off(LOSSES, off_by)), applied={"model.compile": 1})
+    base = ran(0.2)
+    told = replace(base.told, drew=drew)
+    base = replace(base, told=told, ranks={0: told})
+    swayed = replace(ran(0.3, off(LOSSES, 1e-6)), swayed=True)
+    asked = []
+    arms = bench(
+        [base],
+        [other],
+        swayed=lambda seed, steps: swayed,
+        drawn=lambda steps: asked.append(steps) or drawn,
+    )
+    assert judge(COMPILED, arms, []).kept == kept
+    assert asked == [40] * drew
 
 
 def several(step_s, *losses):

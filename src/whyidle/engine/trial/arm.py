@@ -47,7 +47,8 @@ class Asked:
     """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
     to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
     ``profile`` it is also watched in detail; with ``sway``, a seed, its results are off by about
-    what another order of its sums brings; with ``patch`` it runs copies of the user's files that
+    what another order of its sums brings; with ``eager`` compiled code draws the random numbers
+    that it would draw uncompiled; with ``patch`` it runs copies of the user's files that
     are patched so; ``rungs`` are seconds from the first step on after which it tells how long a
     step takes."""
 
@@ -58,6 +59,7 @@ class Asked:
     patience_s: float = 120.0
     profile: bool = False
     sway: int = 0
+    eager: bool = False
     patch: Patch | None = None
     rungs: tuple[float, ...] = ()
 
@@ -148,7 +150,8 @@ def environment(
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")
     own["PYTHONHASHSEED"] = str(asked.seed)
-    limits = {name: getattr(asked, name) for name in ("steps", "seconds", "seed", "sway", "rungs")}
+    told = ("steps", "seconds", "seed", "sway", "eager", "rungs")
+    limits = {name: getattr(asked, name) for name in told}
     own["WHYIDLE_TRIAL"] = json.dumps(limits)
     if asked.edits:
         edits = {edit.knob: edit.value for edit in asked.edits}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -60,7 +60,11 @@ def _held(healing: Healing, found: Healed, patch: Patch, ran: Ran, told: Told) -
     known = (found.whole or first).untreated
     if known:
         fix = every(healing)
-        check, _ = hold(fix, known, [ran], bench(healing, fix, (), ()))
+        arms = replace(
+            bench(healing, fix, (), ()),
+            drawn=lambda steps: healing.numbers((), steps, eager=True, patch=patch),
+        )
+        check, _ = hold(fix, known, [ran], arms)
         if not check.holds:
             why = f"No patch is handed over: patched so, {check.told}."
             return Handover(patch, None, why, good=False)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -35,7 +35,7 @@ LEAST_S = 0.5
 PATIENCE = 4.0
 """an arm that takes so many times as long as the first one is ended"""
 SLOWER = 3.0
-"""and so many times more where its results are off on purpose"""
+"""and so many times more where it runs for its numbers only"""
 NOT_RUN = (126, 127)
 """statuses by which a shell says that it found no command"""
 SLACK_S = 30.0
@@ -111,9 +111,10 @@ class Healing:
         asked = Asked(edits, FEWEST, self.seconds, seed, self.patience_s, patch=patch)
         return self.run(asked)
 
-    def swayed(self, edits: tuple[Edit, ...], seed: int, steps: int) -> Ran:
-        """An arm of so many steps whose rounding is another, for its numbers: it is slower."""
-        return self.run(Asked(edits, steps, None, 0, SLOWER * self.patience_s, sway=seed))
+    def numbers(self, edits: tuple[Edit, ...], steps: int, **named: Any) -> Ran:
+        """An arm of so many steps, for its numbers only: it is slower. ``named`` is what else is
+        asked of it (`Asked`)."""
+        return self.run(Asked(edits, steps, patience_s=SLOWER * self.patience_s, **named))
 
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
         """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""

@@ -34,13 +34,15 @@ HOPELESS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What runs the arms: without the fix, with it, without it but with other seeds, and without
-    it but with other rounding, which is random from a seed, for so many steps."""
+    """What runs the arms: without the fix, with it, without it but with other seeds; without it
+    but with other rounding, which is random from a seed, for so many steps; and with it, for so
+    many steps, where compiled code draws its random numbers as other code does (``drawn``)."""
 
     base: Callable[[], Ran]
     treated: Callable[[], Ran]
     other: Callable[[], Ran]
     swayed: Callable[[int, int], Ran]
+    drawn: Callable[[int], Ran]
     affordable: Callable[[], bool]
     """whether there is time for another pair"""
     say: Callable[[str], None]
@@ -240,7 +242,11 @@ def hold(
 ) -> tuple[Check, Mapping[int, Untreated]]:
     """Whether treated arms hold against what is ``known`` of the untreated job, and what that came
     to: what does not hold at first is held against what else the untreated job may become."""
-    redrawn = _redraws(candidate, known)
+    redrawn, compiled = _redraws(candidate, known)
+    if compiled and not redrawn:
+        bench.say("with it, but with the random numbers of code that is not compiled")
+        ran = bench.drawn(_steps(known))
+        redrawn, treats = not ran.good, [ran] if ran.good else treats
     check = worst(candidate.consent, known, treats, redrawn=redrawn)
     for say, run in _more(candidate.consent, known, bench, redrawn=redrawn):
         if check.holds:
@@ -253,11 +259,17 @@ def hold(
     return check, known
 
 
-def _redraws(candidate: Candidate, known: Mapping[int, Untreated]) -> bool:
-    """Whether with the fix other random numbers may be drawn."""
+def _redraws(candidate: Candidate, known: Mapping[int, Untreated]) -> tuple[bool, bool]:
+    """Whether with the fix other random numbers may be drawn, and whether compiled code draws some,
+    which can be told to draw the same."""
     knobs = {edit.knob for edit in candidate.edits}
     drew = any(one.base.drew is not False for one in known.values())
-    return bool(knobs & REDRAWING) or (drew and bool(knobs & REDRAWING_IN_STEPS))
+    return bool(knobs & REDRAWING), drew and bool(knobs & REDRAWING_IN_STEPS)
+
+
+def _steps(known: Mapping[int, Untreated]) -> int:
+    """As many as all ranks of the untreated job made."""
+    return min((len(one.base.marks) for one in known.values()), default=0)
 
 
 def _more(
@@ -268,7 +280,6 @@ def _more(
         return []
     if redrawn or consent not in ("none", "rounding"):
         return [("an untreated run with other seeds, to know how far apart those are", bench.other)]
-    steps = min((len(one.base.marks) for one in known.values()), default=0)
     done = max((len(one.swayed) for one in known.values()), default=0)
     told = "an untreated run with other rounding, to know how far that goes"
-    return [(told, partial(bench.swayed, 1 + seed, steps)) for seed in range(done, SWAYED)]
+    return [(told, partial(bench.swayed, 1 + seed, _steps(known))) for seed in range(done, SWAYED)]
