@@ -27,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "src" / "whyidle" / "probe"
 ONCE_PER_BURST = {("profiler.py", "stop")}
 """waits for the device where a short recording ends, or its last kernels would be missing"""
+AS_THE_SCRIPT_ASKED = {("_prefetch.py", "asked")}
+"""waits for a copy made ahead where the script's own move of that tensor would have waited"""
 
 
 def waiting_calls(path):
@@ -40,7 +42,7 @@ def waiting_calls(path):
 
 def test_nothing_in_the_hot_path_waits_for_a_device():
     found = {call for path in PROBE.rglob("*.py") for call in waiting_calls(path)}
-    assert found <= ONCE_PER_BURST
+    assert found <= ONCE_PER_BURST | AS_THE_SCRIPT_ASKED
 
 
 def test_no_dependency_has_an_upper_bound():
