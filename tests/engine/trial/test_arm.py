@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from unguarded import Open
 
 from whyidle.engine.trial.arm import Asked, environment, run
 from whyidle.model.diagnosis import Edit
@@ -25,16 +26,6 @@ for step in range(int(sys.argv[1])):
     time.sleep(0.002)
 print("through")
 """
-
-
-class Open:
-    """No guard: what runs here writes nothing."""
-
-    def command(self, words):
-        return list(words)
-
-    def environment(self):
-        return {}
 
 
 @pytest.fixture

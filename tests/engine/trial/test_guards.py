@@ -5,6 +5,7 @@ import sys
 from statistics import fmean
 
 import pytest
+from unguarded import Open
 
 from whyidle.engine.trial import tree
 from whyidle.engine.trial.arm import Asked, run
@@ -36,16 +37,6 @@ for step in range(100_000):
     optimizer.step()
     time.sleep(0.005)
 """
-
-
-class Open:
-    """No guard: what runs here writes nothing."""
-
-    def command(self, words):
-        return list(words)
-
-    def environment(self):
-        return {}
 
 
 @pytest.fixture
