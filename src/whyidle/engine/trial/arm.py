@@ -13,13 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-import psutil
-
 from whyidle.engine import applied
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
-from whyidle.engine.trial import ranks
+from whyidle.engine.trial import ranks, sweep
 from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
 from whyidle.engine.trial.waiting import GoOn, Outrun, Watch
@@ -119,10 +117,11 @@ def run(
         try:
             status = watch.wait()
         finally:
+            kin = sweep.kin(child.pid)
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-            _sweep(recording)
+            sweep.end(recording, kin)
     text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
     ran = _read(watch, status, time.monotonic() - begin, text)
     return replace(ran, swayed=bool(asked.sway))
@@ -158,15 +157,6 @@ def environment(
         was = {edit.knob: edit.was for edit in asked.edits}
         own |= applied.ask(edits, was, folder / "recording")
     return own
-
-
-def _sweep(recording: Path) -> None:
-    """End what the command left behind: launchers start their ranks in sessions of their own. Every
-    process of the arm has the name of its recording in its environment."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.environ().get("WHYIDLE_RUN") == str(recording):
-                process.kill()
 
 
 def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
