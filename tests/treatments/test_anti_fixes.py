@@ -127,9 +127,12 @@ def test_workers_that_stay_are_prescribed_for_restarts_alone():
     assert catalog.treatments()["persistent-workers"].treats == ("worker-restart-per-epoch",)
 
 
-def test_a_larger_global_batch_needs_people():
+def test_a_larger_global_batch_needs_consent_and_brings_its_learning_rate():
     assert catalog.treatments()["larger-batch"].consent == "convergence"
-    assert not any(plan.automatic for plan in EVERY["larger-batch"])
+    assert edits("larger-batch") == {
+        ("loader.batch_size_times", 2),
+        ("optimizer.scale_learning_rate", True),
+    }
 
 
 def test_activations_are_never_recomputed_to_go_faster():

@@ -105,6 +105,10 @@ KNOBS: Final[dict[str, Knob]] = {
     ),
     "optimizer.foreach": Knob(bool, "torch.optim.NAME(..., foreach={value})"),
     "optimizer.fused": Knob(bool, "torch.optim.NAME(..., fused={value})"),
+    "optimizer.scale_learning_rate": Knob(
+        bool,
+        "a learning rate scaled with the batch, for Adam by its square root: {value}",
+    ),
     "profiler.active": Knob(
         bool, "torch.profiler.schedule(...), so that only a few steps are profiled"
     ),
@@ -121,6 +125,8 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
+RESIZING: Final = "loader.batch_size_times"
+"""the knob with which a step has more samples: what it gains is told by samples, not by steps"""
 
 
 BY_HAND: Final[dict[str, str]] = {
@@ -129,7 +135,6 @@ BY_HAND: Final[dict[str, str]] = {
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.batch_factor": "the script makes its own batches for evaluation",
     "evaluation.interval_factor": "the best checkpoint may be missed",
-    "loader.batch_size_times": "another batch size may learn differently",
     "log.scalar_every": "what is logged would come less often, and a loss that is no number be "
     "noticed later",
     "logging.interval_factor": "curves would have fewer points",

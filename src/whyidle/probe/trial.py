@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import guard, holding
+from . import drawn, guard, holding
 from .together import Ranks
 
 MOST_LOSSES = 20_000
@@ -49,6 +49,11 @@ class Witness:
         self.rungs: list[float] = asked.get("rungs") or []
         """seconds after which it is told how long a step takes"""
         self.rung = 0
+        self.per_sample: bool = asked.get("per_sample", False)
+        """whether rungs tell how long a sample takes instead"""
+        self.drawn = drawn.Drawn()
+        self.samples: list[int] = []
+        """used by each mark"""
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
@@ -78,6 +83,7 @@ class Witness:
         self.backwards += 1
         if self.first is None and self.backwards > BACKWARDS:
             self.marked()
+        self.drawn.backward()
         each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
         if len(self.losses) < MOST_LOSSES:
             self.losses.append(sum(one.detach().sum() for one in each))
@@ -87,6 +93,7 @@ class Witness:
         if self.first is None or self.others > MOST_OTHERS:
             self.first, self.others = id(optimizer), 0
             self.marks.clear()
+            self.samples.clear()
             self.kept = holding.largest(optimizer)
         if id(optimizer) != self.first:
             self.others += 1
@@ -112,6 +119,7 @@ class Witness:
             return
         self.ranks.join()
         self.marks.append(clock())
+        self.samples.append(self.drawn.step())
         if self.marks[-1] - self.looked >= MEMORY_NS:
             guard.contained(self.folder, "memory", self._hold)
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
@@ -129,13 +137,19 @@ class Witness:
         at the start is used up by then. Needs some steps, and is told once it has them."""
         half = (self.marks[0] + self.marks[-1]) // 2
         first = max(bisect.bisect_left(self.marks, half) - 1, 0)
-        count = len(self.marks) - 1 - first
+        count = self._done(first)
         if len(self.marks) < RUNG_STEPS or not count:
             return
         self.rung += 1
         step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count
         told = {"rung": self.rung, "step_s": step_s, "rank": self.ranks.rank}
         self._write("rung", told)
+
+    def _done(self, first: int) -> int:
+        """What has been done since a mark, by which a rung's time is divided."""
+        if self.per_sample:
+            return self.samples[-1] - self.samples[first]
+        return len(self.marks) - 1 - first
 
     def _write(self, kind: str, document: dict[str, Any]) -> None:
         path = Path(self.folder) / f"{os.getpid()}.{kind}.json"
@@ -159,6 +173,7 @@ class Witness:
             "ended": "crashed" if self.failed and ended == "finished" else ended,
             "begun": self.begun,
             "marks": self.marks,
+            "samples": self.samples if self.drawn.total else [],
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
             "moved": None if self.moved is None else float(self.moved).hex(),
             "norm": None if self.norm is None else float(self.norm).hex(),
@@ -175,8 +190,8 @@ class Witness:
 def install(folder: str) -> None:
     """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
     ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
-    to be off by, if they are) and ``eager`` (whether compiled code is to draw the random numbers
-    that it would draw uncompiled)."""
+    to be off by, if they are), ``eager`` (whether compiled code is to draw the random numbers
+    that it would draw uncompiled) and ``per_sample`` (what rungs tell)."""
     text = os.environ.get("WHYIDLE_TRIAL")
     if not text:
         return
@@ -199,6 +214,7 @@ def install(folder: str) -> None:
             witness.stepped(optimizer)
 
     register_optimizer_step_post_hook(after)
+    guard.contained(folder, "samples", lambda: drawn.install(folder, witness.drawn))
     original = torch.autograd.backward
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:

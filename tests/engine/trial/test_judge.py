@@ -320,3 +320,55 @@ def test_files_that_never_stay_in_memory_are_how_the_job_runs():
     found = judge(FIX, bench([base], [treated]), [])
     assert found.kept
     assert len(found.notes) == 1
+
+
+# -- larger batches -------------------------------------------------------------------------
+
+BATCH = Edit(knob="loader.batch_size_times", value=4, was=1)
+LARGER = replace(FIX, treatment="larger-batch", consent="convergence", edits=(BATCH,))
+
+
+def sized(step_s, size, rate=0.99):
+    losses = [2.0 * rate**i for i in range(200)]
+    one = ran(step_s, losses)
+    samples = [size * (i + 1) for i in range(200)] if size else []
+    told = replace(one.told, samples=samples)
+    return replace(one, told=told, ranks={0: told}, applied={"loader.batch_size_times": 1})
+
+
+def test_a_larger_batch_gains_by_samples():
+    """Steps are slower, and bring four times as much."""
+    treated = sized(0.25, 32, rate=0.96)
+    found = judge(LARGER, bench([sized(0.2, 8)], [treated], sized(0.2, 8)), [])
+    assert found.kept, found.why
+    assert found.effect.speedup == pytest.approx(0.2 * 4 / 0.25, rel=0.01)
+    assert found.base_s[0] == pytest.approx(0.2, rel=0.01)
+    assert found.treated_s[0] == pytest.approx(0.25 / 4, rel=0.01)
+
+
+def test_one_that_brings_no_more_samples_a_second_is_not_kept():
+    found = judge(LARGER, bench([sized(0.05, 8)], [sized(0.25, 32)]), [])
+    assert found.why == "slower"
+
+
+def test_one_that_learns_more_slowly_is_rolled_back_however_many_samples_it_eats():
+    found = judge(LARGER, bench([sized(0.2, 8)], [sized(0.25, 32, 0.99)], sized(0.2, 8)), [])
+    assert found.broken
+    assert "after the same" in found.why
+
+
+@pytest.mark.parametrize(
+    ("base", "treated", "why"),
+    [
+        (8, 8, "1 times as many samples, not 4"),
+        (8, 16, "2 times as many samples, not 4"),
+        (0, 0, "was not seen"),
+        (8, 0, "was not seen"),
+    ],
+)
+def test_steps_that_did_not_grow_as_they_should_are_not_judged(base, treated, why):
+    """A script may cut its batches into pieces, or make up for larger ones."""
+    found = judge(LARGER, bench([sized(0.2, base)], [sized(0.1, treated)]), [])
+    assert not found.kept
+    assert found.why.startswith("declined: ")
+    assert why in found.why

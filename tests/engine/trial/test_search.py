@@ -1,5 +1,6 @@
 """Which number of a knob is taken, from races that are made up."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -132,3 +133,38 @@ def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
     assert found is fix
     assert not told
     assert not engine.raced
+
+
+BATCH = Edit(knob="loader.batch_size_times", value=4, was=1, among=(4, 8, 2))
+LARGER = replace(FIX, treatment="larger-batch", consent="convergence", edits=(BATCH,))
+
+
+class Batches(Engine):
+    """A step takes ``step_s`` of how many times as large its batch is."""
+
+    def race(self, entries):
+        self.per_sample = [one.asked.per_sample for one in entries]
+        found = []
+        for one in entries:
+            times = one.asked.edits[0].value
+            ran = self._ran(times)
+            found.append(replace(ran, applied={"loader.batch_size_times": 1}))
+        return found
+
+
+def test_of_batches_the_fastest_by_samples_is_taken_not_the_largest(tmp_path):
+    engine = Batches({2: 0.11, 4: 0.12, 8: 0.32})
+    found, told = settle(healing(tmp_path, engine), LARGER)
+    assert [edit.value for edit in found.edits] == [4]
+    each = {one.value: one.step_s for one in told}
+    assert each == pytest.approx({2: 0.055, 4: 0.03, 8: 0.04})
+    assert engine.per_sample == [True] * 3
+
+
+def test_rungs_are_of_steps_where_all_batches_are_alike(tmp_path):
+    class Numbers(Engine):
+        def race(self, entries):
+            assert not any(one.asked.per_sample for one in entries)
+            return super().race(entries)
+
+    settle(healing(tmp_path, Numbers(dict.fromkeys((1, 2, 4, 8, 16), 0.1))), FIX)

@@ -19,7 +19,10 @@ SETTINGS = {
     "model.memory_format": "channels_last",
     "torch.deterministic": False,
 }
-TOGETHER = {"autocast.grad_scaler": {"autocast.dtype": "bfloat16"}}
+TOGETHER = {
+    "autocast.grad_scaler": {"autocast.dtype": "bfloat16"},
+    "optimizer.scale_learning_rate": {"loader.batch_size_times": 2},
+}
 """what is only ever set with others"""
 
 

@@ -314,8 +314,8 @@ def test_a_loader_inside_a_worker_gets_none(turn):
 
 
 def test_what_has_no_such_form(turn):
-    hand = turn({"loader.batch_size_times": 2.0, **WORKERS})
-    assert hand.declined == {"loader.batch_size_times": NO_FORM}
+    hand = turn({"loader.sharding": True, **WORKERS})
+    assert hand.declined == {"loader.sharding": NO_FORM}
     assert DataLoader(Numbers()).num_workers == 2
 
 

@@ -92,7 +92,11 @@ def batch_too_small(facts: Facts) -> Proof | None:
         ),
         evidence=_evidence(facts, best, used),
         confidence=0.55 if used is None else 0.65,
-        facts={"times": best.times, "batch": size(facts)},
+        facts={
+            "times": best.times,
+            "batch": size(facts),
+            "most_times": None if not used else max(int(ROOM / used), int(best.times)),
+        },
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Predicted, Prescription
-from whyidle.model.knobs import BY_HAND
+from whyidle.model.knobs import BY_HAND, RESIZING
 
 SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
 """what may be tried without being asked for"""
@@ -62,8 +62,12 @@ def candidates(
 
 
 def key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:
-    """What makes two candidates the same: not what else they might be set to."""
-    edits = tuple(msgspec.structs.replace(edit, among=()) for edit in candidate.edits)
+    """What makes two candidates the same: not what else they might be set to, nor how many times as
+    large a batch would be, which is told of the job as it is by then."""
+    edits = tuple(
+        msgspec.structs.replace(edit, among=(), value=None if edit.knob == RESIZING else edit.value)
+        for edit in candidate.edits
+    )
     return candidate.treatment, edits
 
 

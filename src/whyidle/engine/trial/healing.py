@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
+from whyidle.model.knobs import RESIZING
 
 LOOK_SHARE, ARM_SHARE = 0.04, 0.025
 """of the budget: watching once in detail, and the steady part of one arm"""
@@ -119,10 +120,9 @@ class Healing:
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
         """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""
         rungs = tuple(part * self.seconds for part in RUNGS)
-        asked = [
-            Asked(edits, FEWEST, self.seconds, patience_s=self.patience_s, rungs=rungs)
-            for edits in entries
-        ]
+        every = Asked((), FEWEST, self.seconds, patience_s=self.patience_s, rungs=rungs)
+        sized = len({e.value for edits in entries for e in edits if e.knob == RESIZING}) > 1
+        asked = [replace(every, edits=edits, per_sample=sized) for edits in entries]
         return self.engine.race([Entry(one, self._place()) for one in asked])
 
     @property

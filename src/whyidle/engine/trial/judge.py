@@ -16,6 +16,7 @@ from whyidle.engine.trial.numbers import Check, Untreated
 from whyidle.engine.trial.once import Left, Once, once
 from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
 from whyidle.engine.trial.same import beside, untreated, worst
+from whyidle.engine.trial.sized import resized, unlike, work_s
 from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent, Edit, Searched
 from whyidle.model.knobs import REDRAWING, REDRAWING_IN_STEPS
@@ -52,7 +53,8 @@ class Bench:
 
 @dataclass(slots=True)
 class Judgement:
-    """What became of a fix. Times are seconds of a steady step, one for each arm; ``once`` is what
+    """What became of a fix. Times are seconds of a steady step, one for each arm, and where a fix
+    gives steps more samples, of as many samples as a step has without it; ``once`` is what
     the fix costs once, before the steady part (compiling, starting workers); ``searched`` are the
     numbers of its knob that were tried before, to choose one; ``notes`` are sentences of what else
     was seen, without a full stop; ``untreated`` is what it was held against, rank by rank."""
@@ -141,6 +143,8 @@ def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> N
     steps, others = common(base, treated)
     found.base_s = [step_s(told, steps) for told in base]
     found.treated_s = [step_s(told, others) for told in treated]
+    if resized(found.candidate):
+        found.base_s, found.treated_s = work_s(base, treated)
     found.once = once(
         [startup_s(told, steps) for told in base],
         [startup_s(told, others) for told in treated],
@@ -160,7 +164,7 @@ def _pair(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -
         if into is treats and (why := _failed(ran, found.candidate)):
             return why
         into.append(ran)
-    return ""
+    return unlike(found.candidate, bases[-1], treats[-1])
 
 
 def _failed(ran: Ran, candidate: Candidate) -> str:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whyidle.engine.trial.pair import batch
 from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent
 
@@ -28,6 +29,9 @@ EXACT = 1e-6
 """relative difference that one more rounding of a loss itself brings, single precision"""
 FAR = 2.0
 """how many times as far, or less, parameters may go in the first steps"""
+OTHER_SIZE = 0.1
+"""steps whose number of samples differs by a larger share are not compared one by one: ends of
+epochs alone bring less"""
 NEAR = 1e-3
 """relative difference that other rounding may bring, where nothing else is known"""
 
@@ -69,6 +73,8 @@ def compare(
     if not count:
         held = consent == "none" and moved is not None and treated.moved == moved
         return Check(held, "no loss was seen" + (", parameters move as before" if held else ""))
+    if consent == "convergence" and other_batches(untreated.base, treated):
+        return _by_time(untreated, treated)
     if same(base, treated.losses):
         return _parameters(consent, untreated, treated, f"{count} losses, the same bit for bit")
     odd = next(i for i in range(count) if not same(base[i : i + 1], treated.losses[i : i + 1]))
@@ -137,6 +143,50 @@ def _as_far(base: float | None, treated: float | None) -> bool:
     if base is None or treated is None or not base > 0 or not math.isfinite(base):
         return True
     return 1 / FAR < treated / base < FAR
+
+
+def other_batches(base: Told, treated: Told) -> bool:
+    """Whether steps have another number of samples."""
+    one, another = batch(base), batch(treated)
+    return one is not None and another is not None and abs(another / one - 1.0) > OTHER_SIZE
+
+
+def _by_time(untreated: Untreated, treated: Told) -> Check:
+    """Whether after the same time of training it has learned at least as much, give or take what
+    other seeds bring: losses of the same step, or of as many samples, say nothing of that."""
+    base = untreated.base
+    known = [one for one in (untreated.again, untreated.other) if one is not None]
+    end = min(one.marks[-1] - one.marks[0] for one in (base, treated, *known))
+    before, after = (_curve(one, end) for one in (base, treated))
+    usual = max((_off(before, _curve(one, end)) for one in known), default=0.0)
+    scale = sum(map(abs, before)) / len(before) or 1.0
+    worse = (after[-1] - before[-1]) / scale
+    told = (
+        f"after the same {end / 1e9:.1f} s of training the loss is {after[-1]:.4g}, "
+        f"{before[-1]:.4g} untreated; untreated runs {usual:.2%} apart"
+    )
+    return Check(worse <= max(ROOM * usual, NEAR), told)
+
+
+def _curve(told: Told, end: float) -> list[float]:
+    """Means of the loss over stretches of equal time, from the first step on up to ``end`` ns."""
+    parts: list[list[float]] = [[] for _ in range(BLOCKS)]
+    each = len(told.losses) / len(told.marks)
+    for number, mark in enumerate(told.marks):
+        since = mark - told.marks[0]
+        if since <= end:
+            own = told.losses[round(number * each) : round((number + 1) * each)]
+            parts[min(int(BLOCKS * since / end), BLOCKS - 1)] += own
+    means: list[float] = []
+    for part in parts:
+        means.append(sum(part) / len(part) if part else means[-1] if means else math.nan)
+    return means
+
+
+def _off(one: Sequence[float], another: Sequence[float]) -> float:
+    """Root mean square difference of two curves, as a share of the first one's mean."""
+    square = sum((a - b) ** 2 for a, b in zip(one, another, strict=True)) / len(one)
+    return math.sqrt(square) / (sum(map(abs, one)) / len(one) or 1.0)
 
 
 def _near(untreated: Untreated, treated: Told) -> Check:

@@ -59,6 +59,21 @@ def step_s(told: Told, steps: int) -> float:
     return (told.marks[steps - 1] - told.marks[first]) / 1e9 / max(steps - 1 - first, 1)
 
 
+def sample_s(told: Told) -> float | None:
+    """Seconds of a sample while it runs steadily; None where samples were not counted."""
+    each = batch(told)
+    return step_s(told, len(told.marks)) / each if each else None
+
+
+def batch(told: Told) -> float | None:
+    """Samples of a step while it runs steadily; None where they were not counted."""
+    if not told.samples:
+        return None
+    last = len(told.marks) - 1
+    first = warm(told, last + 1)
+    return (told.samples[last] - told.samples[first]) / max(last - first, 1) or None
+
+
 def startup_s(told: Told, steps: int) -> float:
     """Seconds from the framework's import on that steady steps would not have taken."""
     first = warm(told, steps)

@@ -15,7 +15,7 @@ from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing
 from whyidle.engine.trial.pair import step_s
 from whyidle.model.diagnosis import Edit, Searched
-from whyidle.model.knobs import BY_HAND, by_hand
+from whyidle.model.knobs import BY_HAND, RESIZING, by_hand
 
 SHARE = 0.2
 """of the time that is left, at most, goes into a race"""
@@ -38,11 +38,8 @@ def settle(healing: Healing, candidate: Candidate) -> tuple[Candidate, list[Sear
     healing.voice.say(f"{candidate.treatment}: which {edit.knob} of {values} is fastest")
     entries = [_with(candidate, edit, value) for value in among]
     rans = healing.race([healing.edits(entry) for entry in entries])
-    found = [
-        _searched(edit.knob, value, ran)
-        for value, ran in zip(among, rans, strict=True)
-        if ran is not None
-    ]
+    came = [(value, ran) for value, ran in zip(among, rans, strict=True) if ran is not None]
+    found = [_searched(edit.knob, value, ran) for value, ran in came]
     through = {one.value: one.step_s for one in found if one.ended == "through" and one.step_s}
     if not through:
         return candidate, found
@@ -79,12 +76,15 @@ def _with(candidate: Candidate, edit: Edit, value: int) -> Candidate:
 
 
 def _searched(knob: str, value: int, ran: Ran) -> Searched:
-    last = ran.rung.step_s if ran.rung else None
+    """What came of one number; of batches that are so many times as large, the seconds of as many
+    samples as a step had."""
+    sized = knob == RESIZING
+    last = ran.rung.step_s if ran.rung and not sized else None
     if ran.ending == "outrun":
         return Searched(knob=knob, value=value, step_s=last, ended="early")
     if not ran.good or ran.told is None:
         return Searched(knob=knob, value=value, step_s=None, ended="failed")
     if not ran.applied.get(knob):
         return Searched(knob=knob, value=value, step_s=None, ended="declined")
-    each = step_s(ran.told, len(ran.told.marks))
+    each = step_s(ran.told, len(ran.told.marks)) / (value if sized else 1)
     return Searched(knob=knob, value=value, step_s=each, ended="through")

@@ -18,7 +18,8 @@ class Told:
     """Of one process: ns of a clock that all processes share; the loss of each backward pass; how
     far some parameters went in the first steps, and the norm of all of them then; whether a step
     ``drew`` random numbers; what the ``device`` held after some steps (how many were done, bytes),
-    and what it has left; and whether it was stopped, ended by itself (finished), or by an error
+    and what it has left; how many ``samples`` the steps up to each mark have used, where that was
+    counted; and whether it was stopped, ended by itself (finished), or by an error
     (crashed)."""
 
     ended: str
@@ -33,6 +34,7 @@ class Told:
     drew: bool | None = None
     device: Sequence[Sequence[int]] = ()
     device_free: int | None = None
+    samples: Sequence[int] = ()
 
 
 def read(recording: Path) -> list[Told]:
@@ -55,7 +57,7 @@ def lead(found: list[Told]) -> Told | None:
 
 class Rung(NamedTuple):
     """What the first rank told on the way: which rung it has come to (1, 2, ...), and seconds of a
-    step by then."""
+    step by then, or of a sample, as it was asked."""
 
     number: int
     step_s: float

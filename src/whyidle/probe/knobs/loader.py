@@ -8,7 +8,7 @@ import multiprocessing
 import sys
 from typing import Any
 
-from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch
+from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch, _resizing
 from ._forking import may_start_workers
 
 ARGUMENTS = {
@@ -27,10 +27,13 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     own = {_prefetch.KNOB: _prefetch.turn, _grouping.KNOB: _grouping.turn}
     known = (*ARGUMENTS, THREADS)
-    hand.decline([knob for knob in edits if knob not in {*known, *own}], NO_FORM)
+    others = {*known, *own, _resizing.KNOB}
+    hand.decline([knob for knob in edits if knob not in others], NO_FORM)
     for knob, turn_it in own.items():
         if edits.get(knob):
             turn_it(hand)
+    if edits.get(_resizing.KNOB):
+        _resizing.turn(hand, edits[_resizing.KNOB])
     asked = {knob: value for knob, value in edits.items() if knob in known}
     if not asked:
         return

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from . import Hand
+from . import DeclinedError, Hand, _learning_rate
 
 SWITCHES = ("fused", "foreach")
 
@@ -16,6 +16,14 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     one that refuses is made as it was."""
     import torch
 
+    if edits.get(_learning_rate.KNOB):
+        try:
+            _learning_rate.turn(hand)
+        except DeclinedError as reason:
+            hand.decline([_learning_rate.KNOB], str(reason))
+    edits = {knob: value for knob, value in edits.items() if knob != _learning_rate.KNOB}
+    if not edits:
+        return
     for name in dir(torch.optim):
         kind = getattr(torch.optim, name)
         if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer):
