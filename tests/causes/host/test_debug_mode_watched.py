@@ -13,7 +13,7 @@ TRACED = f"/lib/linecache.py(72): checkcache;/x/torch/fx/traceback.py(5): format
 ASKED = {"anomaly_mode": f"/x/torch/wrapped.py(2): on;/job/train.py(3): main;{LOOP}"}
 
 
-def train(tracing=0.0, *, python=0.0, work=20.0, steps=40, **facts) -> Guest:
+def train(tracing=0.0, *, python=0.0, work=20.0, back=None, steps=40, **facts) -> Guest:
     job = Guest(**facts)
     for _ in range(steps):
         job.work(LOOP, ms(work))
@@ -21,7 +21,7 @@ def train(tracing=0.0, *, python=0.0, work=20.0, steps=40, **facts) -> Guest:
             job.python(TRACED, ms(tracing))
         if python:
             job.python("/job/train.py(30): score;" + LOOP, ms(python))
-        job.backward(LOOP, ms(work))
+        job.backward(LOOP, ms(work if back is None else back))
         job.step(LOOP, ms(2))
     return job
 
@@ -61,6 +61,20 @@ def test_gradients_are_searched_beside_what_samples_show():
     assert proof.predicted.speedup > 1 / (1 - 40 / 87) * 1.1
 
 
+@pytest.mark.parametrize(
+    ("forward", "before", "after"),
+    [(17, 27, 33), (5, 9, 20), (15, 30, 32)],  # wide layers; large ones for few samples; wider
+)
+def test_what_the_search_costs_is_told_by_how_long_the_backward_pass_takes(forward, before, after):
+    """All that the mode does is in the backward pass, of which samples tell nothing."""
+    sick = train(work=forward, back=after, **seen("anomaly_mode", 10))
+    proof = judge(CAUSE, sick)
+    assert proof
+    gain = measured(sick, train(work=forward, back=before))
+    assert covers(proof, gain)
+    assert 1 / proof.predicted.speedup == pytest.approx(1 / gain, abs=0.12)
+
+
 def test_it_takes_no_more_than_there_is():
     proof = judge(CAUSE, train(200, work=5, **seen("anomaly_mode", 10)))
     assert proof.high <= 1 - 2 / 212
@@ -75,8 +89,8 @@ def test_python_of_the_job_s_own_is_still_seen():
 
 
 def test_a_mode_that_is_on_for_a_part_of_the_time_costs_as_much():
-    whole = judge(CAUSE, train(**seen("anomaly_mode", 10)))
-    part = judge(CAUSE, train(**seen("anomaly_mode", 2)))
+    whole = judge(CAUSE, train(work=0, back=40, **seen("anomaly_mode", 10)))
+    part = judge(CAUSE, train(work=0, back=40, **seen("anomaly_mode", 2)))
     assert whole
     assert part
     assert part.high == pytest.approx(whole.high / 5)

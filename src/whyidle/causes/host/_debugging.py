@@ -15,6 +15,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.sampling import bounds
+from whyidle.causes.host._searching import searching
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
 
@@ -45,8 +46,8 @@ ANOMALY = Mode(
     ),
     r"^Optimizer\.step#",  # no graph is recorded or walked there
     # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
-    # times as much, as every gradient is searched; 3.5 times with large ones, where the class
-    # figure is more (perceptrons, a convolutional network, a transformer; PyTorch 2.13, CPU)
+    # times as much, as every gradient is searched (perceptrons, a convolutional network, a
+    # transformer; PyTorch 2.13, CPU); with large gradients more, which `searching` tells
     whole=(1.0, 1.55, 1.85),
 )
 PROFILER = Mode(
@@ -122,24 +123,41 @@ def _on(facts: Facts, mode: Mode) -> float:
 
 def _touched(facts: Facts, mode: Mode) -> float:
     """Share of the step that is work or Python which a mode can slow down."""
-    work = facts.part("compute", "python")
-    if mode.spared:
-        host, rows = facts.timeline.host, facts.named(mode.spared)
-        work = work - union(host.start[rows], host.end[rows])
-    return facts.share_of(work)
+    return facts.share_of(facts.part("compute", "python") - _spared(facts, mode))
+
+
+def _spared(facts: Facts, mode: Mode) -> Intervals:
+    if not mode.spared:
+        return EMPTY
+    host, rows = facts.timeline.host, facts.named(mode.spared)
+    return union(host.start[rows], host.end[rows])
 
 
 def _gains(facts: Facts, mode: Mode, work: float) -> tuple[float, float, float]:
-    """The class figure, and at least what samples show, with the sampling error of that, and what
-    comes with it."""
+    """At least what samples show, with the sampling error of that, and what comes with it; and what
+    they do not show: by the backward pass where that tells, or else the class figure."""
     spans = seen_of(facts, mode)
     least, most = bounds(facts, spans) if len(spans) else (0.0, 0.0)
     seen = (least, facts.share_of(spans), most)
+    costs = _costs(facts, mode, seen, work)
     careful, expected, hopeful = (
-        max(share, min(share * whole, work), cost * work)
-        for share, whole, cost in zip(seen, mode.whole, mode.costs, strict=True)
+        max(share, min(share * whole, work), cost)
+        for share, whole, cost in zip(seen, mode.whole, costs, strict=True)
     )
     return careful, expected, hopeful
+
+
+def _costs(
+    facts: Facts, mode: Mode, seen: tuple[float, float, float], work: float
+) -> tuple[float, float, float]:
+    careful, expected, hopeful = (cost * work for cost in mode.costs)
+    searched = None
+    if mode is ANOMALY:
+        searched = searching(facts, seen_of(facts, mode), _spared(facts, mode))
+    if searched is None:
+        return careful, expected, hopeful
+    found = [min(work, share + search) for share, search in zip(seen, searched, strict=True)]
+    return min(careful, found[0]), found[1], min(hopeful, found[2])
 
 
 def seen_of(facts: Facts, *modes: Mode) -> Intervals:
