@@ -97,7 +97,7 @@ class Choice:
     def _price_s(self) -> float:
         told = self.bursts.loop.recorder.facts.get("optimizer") or {}
         cuda = self.bursts.profiler is not None and self.bursts.profiler.cuda
-        together = bool(told.get("fused") or told.get("foreach") or (cuda and told.get("foreach")))
+        together = bool(told.get("fused") or (cuda and told.get("foreach")))
         tensors = int(told.get("tensors") or 0)
         self._events = STEPS * pace.events(self._nodes or tensors, tensors, together)
         if self._event_s:
