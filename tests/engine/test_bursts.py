@@ -125,6 +125,12 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     assert "a burst at step 7 came to nothing: abandoned: a fork" in notes
 
 
+def test_one_that_the_end_of_the_job_cut_off_is_no_news(run):
+    bursts = {"bursts": [{"state": "abandoned: closed", "step": 7}], "off": "closed"}
+    notes = diagnose([replace(run[0], settings={"bursts": bursts})]).coverage.notes
+    assert not any("step 7" in note for note in notes)
+
+
 def test_recorded_calls_are_asked_where_what_stands_in_for_them_proves_nothing():
     allocating, launching = (catalog.causes()[i] for i in ("allocator-thrash", "naive-attention"))
     live = SimpleNamespace(signals=frozenset(allocating.watched))

@@ -39,6 +39,13 @@ def test_the_leading_change_is_the_one_that_was_made(slow: Diagnosis, fast: Diag
     assert found.step.low <= found.step.ratio <= found.step.high
 
 
+def test_sides_are_named_by_what_was_watched_or_by_the_recording(slow, fast):
+    run = msgspec.structs.replace(fast.run, command=["python", "my train.py"], sources=["7.spans"])
+    found = compare(slow, msgspec.structs.replace(fast, run=run))
+    assert found.after.sources == ["python 'my train.py'"]
+    assert found.before.sources == slow.run.sources
+
+
 def test_what_changed_adds_up_to_the_step(slow: Diagnosis, fast: Diagnosis):
     found = compare(slow, fast)
     assert found.after.step_s is not None

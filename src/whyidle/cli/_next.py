@@ -40,14 +40,17 @@ def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = N
     if fix := _fix(diagnosis, serious):
         steps.insert(0, (fix, "try the fixes, keep what is faster"))
     steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
-    if serious:
+    healed = diagnosis.detail.healed
+    if healed is not None and healed.run and before:
+        steps.append((f"whyidle compare {before} {healed.run}{where(store)}", "what changed"))
+    elif serious:
         steps.append((f"whyidle compare {before} AFTER{where(store)}", "once you have fixed it"))
     return steps
 
 
 def _fix(diagnosis: Diagnosis, serious: list[Finding]) -> str:
-    """The command that tries the fixes, where one of them can be tried."""
-    command = diagnosis.run.command
+    """The command that tries the fixes, where one of them can be tried and none was."""
+    command = diagnosis.run.command if not diagnosis.trials else None
     fixes = [fix for finding in serious for fix in finding.prescriptions]
     if not command or not any(fix.automatic and fix.edits for fix in fixes):
         return ""

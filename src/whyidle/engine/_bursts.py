@@ -111,7 +111,8 @@ def notes_on(job: Job) -> list[str]:
     for facts in job.ranks:
         told = facts.timeline.settings.get("bursts") or {}
         who = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
-        notes += [f"{who}{_said(one)}" for one in told.get("bursts", ())]
+        seen = [one for one in told.get("bursts", ()) if one.get("state") != _CUT_OFF]
+        notes += [f"{who}{_said(one)}" for one in seen]
         if told.get("off") and not str(told["off"]).startswith(_ORDINARY):
             notes.append(f"{who}no further burst was recorded: {told['off']}")
         burst = facts.burst
@@ -127,6 +128,9 @@ def _said(one: dict[str, Any]) -> str:
     took, cost = ", ".join(parts), one["cost_s"] * 1e3
     return f"{_window(one)}, left out of all figures: steps took {took}; it cost {cost:.3g} ms"
 
+
+_CUT_OFF = "abandoned: closed"
+"""the job ended meanwhile: that is nothing to tell"""
 
 _TIMES = (("before_s", "before"), ("during_s", "during"), ("after_s", "after"))
 

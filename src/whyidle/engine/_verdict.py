@@ -89,7 +89,7 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
         return Verdict(state="inconclusive", headline=reason, bound=None)
     if serious and (open_ := _unexplained(job, serious)):
         headline = f"{waiting(job, open_)}{_at(job.lead, open_)}, and no cause could be proven. "
-        headline += f"Besides: {_lower(serious[0].headline)}"
+        headline += f"Besides: {serious[0].headline}"
         return Verdict(state="starved", headline=headline, bound=open_)
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if serious:
@@ -149,7 +149,9 @@ def _at(lead: Facts, bucket: str) -> str:
 
 
 def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+    """A sentence to stand inside another; a name (AdamW, DataLoader) stays as it is written."""
+    word = text.partition(" ")[0]
+    return text[:1].lower() + text[1:] if word == word.capitalize() else text
 
 
 def _no_answer(job: Job) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -73,12 +74,18 @@ def check(comparison: Comparison, max_regression_percent: float) -> None:
 def _side(diagnosis: Diagnosis) -> Side:
     return Side(
         run=diagnosis.run.id,
-        sources=diagnosis.run.sources,
+        sources=_sources(diagnosis),
         state=diagnosis.verdict.state,
         headline=diagnosis.verdict.headline,
         step_s=diagnosis.steps.mean_s,
         steps=diagnosis.steps.count,
     )
+
+
+def _sources(diagnosis: Diagnosis) -> list[str]:
+    """What was watched, or which recordings were explained."""
+    command = diagnosis.run.command
+    return [shlex.join(command)] if command else diagnosis.run.sources
 
 
 def _step(before: Diagnosis, after: Diagnosis) -> StepChange | None:

@@ -163,6 +163,8 @@ class Store:
             headline=diagnosis.verdict.headline,
             sources=diagnosis.run.sources,
             document=diagnosis.run.id,
+            command=diagnosis.run.command,
+            job=diagnosis.run.job,
         )
         content = msgspec.json.encode(diagnosis)
         (draft / DIAGNOSIS).write_bytes(content)

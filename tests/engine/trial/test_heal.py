@@ -41,6 +41,11 @@ def diagnosis(*fixes):
     return msgspec.structs.replace(SEEN, findings=[finding] if fixes else [])
 
 
+def with_rate(found, samples_per_s):
+    steps = msgspec.structs.replace(found.steps, samples_per_s=samples_per_s)
+    return msgspec.structs.replace(found, steps=steps)
+
+
 class Voice:
     def __init__(self):
         self.told = []
@@ -152,6 +157,7 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     assert found.after is not None
     assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
     told = document.document(found)
+    assert told.detail.healed.speedup == found.judged[0].effect.speedup
     assert {trial.treatment: trial.why for trial in told.trials}["gc-freeze"] == heal.STOPPED
 
 
@@ -168,8 +174,38 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
     job.healing.budget_s = 2.0
     found = job.heal()
     assert not found.judged
-    assert "4 s" in found.passed[0].why
-    assert "--budget" in found.passed[0].why
+    assert "takes about 4 s, 2 s were left (--budget 1m)" in found.passed[0].why
+
+
+def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
+    """What is left would do for a trial, and is kept back for the end: both numbers are told."""
+    looks = [diagnosis(WORKERS), diagnosis(FREEZE)]
+    job = Job(monkeypatch, looks, both)
+    job.healing.budget_s = 5.0
+    found = job.heal()
+    assert kept(found) == ["loader-workers"]
+    assert "takes about 6 s with the last checks, 5 s were left" in found.passed[0].why
+
+
+def test_numbers_of_the_outcome_agree_with_each_other(monkeypatch):
+    """Looks are taken at other times than trials: their rates are not set beside a trial's gain."""
+    first, last = (with_rate(diagnosis(*fixes), 100.0) for fixes in ([WORKERS], [FREEZE]))
+    job = Job(monkeypatch, [first, last, diagnosis()], both)
+    job.healing.budget_s = 5.0
+    healed = document.document(job.heal()).detail.healed
+    assert healed.samples_per_s / healed.samples_per_s_before == pytest.approx(healed.speedup)
+
+
+def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypatch):
+    starved = msgspec.structs.replace(
+        diagnosis(FREEZE).verdict, state="starved", headline="It waits 60% of the time. Because."
+    )
+    last = msgspec.structs.replace(diagnosis(FREEZE), verdict=starved)
+    job = Job(monkeypatch, [diagnosis(WORKERS), last], both)
+    job.healing.budget_s = 5.0
+    healed = document.document(job.heal()).detail.healed
+    assert healed.left[0] == "It waits 60% of the time"
+    assert last.findings[0].headline in healed.left[1]
 
 
 def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):

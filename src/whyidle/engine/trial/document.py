@@ -143,7 +143,10 @@ def _healed(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
 ) -> Healed:
     whole = found.whole.effect if found.whole else None
-    left = [after.verdict.headline] if after.verdict.state == "starved" else []
+    speedup = whole.speedup if whole else None
+    rate = found.before.steps.samples_per_s
+    first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
+    left = [first] if after.verdict.state == "starved" else []
     left += [
         f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step at most)"
         for finding in after.findings
@@ -154,12 +157,12 @@ def _healed(
         attribution=after.attribution,
         state=after.verdict.state,
         headline=after.verdict.headline,
-        speedup=whole.speedup if whole else None,
+        speedup=speedup,
         low=whole.low if whole else None,
         high=min(whole.high, 1e9) if whole else None,
         left=left[:LEFT],
-        samples_per_s_before=found.before.steps.samples_per_s,
-        samples_per_s=after.steps.samples_per_s,
+        samples_per_s_before=rate,
+        samples_per_s=rate * speedup if rate and speedup else None,
         energy_j_per_step_before=found.before.utilization.energy_j_per_step,
         energy_j_per_step=after.utilization.energy_j_per_step,
         price_per_hour=price_per_hour,

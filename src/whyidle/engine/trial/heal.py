@@ -6,6 +6,7 @@ gains no more is not tried: the next candidates are judged by what the run itsel
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
-STOPPED = "it was stopped before"
+STOPPED = "stopped before it was judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def heal(healing: Healing) -> Healed:
         whole = _whole(healing)
     except KeyboardInterrupt:
         course.stopped = STOPPED
+        whole = _only(healing)
         ready, _ = candidates(course.now, healing.allowed, course.tried)
         course.passed |= {one.treatment: Passed(one, STOPPED) for one in ready}
     done = {one.candidate.treatment for one in healing.judged}
@@ -86,9 +88,9 @@ def _next(healing: Healing, course: _Course) -> bool:
     course.passed |= {one.candidate.treatment: one for one in aside}
     if not ready:
         return False
-    if not healing.affords(LEAST_ARMS + LAST_ARMS * bool(healing.kept)):
-        needs, left = LEAST_ARMS * healing.arm_s, max(healing.left_s, 0.0)
-        course.stopped = f"a trial takes about {needs:.0f} s, {left:.0f} s are left: --budget"
+    needed = LEAST_ARMS + LAST_ARMS * bool(healing.kept)
+    if not healing.affords(needed):
+        course.stopped = _no_time(healing, needed, len(ready))
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
     candidate, searched = settle(healing, ready[0])
@@ -103,6 +105,17 @@ def _next(healing: Healing, course: _Course) -> bool:
     if judgement.kept:
         _look_again(healing, course, judgement)
     return True
+
+
+def _no_time(healing: Healing, arms: int, fixes: int) -> str:
+    """Why nothing more is tried, and a budget that would do for so many fixes."""
+    needs, left = arms * healing.arm_s, max(healing.left_s, 0.0)
+    enough = max(2 * healing.budget_s, healing.budget_s - left + fixes * needs)
+    last = " with the last checks" if healing.kept else ""
+    return (
+        f"no time: it takes about {needs:.0f} s{last}, {left:.0f} s were left "
+        f"(--budget {math.ceil(enough / 60)}m)"
+    )
 
 
 def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None:
@@ -153,5 +166,10 @@ def _whole(healing: Healing) -> Judgement | None:
         last = [one for one in healing.judged if one.kept][-1]
         last.kept, last.why = False, f"given up: with the others, {found.why}"
         healing.voice.judged(last)
+    return _only(healing)
+
+
+def _only(healing: Healing) -> Judgement | None:
+    """The trial of what is kept, where that is one fix."""
     kept = [one for one in healing.judged if one.kept]
-    return kept[0] if kept else None
+    return kept[0] if len(kept) == 1 else None
