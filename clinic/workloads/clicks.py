@@ -128,6 +128,21 @@ class Housekeeper(Callback):
             gc.collect()
 
 
+class Settler(Callback):
+    """What lives after a few steps lives on; newer things are looked through now and then."""
+
+    def __init__(self, after=5, every=50, whole=1000):
+        self.after, self.every, self.whole = after, every, whole
+
+    def on_step(self, loop, loss, batch):
+        if loop.step == self.after:
+            gc.collect()
+            gc.freeze()
+            gc.disable()
+        elif loop.step > self.after and loop.step % self.every == 0:
+            gc.collect(2 if loop.step % self.whole == 0 else 1)
+
+
 class Stop(Exception):
     pass
 
@@ -176,9 +191,6 @@ def main(args):
     torch.manual_seed(args.seed)
     log = Log(args)
     catalogue = [{"item": i, "tags": [i % 5, str(i)]} for i in range(args.catalogue)]
-    if args.settle:
-        gc.collect()
-        gc.freeze()
     model = Model(args).to(args.device)
     more = {"persistent_workers": True} if args.workers else {}
     loader = DataLoader(
@@ -200,6 +212,8 @@ def main(args):
         callbacks.append(Diary(args.pages))
     if args.tidy_every:
         callbacks.append(Housekeeper(args.tidy_every))
+    if args.settle:
+        callbacks.append(Settler())
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05, fused=True)
     Loop(model, optimizer, [*callbacks, clock], args.device).fit(loader)
     print(len(clock.marks), "steps", len(catalogue), float(callbacks[0].total))

@@ -58,11 +58,15 @@ class Pauses:
 
 def pauses(facts: Facts, role: str) -> Pauses | None:
     """Pauses of a role; None where there is none in scope."""
-    host = facts.timeline.host
     rows = interrupting(facts.host, facts.steps, role)
-    rows = rows[facts.host_scope.covers(host.start[rows])]
-    if not len(rows):
-        return None
+    rows = rows[facts.host_scope.covers(facts.timeline.host.start[rows])]
+    return pauses_of(facts, role, rows) if len(rows) else None
+
+
+def pauses_of(facts: Facts, role: str, rows: NDArray[np.int64]) -> Pauses:
+    """Pauses that some of a role's host events make, at least one, all in scope. The shares are
+    those of the whole role."""
+    host = facts.timeline.host
     spans = union(host.start[rows], host.end[rows])
     begin, end = (edges[facts.chosen] for edges in facts.steps.on_host)
     hit: NDArray[np.bool_] = spans.inside(begin, end) > 0

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def install(loop: Loop) -> None:
-    """Have the collector call us."""
+    """Have the collector call us. It says how old the youngest objects are that it leaves out."""
+    named = [f"Python GC, generation {number}" for number in range(3)]
 
     def collected(phase: str, info: dict[str, int]) -> None:
         try:
@@ -22,7 +23,7 @@ def install(loop: Loop) -> None:
                 loop.collecting = now()
             elif loop.collecting:
                 begin, loop.collecting = loop.collecting, 0
-                loop.span("Python GC", OVERHEAD, begin)
+                loop.span(named[info["generation"]], OVERHEAD, begin)
         except BaseException as error:  # Python drops what is raised in here: nothing may be lost
             if not guard.again(error):
                 loop.fault("gc", error)

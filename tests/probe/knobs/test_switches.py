@@ -8,7 +8,12 @@ import small_jobs as jobs
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from whyidle import catalog
+from whyidle.causes.interruption._generations import WHOLE_STEPS
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Predicted
 from whyidle.probe import knobs
+from whyidle.probe.knobs import gc as collector
 
 
 class Cycle:
@@ -42,6 +47,20 @@ def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypa
     hand.back()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+def test_full_collections_come_as_often_as_is_foretold():
+    proof = Proof(
+        "",
+        0.1,
+        0.1,
+        Predicted(speedup=1.1, low=1.1, high=1.1, method=""),
+        (),
+        facts={"explicit": False},
+    )
+    plan = catalog.treatments()["gc-freeze"].decide(proof)
+    edits = {edit.knob: edit.value for edit in plan.edits}
+    assert edits["gc.collect_interval_steps"] * collector.WHOLE == WHOLE_STEPS
 
 
 def test_a_script_that_collects_by_itself_is_left_alone(turn):

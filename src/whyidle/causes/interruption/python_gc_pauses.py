@@ -7,14 +7,16 @@ import numpy as np
 from whyidle.analysis.caches import FROM_MEMORY_S, at_most_s
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.forecast import remove
 from whyidle.analysis.pauses import Pauses, pauses
+from whyidle.causes.interruption._generations import left, whole
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
 """share of the step below which collections are not worth a word"""
 LEFT_AT_WORST = 0.5
-"""residual at the careful end: what lives on after a freeze is still looked through"""
+"""residual at the careful end, where the recording does not tell old objects' collections from
+young ones': what lives on after a freeze is still looked through"""
 
 EACH = 0.9
 """share of the steps with a collection from which on it is said to be in each"""
@@ -49,6 +51,11 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     where every step has one it is bounded by what a core's cache holds. A single collection that
     took longer than all others together counts half: it does not tell how often it comes.
 
+    A watched run tells which generations a collection looks through. Young objects are still
+    looked through after a freeze, but once; that leaves no cache cold, as they were just made.
+    Full collections are rarer and leave out what was frozen; how much longer each takes than the
+    one before tells what is added to the heap.
+
     What looks alike
     ----------------
     ``torch.cuda.empty_cache`` beside the call is ``allocator-thrash``. A pause without a mark is
@@ -68,7 +75,7 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     if found is None or found.share < LEAST_SHARE:
         return None
     explicit = _asked_for(facts, found)
-    gains = _gains(facts, found)
+    gains = _gains(facts, found, None if explicit else left(facts, found))
     cause_of = "The program's own gc.collect()" if explicit else "Python's garbage collector"
     return Proof(
         headline=f"{cause_of} holds the training loop for {found.share:.0%} of the step",
@@ -87,22 +94,32 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     )
 
 
-def _gains(facts: Facts, found: Pauses) -> tuple[float, float, float]:
+def _gains(
+    facts: Facts, found: Pauses, remaining: tuple[float, float, float] | None
+) -> tuple[float, float, float]:
     """Shares of the step won: careful, expected, hopeful. Without collections caches stay warm,
     too, which only a CPU's step is known to gain by."""
     if not found.recurring:
         return 0.0, found.share / 2, found.share
     once_s = _once_s(found)
-    once = min(once_s / facts.scope_s, found.share)
+    recurring = found.share - min(once_s / facts.scope_s, found.share)
+    kept = remaining or (recurring * LEFT_AT_WORST, 0.0, 0.0)
+    cold = _cold(facts, whole(facts, found), once_s)
+    expected = (found.share + recurring) / 2 + cold[0] - kept[1]
+    return max(recurring - kept[0], 0.0), expected, found.share + cold[1] - kept[2]
+
+
+def _cold(facts: Facts, found: Pauses | None, once_s: float) -> tuple[float, float]:
+    """What collections leave behind for the steps, as share: expected and at most."""
+    if found is None:
+        return 0.0, 0.0
     cold_s = _cold_s(found, once_s) if facts.on_cpu else (0.0, 0.0)
-    expected, hopeful = (
-        found.share + cold * found.steps_hit / max(facts.step_count, 1) / facts.step_s
-        for cold in cold_s
-    )
+    often = found.steps_hit / max(facts.step_count, 1)
+    expected, most = (cold * often / facts.step_s for cold in cold_s)
     if found.steps_hit > EACH * facts.step_count:  # nothing is known of a step without one
         least = float(np.quantile(found.rest_s, QUIET))
-        hopeful = max(hopeful, 1.0 - (least - cold_s[1]) / facts.step_s)
-    return interruptions(found.share - once, LEFT_AT_WORST), expected - once / 2, hopeful
+        most = max(most, 1.0 - (least - cold_s[1]) / facts.step_s - found.share)
+    return expected, most
 
 
 def _once_s(found: Pauses) -> float:
