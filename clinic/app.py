@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +22,7 @@ from clinic.picture import matrix
 from clinic.progress import Progress, budget, failed, minutes, told
 from clinic.report import judged, page
 from clinic.score import Pair, marks
+from clinic.turns import Job, at_once, turns, worth
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "clinic"
@@ -30,7 +31,6 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 WHOLE: tuple[Mode, ...] = ("cpu", "emulated", "recorded")
 """what ``--mode all`` is: whatever needs no GPU"""
 FAILED, USAGE, STOPPED = 1, 2, 130
-Job = tuple[Case, Mode]
 Known = dict[tuple[str, Mode], Outcome]
 """by case and mode"""
 
@@ -76,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         if name == "report":
             one.add_argument("--any-version", action="store_true", help="of the product")
         if name == "run":
-            one.add_argument("--jobs", type=_some, default=1, help="at once; over 1 spoils timings")
+            said = f"emulated cases at once, {at_once()} here; others always run alone"
+            one.add_argument("--jobs", type=_some, default=at_once(), help=said)
             one.add_argument("--fresh", action="store_true", help="also what is there already")
             one.add_argument("--lock", type=Path, help="a file that timed jobs hold in turn")
     return parser
@@ -183,22 +184,23 @@ def run(args: argparse.Namespace) -> int:
     known = {} if args.fresh else _known(jobs, results, oracle)
     left = [(case, mode) for case, mode in jobs if (case.id, mode) not in known]
     begun = None if args.fresh else results
-    progress = Progress({(c.id, mode): budget(c, mode, begun, oracle) for c, mode in left})
+    progress = Progress(
+        {(c.id, m): budget(c, m, begun, oracle) * worth(c, args.jobs) for c, m in left}
+    )
     print(
         f"{len(jobs)} cases, {len(known)} known, about {minutes(progress.left)} to go", flush=True
     )
-    pool = ThreadPoolExecutor(args.jobs)
-    how = {"oracle": oracle, "fresh": args.fresh, "lock": args.lock}
+    how = {"oracle": oracle, "fresh": args.fresh}
     try:
-        asked = {pool.submit(examine, *job, results, **how): job for job in left}
-        for future in as_completed(asked):
-            case, mode = asked[future]
-            outcome = known[case.id, mode] = future.result()
-            print(progress.line((case.id, mode), told(case, outcome)), flush=True)
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if args.fixed_subset:
-        known |= _once_more(jobs, known, results, how)
+        with launch.stoppable():
+            for case, mode, outcome in _examined(left, args, results, how):
+                known[case.id, mode] = outcome
+                print(progress.line((case.id, mode), told(case, outcome)), flush=True)
+            if args.fixed_subset:
+                known |= _once_more(jobs, known, results, how, args.lock)
+    except KeyboardInterrupt:
+        _write(args, _pairs(jobs, known), results, len(jobs) - len(known))
+        raise
     pairs = _pairs(jobs, known)
     _say(args, pairs, results)
     if args.fixed_subset:
@@ -206,8 +208,24 @@ def run(args: argparse.Namespace) -> int:
     return FAILED if any(outcome.error for _, outcome in pairs) else 0
 
 
+def _examined(
+    left: Sequence[Job], args: argparse.Namespace, results: Results, how: Mapping[str, Any]
+) -> Iterator[tuple[Case, Mode, Outcome]]:
+    """Each as it is done. Others may have the lock after each turn."""
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for turn in turns(left, args.jobs):
+            with launch.turn(args.lock):
+                asked = {pool.submit(examine, *job, results, **how): job for job in turn}
+                for future in as_completed(asked):
+                    yield *asked[future], future.result()
+
+
 def _once_more(
-    jobs: Sequence[Job], known: Known, results: Results, how: Mapping[str, Any]
+    jobs: Sequence[Job],
+    known: Known,
+    results: Results,
+    how: Mapping[str, Any],
+    lock: Path | None,
 ) -> Known:
     """Cases of the fixed subset that were not right are watched a second time, which counts: a
     check of the project must not fail because the machine was busy for ten seconds."""
@@ -215,7 +233,9 @@ def _once_more(
     for case, mode in jobs:
         if failed(case, known[case.id, mode]):
             print(f"once more: {case.id}", flush=True)
-            outcome = second[case.id, mode] = examine(case, mode, results, **{**how, "fresh": True})
+            with launch.turn(lock):
+                again = examine(case, mode, results, **{**how, "fresh": True})
+            outcome = second[case.id, mode] = again
             print(told(case, outcome), flush=True)
     return second
 
@@ -275,16 +295,31 @@ def _pairs(jobs: Sequence[Job], known: Known) -> list[Pair]:
 def _say(
     args: argparse.Namespace, pairs: Sequence[Pair], results: Results, missing: int = 0
 ) -> None:
+    print(page(pairs, _words(args), missing=missing, real=_real(pairs, results)))
+    _write(args, pairs, results, missing)
+
+
+def _write(args: argparse.Namespace, pairs: Sequence[Pair], results: Results, missing: int) -> None:
+    """The page and its picture, where they are asked for."""
+    if not args.write:
+        return
+    picture = args.write.with_suffix(".svg")
+    drawn = matrix(marks("whyidle", judged(pairs)))
+    picture.write_text(drawn, encoding="utf-8")
+    text = page(pairs, _words(args), picture.name, missing, _real(pairs, results))
+    args.write.write_text(text, encoding="utf-8")
+
+
+def _real(pairs: Sequence[Pair], results: Results) -> dict[str, Outcome]:
+    """What a GPU showed of emulated cases, where one was at hand."""
+    emulated = [case for case, outcome in pairs if outcome.mode == "emulated"]
+    return {case.id: one for case in emulated if (one := results.elsewhere(case, "gpu"))}
+
+
+def _words(args: argparse.Namespace) -> str:
+    """What was typed, but for where things lie."""
     words = f"python -m clinic run --mode {args.mode}"
     words += f" --reseed {args.reseed}" if args.reseed is not None else ""
     words += " --fixed-subset" if args.fixed_subset else ""
     words += f" --cases {' '.join(args.cases)}" if args.cases else ""
-    words += " --no-oracle" if args.no_oracle else ""
-    emulated = [case for case, outcome in pairs if outcome.mode == "emulated"]
-    real = {case.id: one for case in emulated if (one := results.elsewhere(case, "gpu"))}
-    print(page(pairs, words, missing=missing, real=real))
-    if args.write:
-        picture = args.write.with_suffix(".svg")
-        drawn = matrix(marks("whyidle", judged(pairs)))
-        picture.write_text(drawn, encoding="utf-8")
-        args.write.write_text(page(pairs, words, picture.name, missing, real), encoding="utf-8")
+    return words + (" --no-oracle" if args.no_oracle else "")

@@ -78,6 +78,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         consent: what the cure may change in the numbers, as in a prescription.
         measure: what the cure shortens: a steady ``steps``, or the ``whole`` job, start included
             (``--steps`` is then fixed, ``--seconds`` not given).
+        beside: its device sleeps and its host is idle for most of a step: it may run side by side
+            with others like it, which changes neither its gain nor what is seen of it.
         onset: the option that holds the second at which a ``varying`` job falls ill.
         recording: of mode ``recorded``, relative to the folder that ``WHYIDLE_TRACES`` names.
         twin: a recording of the same job, cured, where somebody made one.
@@ -88,6 +90,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     modes: tuple[Mode, ...] = ("cpu",)
     consent: Consent = "none"
     measure: Measure = "steps"
+    beside: bool = False
     inject: tuple[Fault, ...] = ()
     onset: str = ""
     recording: str = ""
@@ -176,6 +179,8 @@ def read(path: Path) -> Sheet:
         raise ValueError(f"{path.name}: nothing is planted")
     if sheet.kind == "healthy" and sheet.inject:
         raise ValueError(f"{path.name}: a healthy job has nothing planted")
+    if sheet.beside and sheet.modes != ("emulated",):
+        raise ValueError(f"{path.name}: only where the device is emulated a case may run beside")
     if any(map(_no_choice, [sheet.options, *sheet.levels.values()])):
         raise ValueError(f"{path.name}: a range is two numbers, a choice is words alone")
     if (sheet.kind == "varying") != bool(sheet.onset):

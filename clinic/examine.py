@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
@@ -18,6 +19,8 @@ from whyidle.model.diagnosis import Diagnosis, Finding
 
 NEAR, TRIES = (0.94, 1.10), 2
 """between these, up to so many times the pairs are run"""
+SETTLED = 0.03
+"""pairs that differ by no more tell what more of them would"""
 CLEAR = 1.25
 """from here on one pair tells enough: whether it is planted does not hang on a few percent"""
 
@@ -29,11 +32,10 @@ def examine(
     *,
     oracle: bool,
     fresh: bool = False,
-    lock: Path | None = None,
 ) -> Outcome:
     """Run what has not been run (or, ``fresh``, all of it), and keep it. A case that fails has an
     outcome that says so."""
-    begin = launch.wall()
+    begin = time.time()
     known = None if fresh else results.load(case, mode, False)
     outcome = known or Outcome(
         id=case.id,
@@ -44,29 +46,34 @@ def examine(
         product=product(),
     )
     try:
-        with launch.turn(lock):
-            if known is None:
-                outcome = _watched(outcome, case, results)
-            if oracle and timed(case):
-                gains = measured(case, mode, results, fresh=fresh)
-                outcome = msgspec.structs.replace(outcome, gains=gains)
+        if known is None:
+            outcome = _watched(outcome, case, results)
+        if oracle and timed(case):
+            gains = measured(case, mode, results, fresh=fresh)
+            outcome = msgspec.structs.replace(outcome, gains=gains)
     except launch.JobError as error:
         outcome = msgspec.structs.replace(outcome, error=str(error))
     except (WhyidleError, msgspec.MsgspecError, OSError) as error:
         outcome = msgspec.structs.replace(outcome, error=f"{type(error).__name__}: {error}")
     if outcome.error and not outcome.state:  # else what was watched is kept, only a timing failed
+        outcome = _took(outcome, begin)
         results.save(case, outcome, b"")
-    return msgspec.structs.replace(outcome, seconds=launch.wall() - begin)
+    return outcome
 
 
 def _watched(outcome: Outcome, case: Case, results: Results) -> Outcome:
     """What the product says of it, kept at once: timing its cures takes longer, and may fail."""
-    begin = launch.wall()
+    begin = time.time()
     with _seen(case, outcome.mode) as (seen, recording):
-        told = _told(outcome, case, seen, recording)
-        told = msgspec.structs.replace(told, seconds=launch.wall() - begin)
+        told = _took(_told(outcome, case, seen, recording), begin)
         results.save(case, told, seen.document)
     return told
+
+
+def _took(outcome: Outcome, begin: float) -> Outcome:
+    """With when it was, and for how long."""
+    now = time.time()
+    return msgspec.structs.replace(outcome, seconds=now - begin, span=(begin, now))
 
 
 def _seen(case: Case, mode: Mode) -> AbstractContextManager[tuple[launch.Watched, Path]]:
@@ -91,7 +98,10 @@ def measured(case: Case, mode: Mode, results: Results, *, fresh: bool = False) -
     """What each cure brings. Kept: it is measured once for a script, its options and a machine."""
     gains = {} if fresh else results.gains(case, mode)
     if not gains:
+        begin = time.time()
         gains = recorded(case) if case.recording else paired(case, mode)
+        span = (begin, time.time())
+        gains = {n: msgspec.structs.replace(gain, span=span) for n, gain in gains.items()}
         results.save_gains(case, mode, gains)
     return gains
 
@@ -110,7 +120,7 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
             spent[name] += launch.wall() - begin
         gains = _gains(rates, spent)
         enough = 1 if clear(gains.values()) else case.budget.pairs
-        if number + 1 >= enough and not near(gains["cured"]):
+        if number + 1 >= enough and (not near(gains["cured"]) or settled(gains.values())):
             break
     return gains
 
@@ -132,6 +142,12 @@ def clear(gains: Iterable[Gain]) -> bool:
 def near(gain: Gain) -> bool:
     """Whether a gain is so small that more pairs must tell whether there is one."""
     return NEAR[0] < gain.ratio < NEAR[1]
+
+
+def settled(gains: Iterable[Gain]) -> bool:
+    """Whether the pairs of every cure agree."""
+    ratios = [gain.ratios for gain in gains]
+    return all(len(own) > 1 and max(own) - min(own) <= SETTLED for own in ratios)
 
 
 def _timed(case: Case, cured: frozenset[int]) -> Options:

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,11 +27,20 @@ WARM = 0.2
 """share of the time of an arm, its beginning, that is left out"""
 QUIET = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """set for every job, where the card says nothing else: two cores are shared with loader workers"""
+LOOK_S = 0.05
+"""between two looks at a job that runs: so much is lost at its end"""
 DROPPED = ("WHYIDLE_HOME", "WHYIDLE_DISABLE", "WHYIDLE_RUN", "MKL_NUM_THREADS")
+
+
+_stopping = threading.Event()
 
 
 class JobError(Exception):
     """A job that did not end well, or told nothing."""
+
+
+class StoppedError(Exception):
+    """A job that we ended, because somebody asked for it: nothing is known of it."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -138,8 +149,18 @@ def alone(case: Case, options: Options, mode: Mode) -> Times:
     """One arm, without us."""
     with scratch(case, mode) as folder:
         words = command(options, mode, case.budget.arm_s, case.measure)
-        start(words, folder, options, case.budget)
+        # taking an interpreter down with all its tensors is nearly a second that tells nothing;
+        # ranks are in sessions of their own, and would be left behind
+        done = None if "@ranks" in options else partial(_has_told, folder)
+        start(words, folder, options, case.budget, done=done)
         return times(folder)
+
+
+def _has_told(folder: Path) -> bool:
+    """Whether the job in a folder has written all that it writes of itself."""
+    with suppress(JobError):
+        return bool(times(folder).marks)
+    return False
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -232,10 +253,23 @@ def times(folder: Path) -> Times:
 
 
 def start(
-    words: list[str], folder: Path, options: Options, budget: Budget, *, may_fail: bool = False
+    words: list[str],
+    folder: Path,
+    options: Options,
+    budget: Budget,
+    *,
+    may_fail: bool = False,
+    done: Callable[[], bool] | None = None,
 ) -> int:
-    """Run to the end; nothing of it survives a time-out. Raises JobError where it fails."""
+    """Run to the end, or until it is ``done``; nothing of it survives a time-out.
+
+    Raises:
+        JobError: it failed.
+        StoppedError: it was ended by ``stop``, or had not begun then.
+    """
     own = environment(options)
+    if _stopping.is_set():
+        raise StoppedError
     with (folder / "said.txt").open("wb") as said:
         child = subprocess.Popen(
             [*words, "--times", "times.json"],
@@ -247,9 +281,7 @@ def start(
             start_new_session=True,
         )
         try:
-            status = child.wait(budget.limit_s)
-        except subprocess.TimeoutExpired:
-            raise JobError(f"took longer than {budget.limit_s:.0f} s") from None
+            status = _ended(child, budget.limit_s, done)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -258,6 +290,32 @@ def start(
         tail = (folder / "said.txt").read_text("utf-8", "replace").strip()[-600:]
         raise JobError(f"ended with {status}: {tail}")
     return status
+
+
+def _ended(child: subprocess.Popen[bytes], limit_s: float, done: Callable[[], bool] | None) -> int:
+    """Its status; 0 where it is done, though not gone."""
+    until = wall() + limit_s
+    while wall() < until:
+        status = child.poll()
+        if status is not None:
+            return status
+        if _stopping.is_set():
+            raise StoppedError
+        if done and done():
+            return 0
+        time.sleep(LOOK_S)
+    raise JobError(f"took longer than {limit_s:.0f} s")
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Whoever leaves early, as by Ctrl-C, ends what was started in here, in whatever thread."""
+    _stopping.clear()
+    try:
+        yield
+    except BaseException:
+        _stopping.set()
+        raise
 
 
 def wall() -> float:

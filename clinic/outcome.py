@@ -21,6 +21,10 @@ FORM = 3
 """of the files; results of other forms are made anew"""
 
 
+Span = tuple[float, float]
+"""from when to when something ran, seconds since 1970"""
+
+
 class Named(msgspec.Struct, frozen=True, kw_only=True):
     """One finding: ``predicted`` is (speed-up, low, high) of each treatment that has one."""
 
@@ -56,6 +60,8 @@ class Gain(msgspec.Struct, frozen=True):
     pairs: list[tuple[float, float]]
     seconds: float = 0.0
     """that all these runs took, the sick ones with the whole cure; 0: not told"""
+    span: Span | None = None
+    """of all arms together"""
 
     @property
     def ratio(self) -> float:
@@ -99,6 +105,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     delay: Delay | None = None
     truth: dict[str, float] | None = None
     seconds: float = 0.0
+    """of watching it"""
+    span: Span | None = None
+    """of watching it"""
 
     @property
     def alone_rate(self) -> float | None:

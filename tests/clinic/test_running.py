@@ -77,15 +77,6 @@ def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
     assert examine.measured(case, "cpu", results)["cured"].ratio == 3.0
 
 
-@pytest.mark.parametrize(("rest", "times"), [(1.95, 2), (1.7, 1)])
-def test_a_small_gain_is_timed_more_often(tmp_path, case, rest, times):
-    even = msgspec.structs.replace(case.inject[0], cured={"rest": rest})
-    unsure = msgspec.structs.replace(case, inject=(even,))
-    gain = examine.measured(unsure, "cpu", Results(tmp_path / "kept"))["cured"]
-    assert len(gain.pairs) == times * case.budget.pairs
-    assert gain.ratio == pytest.approx(2 / rest)
-
-
 def test_a_script_stands_alone_in_its_folder_under_a_common_name(case):
     with scratch(case) as folder:
         assert [path.name for path in folder.iterdir()] == ["train.py"]

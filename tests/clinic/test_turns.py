@@ -1,0 +1,218 @@
+"""What runs beside what, how it is stopped, and how long all of it took."""
+
+import threading
+import time
+
+import msgspec
+import pytest
+from sheets import sheet
+
+import clinic.launch
+from clinic import app, examine
+from clinic.card import cases
+from clinic.launch import JobError, StoppedError, Times
+from clinic.outcome import Gain, Outcome, Results
+from clinic.report import page
+from clinic.sittings import Sittings, sittings
+from clinic.turns import turns, worth
+
+HABIT = 'sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"'
+
+
+@pytest.fixture
+def case(tmp_path, monkeypatch):
+    (tmp_path / "cards").mkdir()
+    (tmp_path / "cards" / "007.toml").write_text(sheet(workload="job", habit=HABIT))
+    monkeypatch.setattr("clinic.launch.WORKLOADS", tmp_path)
+    monkeypatch.setattr("clinic.outcome.WORKLOADS", tmp_path)
+    (one,) = cases(folder=tmp_path / "cards")
+    return one
+
+
+def several(case, count, first=100, **more):
+    return [msgspec.structs.replace(case, id=f"c{first + i:04}", **more) for i in range(count)]
+
+
+def outcome(case, mode="cpu", **more):
+    return Outcome(id=case.id, mode=mode, made="2026-01-02", options={}, state="starved", **more)
+
+
+def test_only_idle_hosts_run_beside_each_other(case):
+    asleep = [(one, "emulated") for one in several(case, 7, 1000, beside=True)]
+    awake = [(one, "emulated") for one in several(case, 2, 1100)]
+    busy = [(one, "cpu") for one in several(case, 5)]
+    told = [(one, "recorded") for one in several(case, 2, 2000)]
+    found = list(turns([*told, *busy, *awake, *asleep], 3))
+    assert [len(turn) for turn in found] == [3, 3, 1, *[1] * 9]
+    assert [mode for turn in found for _, mode in turn] == (
+        ["emulated"] * 9 + ["cpu"] * 5 + ["recorded"] * 2
+    )
+    assert all(one.beside for turn in found[:3] for one, _ in turn)
+    assert sorted(one.id for turn in found for one, _ in turn) == sorted(
+        one.id for one, _ in [*told, *busy, *awake, *asleep]
+    )
+
+
+def test_the_order_is_drawn_and_always_the_same(case):
+    jobs = [(one, "cpu") for one in several(case, 20)]
+    names = [one.id for turn in turns(jobs, 3) for one, _ in turn]
+    assert names != sorted(names)
+    assert names == [one.id for turn in turns(jobs[::-1], 1) for one, _ in turn]
+
+
+def test_a_case_beside_others_costs_a_part_of_the_time(case):
+    assert worth(case, 3) == 1.0
+    assert worth(msgspec.structs.replace(case, beside=True), 4) == 0.25
+
+
+def test_what_runs_on_the_cpu_runs_beside_nothing(tmp_path):
+    (tmp_path / "007.toml").write_text(sheet("job", HABIT, before="beside = true"))
+    with pytest.raises(ValueError, match="only where the device is emulated"):
+        cases(folder=tmp_path)
+
+
+@pytest.mark.parametrize(("beside", "most"), [(True, 3), (False, 1)])
+def test_so_many_run_at_a_time(case, tmp_path, monkeypatch, beside, most):
+    now, seen = [], []
+
+    def busy(one, *_, **__):
+        now.append(one)
+        seen.append(len(now))
+        time.sleep(0.05)
+        now.remove(one)
+        return outcome(one, "emulated")
+
+    jobs = several(case, 6, modes=("emulated",), beside=beside)
+    monkeypatch.setattr(app, "cases", lambda *_: jobs)
+    monkeypatch.setattr(app, "examine", busy)
+    words = ["run", "--mode", "emulated", "--jobs", "3", "--no-oracle"]
+    lock = tmp_path / "lock"
+    assert app.main([*words, "--results", str(tmp_path / "kept"), "--lock", str(lock)]) == 0
+    assert max(seen) == most
+    assert len(seen) == 6
+
+
+def test_who_stops_it_finds_the_page_of_what_is_done(case, tmp_path, monkeypatch, capsys):
+    done = []
+
+    def stopped(one, *_, **__):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(one.id)
+        return outcome(one)
+
+    monkeypatch.setattr(app, "cases", lambda *_: several(case, 5))
+    monkeypatch.setattr(app, "examine", stopped)
+    written = tmp_path / "page.md"
+    words = ["run", "--no-oracle", "--results", str(tmp_path), "--write", str(written)]
+    assert app.main(words) == app.STOPPED
+    said = written.read_text()
+    assert "**3 more cases of this mode were not run.**" in said
+    assert all(f"| {name} | job |" in said for name in done)
+
+
+def test_whoever_leaves_early_ends_what_runs(case, tmp_path):
+    (tmp_path / "job.py").write_text("import time; time.sleep(60)")
+    came = []
+
+    def timed():
+        try:
+            clinic.launch.alone(case, case.arm(), "cpu")
+        except (StoppedError, JobError) as error:
+            came.append(error)
+
+    def left():
+        with clinic.launch.stoppable():
+            one.start()
+            raise KeyboardInterrupt
+
+    one = threading.Thread(target=timed)
+    with pytest.raises(KeyboardInterrupt):
+        left()
+    one.join(10)
+    assert [type(error) for error in came] == [StoppedError]
+    with pytest.raises(StoppedError):  # and nothing more begins
+        clinic.launch.alone(case, case.arm(), "cpu")
+    (tmp_path / "job.py").write_text("")
+    with clinic.launch.stoppable(), pytest.raises(JobError, match="no times"):
+        clinic.launch.alone(case, case.arm(), "cpu")
+
+
+def test_a_job_that_was_stopped_leaves_no_outcome(case, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise StoppedError
+
+    monkeypatch.setattr(examine, "_seen", stopped)
+    with pytest.raises(StoppedError):
+        examine.examine(case, "cpu", Results(tmp_path / "kept"), oracle=True)
+    assert not list(tmp_path.glob("kept/**/*.json"))
+
+
+def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
+    (tmp_path / "job.py").write_text(
+        "import json, sys, time\n"
+        "with open(sys.argv[sys.argv.index('--times') + 1], 'w') as file:\n"
+        "    json.dump({'begin': 0.0, 'marks': [1.0, 2.0, 3.0, 4.0], 'samples': 2}, file)\n"
+        "time.sleep(60)\n"
+    )
+    begin = time.monotonic()
+    assert clinic.launch.alone(case, case.arm(), "cpu").rate("steps") == pytest.approx(2.0)
+    assert time.monotonic() - begin < 20
+
+
+@pytest.mark.parametrize(
+    ("rates", "pairs"),
+    [
+        ([1.0, 1.05, 1.05, 1.0], 2),  # near 1, and both pairs say so
+        ([1.0, 1.0, 1.09, 1.0, 1.0, 1.05, 1.05, 1.0], 4),  # near 1, and they differ
+        ([1.0, 1.15, 1.3, 1.0], 2),  # they differ, and it does not matter
+        ([1.0, 1.5], 1),
+    ],
+)
+def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
+    waiting = list(rates)
+
+    def told(*_):
+        rate = waiting.pop(0)
+        return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
+
+    monkeypatch.setattr(clinic.launch, "alone", told)
+    gains = examine.paired(case, "cpu")
+    assert len(gains["cured"].pairs) == pairs
+    assert not waiting
+
+
+def test_runs_side_by_side_count_once_and_pauses_not():
+    spans = [(0.0, 10.0), (5.0, 20.0), (6.0, 12.0), (30.0, 40.0), (5000.0, 5060.0)]
+    every = [Outcome(id="c", mode="cpu", made="", options={}, span=span) for span in spans]
+    assert sittings(every) == Sittings(active_s=90.0, count=2, at_once=3)
+    timed = {"cured": Gain([(1.0, 2.0)], 9.0, (10.0, 25.0))}
+    assert sittings([msgspec.structs.replace(every[0], gains=timed)]) == Sittings(25.0, 1, 1)
+    old = {"cured": Gain([(1.0, 2.0)], 9.0)}
+    assert sittings([*every, msgspec.structs.replace(every[0], gains=old)]) is None
+    assert sittings([]) is None
+
+
+def test_the_page_tells_how_long_it_took(case):
+    def told(*spans):
+        return page([(case, outcome(case, span=span)) for span in spans], "some command")
+
+    whole = told((0.0, 3000.0), (2000.0, 6000.0))
+    assert "ran in 100 minutes** by the clock, in\none sitting;" in whole
+    assert "at most 120 on two cores: met.\nUp to 2 emulated cases ran side by side" in whole
+    long = told((0.0, 6000.0), (10000.0, 14000.0))
+    assert "ran in 167 minutes** by the clock, in\n2 sittings;" in long
+    assert "**missed**.\nEvery case ran alone." in long
+    assert "by the clock, in" not in told((0.0, 3000.0), None)
+
+
+def test_what_was_watched_and_timed_tells_when(case, tmp_path, monkeypatch):
+    results = Results(tmp_path / "kept")
+    marks = iter([[float(i) for i in range(10)], [i / 2 for i in range(10)]])
+    monkeypatch.setattr(
+        clinic.launch, "alone", lambda *_: Times(begin=0.0, marks=next(marks), samples=1)
+    )
+    since = time.time()
+    begin, end = examine.measured(case, "cpu", results)["cured"].span
+    assert since <= begin <= end <= time.time()
+    assert results.gains(case, "cpu")["cured"].span == (begin, end)
