@@ -123,6 +123,7 @@ def main():
         with open(args.times, "w") as file:
             each = args.batch * args.rounds * world
             json.dump({"begin": begin, "marks": marks, "samples": each}, file)
+    dist.barrier()  # who leaves while another still talks may take that one down
     dist.destroy_process_group()
 
 

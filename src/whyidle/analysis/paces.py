@@ -14,12 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.cores import SHARED
 from whyidle.analysis.facts import Facts
 
 F64 = NDArray[np.float64]
 
 LEAST = 4
 """with fewer common rounds nothing can be said"""
+MIDDLE = (0.1, 0.9)
+"""quantiles between which steps are compared: beyond are log lines, collections, other programs"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +49,19 @@ class Paces:
         ran, queued = found
         along = max(0.0, min(queued, ran * usual[1] / max(usual[0], 1e-12)))
         return ran + along, queued - along
+
+    @property
+    def varied(self) -> bool:
+        """Whether some rank's work itself differs from step to step. The same work runs longer
+        while others use what its core shares with theirs, but not by more than a shared core is
+        worth less than one alone: what is within that is laid to chance."""
+        each = max(round(self.per_step), 1)
+        steps = self.ran.shape[1] // each
+        if steps < LEAST:
+            return False
+        took = self.ran[:, : steps * each].reshape(len(self.ran), steps, each).sum(axis=2)
+        short, long = np.quantile(took, MIDDLE, axis=1)
+        return bool((long * SHARED > short).any())
 
     def of(self, index: int) -> tuple[float, float]:
         """What one rank runs, and waits for a core, s per step."""

@@ -8,6 +8,7 @@ from judging import covers, judge, judge_all, measured
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
 from whyidle.analysis.paces import Paces
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import HostKind, Pace
@@ -133,6 +134,69 @@ def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_l
     assert covers(proof, gained)
     assert abs(proof.predicted.speedup - gained) < 0.05
     assert "explain" in catalog.treatments()["explain-late-rank"].decide(proof).summary
+
+
+def taking_turns(spread, *, evenly=False, more=0.0):
+    """Two ranks whose work differs from step to step by up to so much, and one has more of it."""
+    chance = np.random.default_rng(3)
+    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    ran, ends = np.zeros((2, 80), np.int64), np.zeros((2, 80), np.int64)
+    for step in range(80):
+        lengths = chance.uniform(1 - spread, 1 + spread, 2) + np.array([0.0, more])
+        lengths = np.full(2, lengths.mean()) if evenly else lengths
+        for rank, (length, guest) in enumerate(zip(lengths, guests, strict=True)):
+            guest.work(FORWARD, ms(10 * length))
+            guest.backward(BACKWARD, ms(10 * length))
+            ran[rank, step] = guest._ran
+        exchange(guests)
+        ends[:, step] = guests[0].now
+        for guest in guests:
+            guest.step(STEP, ms(1))
+    found = [guest.timeline() for guest in guests]
+    return [
+        replace(each, pace=Pace(ends[rank] - each.base_ns, ran[rank], 0 * ran[rank]))
+        for rank, each in enumerate(found)
+    ]
+
+
+def test_turns_of_work_that_varies_are_won_and_turns_of_chance_are_not():
+    """Steps that differ by more than a shared core makes them differ have unlike work."""
+    sick, even = taking_turns(0.7), taking_turns(0.7, evenly=True)
+    proof = judge_all("rank-workload-imbalance", sick)
+    assert "take turns" in proof.headline
+    assert proof.predicted.speedup > 1.05
+    assert covers(proof, Facts(sick[0]).step_s / Facts(even[0]).step_s)
+    jitter = taking_turns(0.15)
+    assert Job(tuple(Facts(each) for each in jitter)).imbalance.lost[1] > 0.03  # they do wait
+    assert judge_all("rank-workload-imbalance", jitter) is None
+
+
+def test_of_a_rank_with_more_work_chance_takes_nothing_away():
+    """What it has beyond the other in every step is expected; what chance adds is not."""
+    proof = judge_all("rank-workload-imbalance", taking_turns(0.1, more=0.4))
+    assert proof.facts["rank"] == 1
+    always = 10 * 0.4 / (20 * 1.4 + 3)  # half of what it has more, by the longer rank's step
+    assert proof.predicted.speedup == pytest.approx(1 / (1 - always), rel=0.02)
+    assert proof.predicted.low < proof.predicted.speedup < proof.predicted.high
+
+
+def test_work_on_shared_cores_is_won_in_part_at_the_careful_end():
+    """A rank that works alone has the core's other half: of what is dealt to a core worth 65 %,
+    two ranks win 1 - 1 / 1.3 of it, not a half."""
+    with_pace = taking_turns(0.0, more=0.4)
+    without = [replace(each, pace=None) for each in with_pace]
+    careful, whole = (
+        1 - 1 / judge_all("rank-workload-imbalance", each).predicted.low
+        for each in (with_pace, without)
+    )
+    assert careful == pytest.approx(whole * (1 - 1 / 1.3) / 0.5, rel=0.1)
+
+
+def test_rounds_of_one_step_may_differ_without_its_work_varying():
+    rounds = np.tile([10.0, 30.0], (2, 20))
+    assert not Paces(rounds, 0 * rounds, per_step=2.0).varied
+    assert Paces(rounds, 0 * rounds, per_step=1.0).varied
+    assert not Paces(rounds[:, :3], 0 * rounds[:, :3], per_step=1.0).varied
 
 
 def test_python_whose_end_looks_miss_is_not_taken_for_more_work():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.cores import SHARED
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.imbalance import MOSTLY, Imbalance, Laggard
@@ -35,7 +36,31 @@ def laggard(job: Job) -> Laggard | None:
         return None
     if late is None or late.slow_device or job.imbalance.lost[1] * _own(late) < LEAST_SHARE:
         return None
+    always = job.imbalance.lost[0] * _own(late)
+    if by_chance(job, late) and always < LEAST_SHARE and relieved(job, late) is None:
+        return None
     return late
+
+
+def by_chance(job: Job, late: Laggard) -> bool:
+    """Whether nothing tells that ranks take turns for their work: it is told how long each ran, and
+    no rank's own steps differ by more than what ranks on shared cores do to each other. Then only
+    what falls on the same ranks in every step is won by dealing work differently."""
+    paces = job.imbalance.paces
+    return late.reason in RUNS and paces is not None and not paces.varied
+
+
+def _beside_others(job: Job) -> float:
+    """What a rank's work costs that others take over, at the careful end, as part of what it cost:
+    on a CPU the late rank works while the others wait, and may have what its core shares with
+    theirs to itself; taken over, the same work runs at a shared core's pace.
+
+    With one rank's excess w (others idle) dealt over n ranks, each on a core worth s of one alone,
+    w (1 - 1 / (n s)) is won instead of w (1 - 1 / n). No recording tells whether cores are hardware
+    threads of one: machines that are rented hide it.
+    """
+    count = len(job.ranks)
+    return max(0.0, (count - 1.0 / SHARED) / (count - 1.0))
 
 
 def _own(late: Laggard) -> float:
@@ -47,11 +72,15 @@ def _own(late: Laggard) -> float:
 
 def even(job: Job, late: Laggard) -> Predicted:
     """P8: every rank does the mean of the work; what is late in every step is the careful end. On a
-    CPU work and the machine's own jitter look alike, so between the two ends nothing is likelier.
-    """
+    CPU work and the machine's own jitter look alike, so between the two ends nothing is likelier
+    where some rank's work varies; where none does, turns are chance, and stay. There the careful
+    end also bears that work dealt evenly runs on shared cores."""
     low, high = (share * _own(late) for share in job.imbalance.lost)
-    expected = high * 0.9 if job.imbalance.paces is None else (low * 0.9 + high) / 2
-    return remove(low * 0.9, high, "P8: every rank's work at the mean", expected)
+    method, sure = "P8: every rank's work at the mean", low * 0.9
+    if job.imbalance.paces is None:
+        return remove(sure, high, method, high * 0.9)
+    expected = (sure + (low if by_chance(job, late) else high)) / 2
+    return remove(sure * _beside_others(job), high, method, expected)
 
 
 def freed(job: Job, late: Laggard) -> Predicted:

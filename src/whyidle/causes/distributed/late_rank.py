@@ -35,7 +35,7 @@ def late_rank(job: Job) -> Proof | None:
     with one rank always late, that rank as fast as the slowest other one; with turns, every rank at
     the mean. Where Python holds it up, and ranks on a CPU tell how long they ran, only what the
     late one ran longer counts: the recorded meetings are replayed with it earlier by that much, and
-    who came late by chance still does.
+    who came late by chance still does; turns that no rank's own steps explain are not reported.
 
     What looks alike
     ----------------

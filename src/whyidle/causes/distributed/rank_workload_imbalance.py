@@ -31,7 +31,11 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     its kernels are provably the same ones. More work takes longer in the backward pass, too: of a
     watched job on a CPU that runs more Python as well, what is longer outside of it alone is taken
     for Python, up to as much again as was seen. The gain is P8, every rank at the mean: all waiting
-    is the hopeful end, the part that falls on the same ranks in every step the careful one.
+    is the hopeful end, the part that falls on the same ranks in every step the careful one. Where
+    ranks on a CPU tell how long they ran, and no rank's own steps differ by more than sharing cores
+    makes the same work differ, turns are chance: only that part is expected, and without it nothing
+    is reported. Work that others take over runs beside theirs then, on cores that may be halves of
+    one, which lowers the careful end.
 
     What looks alike
     ----------------
