@@ -28,6 +28,7 @@ parser.add_argument("--rank-rows", type=int, default=256)
 parser.add_argument("--notes", type=int, default=0, help="rows kept as records")
 parser.add_argument("--tidy-every", type=int, default=0)
 parser.add_argument("--check-numbers", action="store_true")
+parser.add_argument("--repeatable", action="store_true")
 parser.add_argument("--update", choices=("default", "loop", "together", "single"), default="single")
 parser.add_argument("--look", type=float, default=0.0, help="leave the model up for so long, s")
 parser.add_argument("--save-every", type=int, default=0)
@@ -97,6 +98,7 @@ how = {
 }[args.update]
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **how)
 torch.autograd.set_detect_anomaly(args.check_numbers)
+torch.use_deterministic_algorithms(args.repeatable)
 
 marks, step = [], 0
 while True:
