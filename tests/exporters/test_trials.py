@@ -87,6 +87,41 @@ def test_without_trials_nothing_is_said_of_them(full):
     assert "measured |" not in markdown.render(plain)
 
 
+@pytest.mark.parametrize("render", [terminal.render, markdown.render])
+def test_what_it_became_comes_before_what_it_was(healed, render):
+    shown = " ".join(render(healed()).split())
+    assert shown.replace("×", "x").index("2.00x as fast with 1 fix kept") < shown.index("35%")
+    assert "first fix:" not in shown
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_that_nothing_was_kept_is_said(full, render):
+    def shown(*trials):
+        return " ".join(render(msgspec.structs.replace(full, trials=list(trials))).split())
+
+    assert "2 fixes tried, none kept" in shown(ONCE, ONCE, UNTRIED)
+    assert "1 fix known, none could be tried" in shown(UNTRIED)
+    assert "none kept" not in shown(KEPT, ONCE)
+    assert "none could" not in shown()
+
+
+@pytest.mark.parametrize("render", [terminal.render, html.render])
+def test_fixes_that_were_not_measured_together_are_no_number(healed, render):
+    found = healed()
+    untold = msgspec.structs.replace(found.detail.healed, speedup=None, low=None, high=None)
+    detail = msgspec.structs.replace(found.detail, healed=untold)
+    shown = " ".join(render(msgspec.structs.replace(found, detail=detail)).split())
+    assert "1 fix kept: loader-workers; not measured together" in shown
+
+
+def test_the_page_of_a_healed_job_begins_with_both_sides(healed):
+    shown = html.render(healed(samples_per_s_before=50.0, samples_per_s=100.0))
+    top = shown[shown.index("<main") : shown.index('id="attribution"')]
+    assert "50.0 → 100" in top
+    assert "give the loader workers" in top
+    assert "worth fixing before" in shown
+
+
 def searched(number):
     tried = {4: (0.1, "through"), 8: (0.05, "through"), 2: (0.4, "early"), 16: (None, "failed")}
     told = [

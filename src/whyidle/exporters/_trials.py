@@ -8,6 +8,8 @@ from whyidle.exporters._page import Page
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Searched, Trial
 
+UNTRIED = "not measured"
+
 
 def trials(page: Page, diagnosis: Diagnosis) -> None:
     """A block for each that was tried, then all of them together, what remains, and what was not
@@ -32,11 +34,28 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
 def outcome(diagnosis: Diagnosis) -> str:
     """What trials came to, in a few words; empty where nothing was kept."""
     healed, kept = diagnosis.detail.healed, [one for one in diagnosis.trials if one.kept]
-    if healed is None or healed.speedup is None or not kept:
+    if healed is None or not kept:
         return ""
     names = ", ".join(trial.treatment for trial in kept)
-    plural = "es" if len(kept) > 1 else ""
-    return f"{words.factor(healed.speedup)}× as fast with {len(kept)} fix{plural} kept: {names}"
+    told = f"{_fixes(len(kept))} kept: {names}"
+    if healed.speedup is None:
+        return f"{told}; {UNTRIED} together"
+    return f"{words.factor(healed.speedup)}× as fast with {told}"
+
+
+def fruitless(diagnosis: Diagnosis) -> str:
+    """That trials came to nothing, in a few words; empty where something was kept, or none was
+    asked for."""
+    tried, untried = split(diagnosis)
+    if not diagnosis.trials or any(trial.kept for trial in tried):
+        return ""
+    if not tried:
+        return f"{_fixes(len(untried))} known, none could be tried: see why not"
+    return f"{_fixes(len(tried))} tried, none kept: not proven faster, or not the same numbers"
+
+
+def _fixes(count: int) -> str:
+    return f"{count} fix{'es' if count > 1 else ''}"
 
 
 def split(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
@@ -46,7 +65,7 @@ def split(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
 
 
 def _healed(page: Page, diagnosis: Diagnosis, healed: Healed) -> None:
-    gain = gained(healed.speedup, healed.low, healed.high)
+    gain = gained(healed.speedup, healed.low, healed.high) or UNTRIED
     page.line(page.text(f"all of it together: {gain}", "bold"), indent=2)
     for sentence in savings(healed):
         page.line(page.text(sentence), indent=2)

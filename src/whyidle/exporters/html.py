@@ -9,9 +9,19 @@ from importlib.resources import files
 
 import msgspec
 
-from whyidle.exporters._html import findings, notes, ranks, summary, tables, timeline, trials
+from whyidle.exporters._html import (
+    findings,
+    healed,
+    notes,
+    ranks,
+    summary,
+    tables,
+    timeline,
+    trials,
+)
 from whyidle.exporters._html.element import Markup, e, script_text
 from whyidle.exporters._palette import LOOKS, ink, ramp
+from whyidle.exporters._trials import outcome
 from whyidle.model.diagnosis import Diagnosis
 
 SUFFIXES = (".html", ".htm")
@@ -31,7 +41,7 @@ def render(diagnosis: Diagnosis) -> str:
         e("meta", name="viewport", content="width=device-width, initial-scale=1"),
         e("meta", name="color-scheme", content="light dark"),
         e("meta", name="generator", content=f"whyidle {diagnosis.run.whyidle}"),
-        e("title", f"{diagnosis.verdict.headline} · whyidle"),
+        e("title", f"{outcome(diagnosis) or diagnosis.verdict.headline} · whyidle"),
         e("style", _style()),
     )
     body = e(
@@ -46,7 +56,7 @@ def render(diagnosis: Diagnosis) -> str:
 
 def _sections(diagnosis: Diagnosis) -> list[Markup | None]:
     return [
-        summary.verdict(diagnosis),
+        healed.verdict(diagnosis) or summary.verdict(diagnosis),
         summary.attribution(diagnosis),
         trials.trials(diagnosis),
         findings.findings(diagnosis),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._trials import foretold, gained, outcome
+from whyidle.exporters._trials import foretold, fruitless, gained, outcome
 from whyidle.exporters._words import (
     NONE,
     interval,
@@ -29,8 +29,10 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 def render(diagnosis: Diagnosis) -> str:
     """The diagnosis as GitHub-flavoured Markdown."""
+    told = outcome(diagnosis) or fruitless(diagnosis)
     lines = [
         f"### {_text(diagnosis.verdict.headline)}",
+        *([] if not told else ["", f"**{_text(told)}**"]),
         "",
         f"**{diagnosis.verdict.state}** · {_steps(diagnosis)}",
         "",
@@ -48,8 +50,6 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
     """Fixes that were tried: predicted beside measured."""
     if not diagnosis.trials:
         return
-    if told := outcome(diagnosis):
-        yield from (f"**{_text(told)}**", "")
     yield "| fix | predicted | measured | numbers | kept |"
     yield "|---|---|---|---|---|"
     for trial in diagnosis.trials:

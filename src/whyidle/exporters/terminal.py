@@ -10,7 +10,7 @@ from rich.text import Text
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Colours, Page
-from whyidle.exporters._trials import outcome, trials
+from whyidle.exporters._trials import fruitless, outcome, trials
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import (
     Diagnosis,
@@ -81,6 +81,9 @@ def render(
     if told := outcome(diagnosis):
         page.line(page.text(told, "bold green"), head=page.text("HEALED  ", "bold green"), indent=2)
         page.gap()
+    elif told := fruitless(diagnosis):
+        page.line(page.text(told, "bold"), head=page.text("NOTHING KEPT  ", "bold"), indent=2)
+        page.gap()
     _verdict(page, diagnosis)
     if diagnosis.failed and not full:
         return page.done()
@@ -130,7 +133,7 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
         page.line(badge, indent=2)
         page.line(page.text(verdict.headline, "bold"), indent=2)
     best = _best(diagnosis)
-    if best is not None:
+    if best is not None and not diagnosis.trials:  # else what was tried is told below
         gain = best[1].predicted
         page.line(
             page.text(best[1].summary, "green"),

@@ -38,7 +38,8 @@ def findings(diagnosis: Diagnosis) -> Markup:
 
 def _title(count: int, diagnosis: Diagnosis) -> str:
     if count:
-        return f"{count} cause{'s' if count != 1 else ''} worth fixing"
+        was = " before" if diagnosis.detail.healed is not None else ""
+        return f"{count} cause{'s' if count != 1 else ''} worth fixing{was}"
     return "Nothing worth fixing" if diagnosis.verdict.state == "saturated" else "No cause proven"
 
 

@@ -48,27 +48,28 @@ def verdict(diagnosis: Diagnosis) -> Markup:
     """The answer, and the numbers behind it."""
     state, meaning = STATES[diagnosis.verdict.state]
     bound, fix = diagnosis.verdict.bound, _first_fix(diagnosis)
-    first, end, rest = _sentences(diagnosis.verdict.headline)
+    first, end, rest = sentences(diagnosis.verdict.headline)
     colour = LOOKS[bound].colour if bound else LOOKS["unknown"].colour
     return e(
         "section",
         e("p", e("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"),
         e("h1", first, end),
         e("p", rest, class_="second") if rest else None,
-        e("dl", *[_tile(*tile) for tile in _tiles(diagnosis)], class_="tiles"),
+        e("dl", *[tile(*one) for one in _tiles(diagnosis)], class_="tiles"),
         e("p", e("b", "First fix: "), fix.summary, class_="first") if fix else None,
         class_="verdict",
         style=f"--accent:{colour}",
     )
 
 
-def _sentences(headline: str) -> tuple[str, str, str]:
+def sentences(headline: str) -> tuple[str, str, str]:
     """The first sentence stands alone; what follows explains it."""
     first, end, rest = headline.partition(". ")
     return first, end.strip(), rest
 
 
-def _tile(title: str, value: str, note: str) -> Markup:
+def tile(title: str, value: str, note: str) -> Markup:
+    """A key number with its name above and what it is of below."""
     return e("div", e("dt", title), e("dd", value, e("small", note)))
 
 
@@ -129,7 +130,10 @@ def attribution(diagnosis: Diagnosis) -> Markup:
     ]
     return e(
         "section",
-        e("h2", "Where the step goes"),
+        e(
+            "h2",
+            "Where the step goes" if diagnosis.detail.healed is None else "Where the step went",
+        ),
         shares(diagnosis.attribution),
         e("ul", legend, class_="legend"),
         _reasons(diagnosis),

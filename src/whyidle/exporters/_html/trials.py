@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._html.summary import shares
-from whyidle.exporters._trials import foretold, gained, savings, searched, split
+from whyidle.exporters._trials import UNTRIED, foretold, fruitless, gained, savings, searched, split
 from whyidle.exporters._words import NONE
 from whyidle.model.diagnosis import Diagnosis, Healed, Trial
 
@@ -23,6 +23,7 @@ def trials(diagnosis: Diagnosis) -> Markup | None:
     return e(
         "section",
         e("h2", "What was tried"),
+        e("p", f"{nothing}.") if (nothing := fruitless(diagnosis)) else None,
         *(_healed(diagnosis, healed) if healed else ()),
         _table(HEADS, [_trial(trial) for trial in tried]) if tried else None,
         e("p", "Not tried:", class_="note") if untried else None,
@@ -38,8 +39,9 @@ def _table(heads: Sequence[str], rows: list[Markup]) -> Markup:
 
 def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
     left = [e("li", sentence) for sentence in healed.left]
+    gain = gained(healed.speedup, healed.low, healed.high) or UNTRIED
     return [
-        e("p", e("b", "All of it together: "), gained(healed.speedup, healed.low, healed.high)),
+        e("p", e("b", "All of it together: "), gain),
         *(e("p", f"{sentence[:1].upper()}{sentence[1:]}.") for sentence in savings(healed)),
         e("p", "before", class_="note"),
         shares(diagnosis.attribution),
