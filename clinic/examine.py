@@ -113,8 +113,9 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
     rates: dict[str, list[float]] = {name: [] for name in arms}
     spent = dict.fromkeys(arms, 0.0)
     gains: dict[str, Gain] = {}
+    wanted = list(arms)
     for number in range(case.budget.pairs * TRIES):
-        for name in list(arms) if number % 2 == 0 else reversed(arms):
+        for name in wanted if number % 2 == 0 else reversed(wanted):
             begin = launch.wall()
             rates[name].append(launch.alone(case, arms[name], mode).rate(case.measure))
             spent[name] += launch.wall() - begin
@@ -122,13 +123,14 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
         enough = 1 if clear(gains.values()) else case.budget.pairs
         if number + 1 >= enough and (not near(gains["cured"]) or settled(gains.values())):
             break
+        wanted = ["sick", *(name for name, gain in gains.items() if gain.ratio < CLEAR)]
     return gains
 
 
 def _gains(rates: dict[str, list[float]], spent: dict[str, float]) -> dict[str, Gain]:
     sick, own = rates["sick"], {**spent, "cured": spent["sick"] + spent["cured"]}
     return {
-        name: Gain(list(zip(sick, found, strict=True)), own[name])
+        name: Gain(list(zip(sick, found, strict=False)), own[name])  # of what is clear: fewer
         for name, found in rates.items()
         if name != "sick"
     }

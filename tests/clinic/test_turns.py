@@ -182,6 +182,23 @@ def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
     assert not waiting
 
 
+def test_of_several_cures_only_the_unclear_are_timed_again(case, monkeypatch):
+    two = msgspec.structs.replace(case, inject=case.inject * 2)
+    begun, rates = [], iter([1.0, 2.0, 1.9, 1.15, 1.1, 1.0])
+
+    def told(*_):
+        begun.append(rate := next(rates))
+        return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
+
+    monkeypatch.setattr(clinic.launch, "alone", told)
+    gains = examine.paired(two, "cpu")
+    assert {name: len(gain.pairs) for name, gain in gains.items()} == {
+        "cured": 1, "cured 0": 1, "cured 1": 2,
+    }  # fmt: skip
+    assert gains["cured 1"].ratio == pytest.approx((1.15 + 1.1) / 2)
+    assert len(begun) == 6
+
+
 def test_runs_side_by_side_count_once_and_pauses_not():
     spans = [(0.0, 10.0), (5.0, 20.0), (6.0, 12.0), (30.0, 40.0), (5000.0, 5060.0)]
     every = [Outcome(id="c", mode="cpu", made="", options={}, span=span) for span in spans]
