@@ -49,7 +49,9 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
 
 
 def _treatable(item: Judged) -> bool:
-    return any(p.automatic for p in _prescribe(item.cause, item.proof))
+    """Whether a fix needs nobody's hand, and leaves what is learned alone."""
+    offered = _prescribe(item.cause, item.proof)
+    return any(p.automatic and p.consent != "convergence" for p in offered)
 
 
 def _weight(item: Judged) -> float:
