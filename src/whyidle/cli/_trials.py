@@ -79,7 +79,7 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
     told = document(found, after, _price(args, found))
     told.coverage.notes[:0] = [*notes, *_by_hand(handed)]  # of all notes the first are shown
     stored = _output.keep(args, told)
-    steps = _written(found, command, handed, files)
+    steps = _written(args, results, command, files)
     if stored:
         here = where(args.store)
         steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
@@ -101,35 +101,37 @@ def _by_hand(handed: Handover | None) -> list[str]:
 
 
 def _written(
-    found: Healed, command: Sequence[str], handed: Handover | None, files: Places
+    args: argparse.Namespace, results: Results, command: Sequence[str], files: Places
 ) -> list[Step]:
     """Write the plan and the patch; what to do with them. What cannot be written is told, for by
     now the work is done."""
     from whyidle.engine.trial.document import plan
     from whyidle.store.plan import text_of
 
+    found, handed, _ = results
     if not found.kept:
         return []
     steps = []
-    if path := _new(files.plan, text_of(plan(found, command))):
+    if path := _new(args, files.plan, text_of(plan(found, command))):
         words = shlex.join(command)
         steps.append((f"whyidle run --plan {path} {words}", "your job with what was kept"))
-    if handed is not None and handed.good and (path := _new(files.patch, handed.patch.diff)):
+    if handed is not None and handed.good and (path := _new(args, files.patch, handed.patch.diff)):
         root, name = handed.patch.root, str(path.absolute())
         inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
         steps.append((f"git{inside} apply {shlex.quote(name)}", "the same in your own files"))
     return steps
 
 
-def _new(path: Path, text: str) -> Path | None:
+def _new(args: argparse.Namespace, path: Path, text: str) -> Path | None:
     """Write a new file, or the next of its name that is free where somebody has made it meanwhile;
     None where it cannot be written."""
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
             file.write(text)
     except FileExistsError:
-        return _new(_free(path), text)
+        return _new(args, _free(path), text)
     except OSError as error:
         print(f"whyidle: {path} was not written: {error.strerror or error}", file=sys.stderr)
         return None
+    _output.note(args, f"wrote {path}")
     return path

@@ -3,47 +3,91 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
+from whyidle.exporters._words import factor
 
 if TYPE_CHECKING:
+    from whyidle.engine.trial.candidates import Candidate
     from whyidle.engine.trial.judge import Judgement
+    from whyidle.model.diagnosis import Diagnosis
+
+EVERY_S = 1.0
+"""a clock that stands still for the length of a trial looks like a program that hangs"""
+NAMED = 3
+"""of what will be tried so many are named"""
 
 
 class Progress:
-    """The current trial, on standard error: on a terminal one line that is rewritten, with the time
-    that is left; elsewhere a line for each."""
+    """The current trial, on standard error: on a terminal one line that is rewritten every second,
+    with the time that is spent; elsewhere a line for each."""
 
     def __init__(self, *, quiet: bool, budget_s: float) -> None:
         self._quiet, self._budget_s = quiet, budget_s
         self._begun = time.monotonic()
-        self._alive = sys.stderr.isatty()
+        self._alive = sys.stderr.isatty() and not quiet
+        self._text = ""
+        self._over = threading.Event()
+        self._turn = threading.Lock()
 
     def __enter__(self) -> Progress:
+        if self._alive:
+            threading.Thread(target=self._tick, daemon=True).start()
         return self
+
+    def _tick(self) -> None:
+        while not self._over.wait(EVERY_S):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._turn:
+            if self._text and not self._over.is_set():
+                sys.stderr.write(f"\r\x1b[K{self._line()[: _output.width() - 1]}")
+                sys.stderr.flush()
+
+    def _line(self) -> str:
+        spent = time.monotonic() - self._begun
+        return f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {self._text}"
 
     def say(self, text: str) -> None:
         """What is being done now."""
-        if self._quiet:
-            return
-        spent = time.monotonic() - self._begun
-        line = f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {text}"
-        sys.stderr.write(f"\r\x1b[K{line[: _output.width() - 1]}" if self._alive else f"{line}\n")
-        sys.stderr.flush()
+        self._text = text
+        if self._alive:
+            self._draw()
+        elif not self._quiet:
+            print(self._line(), file=sys.stderr, flush=True)
+
+    def seen(self, diagnosis: Diagnosis, ready: Sequence[Candidate]) -> None:
+        """The job has been watched: how it is, and what will be tried."""
+        named = [
+            one.treatment
+            + (f" (predicted {factor(one.predicted.speedup)}x)" if one.predicted else "")
+            for one in ready[:NAMED]
+        ]
+        more = [f"{len(ready) - NAMED} more"] if len(ready) > NAMED else []
+        first, _, _ = diagnosis.verdict.headline.partition(". ")
+        self._stay(f"{diagnosis.verdict.state}: {first}")
+        self._stay(f"to try: {', '.join([*named, *more])}" if named else "nothing to try")
 
     def judged(self, judgement: Judgement) -> None:
         """A trial has ended: a line that stays."""
         gain, name = judgement.effect, judgement.candidate.treatment
         told = f"{gain.speedup:.2f} times as fast" if gain else ""
         why = "" if judgement.kept else judgement.why
-        text = ", ".join(part for part in (told, why) if part)
-        if not self._quiet:
+        text = ", ".join(part for part in (name, told, why) if part)
+        self._stay(f"{'kept' if judgement.kept else 'not kept'}: {text}")
+
+    def _stay(self, text: str) -> None:
+        if self._quiet:
+            return
+        with self._turn:
             clear = "\r\x1b[K" if self._alive else ""
-            sys.stderr.write(f"{clear}whyidle: {'kept' if judgement.kept else 'not kept'}: {name}")
-            sys.stderr.write(f", {text}\n" if text else "\n")
+            sys.stderr.write(f"{clear}whyidle: {text}\n")
             sys.stderr.flush()
 
     def __exit__(
@@ -52,5 +96,8 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._alive and not self._quiet:
-            sys.stderr.write("\r\x1b[K")
+        with self._turn:
+            self._over.set()
+            if self._alive:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()

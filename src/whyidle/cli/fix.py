@@ -33,6 +33,8 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
 """bounds of --budget"""
 CLASSES = ("numerics", "convergence")
+INTERRUPTED = 130
+"""128 plus the signal, as a shell reports it"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -163,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
     from whyidle.engine.trial.engine import Terms, start
-    from whyidle.engine.trial.heal import heal
+    from whyidle.engine.trial.heal import STOPPED
     from whyidle.engine.trial.healing import Healing
 
     if not args.command:
@@ -184,14 +186,25 @@ def run(args: argparse.Namespace) -> int:
                 voice=progress,
                 left=args.left,
             )
-            found = heal(healing)
+            found = _healed(healing)
             handed = _handed(healing, found)
         results = _trials.Results(found, handed, engine.notes())
         _trials.tell(args, results, command, files)
     finally:
         engine.close()
         shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return INTERRUPTED if found.stopped == STOPPED else 0
+
+
+def _healed(healing: Healing) -> Healed:
+    """What trials come to; stopped before the first one, nothing is known that could be told."""
+    from whyidle.engine.trial.heal import heal
+
+    try:
+        return heal(healing)
+    except KeyboardInterrupt:
+        print("\nwhyidle: stopped before anything was tried", file=sys.stderr)
+        raise
 
 
 def _handed(healing: Healing, found: Healed) -> Handover | None:

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from whyidle.engine.diagnose import diagnose
-from whyidle.engine.trial import document, heal
+from whyidle.engine.trial import document, heal, healing
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.healing import Healing
 from whyidle.engine.trial.told import Told
+from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Edit, Predicted, Prescription
 from whyidle.store.plan import parse_plan, text_of
 from whyidle.testing.jobs import SICK
@@ -52,6 +53,9 @@ class Voice:
 
     def say(self, text):
         self.told.append(text)
+
+    def seen(self, diagnosis, ready):
+        self.told.append([one.treatment for one in ready])
 
     def judged(self, judgement):
         self.told.append((judgement.candidate.treatment, judgement.kept))
@@ -227,3 +231,29 @@ def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):
     assert {one.value: one.ended for one in told.searched} == {4: "through", 8: "through"}
     assert told.speedup == pytest.approx(1 / 0.3, rel=0.01)
     assert "num_workers=8" in told.summary
+
+
+def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):
+    job = Job(monkeypatch, [diagnosis(WORKERS, FREEZE), diagnosis()], both)
+    job.heal()
+    assert job.healing.voice.told[1] == ["loader-workers", "gc-freeze"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "steps", "said"),
+    [
+        ("crashed", 30, ("fails after 30 steps: RuntimeError: shard 7", "without whyidle")),
+        ("crashed", 0, ("fails: RuntimeError: shard 7", "--network")),
+        ("silent", 0, ("does not train", "whyidle run")),
+        ("hung", 1, ("ended after 1 step, 4 s after its start", "--budget")),
+        ("finished", 5, ("Only 5 training steps were seen", "train longer")),
+    ],
+)
+def test_why_a_job_cannot_be_tried(monkeypatch, tmp_path, ending, steps, said):
+    told = Told(ending, 0, [int(1e8 * i) for i in range(steps)], []) if steps else None
+    ran = Ran(ending, 1, 4.0, tmp_path, "Traceback\nRuntimeError: shard 7\n", told)
+    monkeypatch.setattr(Healing, "run", lambda *_: ran)
+    with pytest.raises(TrialError) as raised:
+        healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
+    assert said[0] in raised.value.what
+    assert said[1] in raised.value.hint

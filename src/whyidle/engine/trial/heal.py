@@ -59,6 +59,7 @@ def heal(healing: Healing) -> Healed:
     healing.voice.say("watching the job as it is")
     before = look(healing)
     course = _Course(before)
+    healing.voice.seen(before, candidates(before, healing.allowed)[0])
     whole = None
     try:
         while _next(healing, course):

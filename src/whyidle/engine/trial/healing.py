@@ -39,6 +39,8 @@ SLOWER = 3.0
 """and so many times more where it runs for its numbers only"""
 NOT_RUN = (126, 127)
 """statuses by which a shell says that it found no command"""
+LINE = 200
+"""characters of what it printed last"""
 SLACK_S = 30.0
 """and so much longer"""
 
@@ -48,6 +50,9 @@ class Voice(Protocol):
 
     def say(self, text: str) -> None:
         """What is being done now."""
+
+    def seen(self, diagnosis: Diagnosis, ready: Sequence[Candidate]) -> None:
+        """It has been watched: how it is, and what will be tried."""
 
     def judged(self, judgement: Judgement) -> None:
         """A trial has ended."""
@@ -182,20 +187,29 @@ def within(value: float, bounds: tuple[float, float]) -> float:
 
 
 def _must_run(ran: Ran) -> None:
-    """Raises TrialError where the job itself does not."""
-    if ran.good:
+    """Raises TrialError where the job itself does not. Too few steps are another matter."""
+    if ran.told is not None and ran.ending in ("stopped", "finished"):
         return
     last = (ran.said.strip().splitlines() or ["it printed nothing"])[-1]
     if ran.status in NOT_RUN or "No such file" in last:
         raise TrialError("The command cannot be run.", why=f"{last}.", hint="Check the command.")
-    told = {
-        "crashed": f"it ended with {ran.status}: {last}",
-        "hung": "too few steps ended within the time",
-        "silent": "it ended well, but no optimizer's step was seen in it",
-    }
+    steps = len(ran.told.marks) if ran.told else 0
+    made = f" after {steps} step{'s' if steps != 1 else ''}"
+    if ran.ending == "silent":
+        raise TrialError(
+            "The command does not train.",
+            why="It ended well, and no optimizer has stepped in it.",
+            hint="whyidle run COMMAND says what can be said of it.",
+        )
+    if ran.ending == "hung":
+        raise TrialError(
+            f"The command was ended{made}, {ran.seconds:.0f} s after its start.",
+            why=f"In that time it trains too little. It had printed: {last[:LINE]}",
+            hint="Does it train without whyidle? More time: --budget 20m",
+        )
     raise TrialError(
-        "The command does not train in a trial.",
-        why=f"{told.get(ran.ending, ran.ending)}.",
-        hint="Does it run without whyidle? A job that needs the network: --network. More time: "
-        "--budget 20m",
+        f"The command fails{made if steps else ''}: {last[:LINE]}",
+        why=f"It ended with {ran.status} in a trial: without --network it has no network there, "
+        "and what it writes is thrown away.",
+        hint="Does it run without whyidle? A job that needs the network: --network --yes",
     )

@@ -99,7 +99,7 @@ def judge(
     treats: list[Ran] = []
     last = False
     while not last:
-        bench.say(f"pair {len(bases) + 1}")
+        bench.say(f"pair {len(bases) + 1}, of {MOST} at most")
         found.why = _pair(found, bench, bases, treats)
         if found.why:
             return found

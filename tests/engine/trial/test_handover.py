@@ -1,0 +1,118 @@
+"""Handing a patch over: its numbers must hold, and its speed is told beside what was promised."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.engine.trial import handover
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.heal import Healed
+from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.numbers import Untreated
+from whyidle.engine.trial.pair import Effect
+from whyidle.engine.trial.told import Told
+from whyidle.model.diagnosis import Edit
+from whyidle.testing.demo import job
+
+SCRIPT = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
+LOSSES = [1.0 / (i + 1) for i in range(40)]
+FIX = Candidate(
+    "debug-mode-off",
+    "debug-mode-left-on",
+    "none",
+    "off",
+    (Edit(knob="autograd.anomaly_mode", value=False, was=True),),
+    None,
+    "",
+)
+
+
+def told(step_s, losses=LOSSES):
+    return Told("stopped", 0, [int(1e9 + step_s * i * 1e9) for i in range(40)], list(losses))
+
+
+def ran(step_s, ending="stopped", **named):
+    return Ran(ending, 0, 4.0, Path("nowhere"), "", one := told(step_s, **named), ranks={0: one})
+
+
+@dataclass
+class Trials:
+    """Arms that are handed out in turn: patched ones, and untreated ones beside them."""
+
+    patched: list
+    base: list
+    left_s: float = 100.0
+    budget_s: float = 100.0
+    arm_s: float = 1.0
+
+    def __post_init__(self):
+        self.command = ["python", "train.py"]
+        self.voice = SimpleNamespace(say=lambda _: None)
+        self.left = None
+        self.kept = [FIX]
+        self.edits = lambda *_: FIX.edits
+
+    def trial(self, edits, *, patch=None):
+        found = (self.base if patch is None else self.patched).pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+@pytest.fixture
+def healed():
+    """The fix was worth 1.5, 1.4 to 1.6."""
+    gain = Effect(1.5, 1.4, 1.6, 2)
+    base = told(0.15)
+    found = Judgement(FIX, kept=True, effect=gain, base_s=[0.15, 0.15], treated_s=[0.1, 0.1])
+    found.untreated = {0: Untreated(base, base)}
+    before = diagnose([job().timeline()])
+    before = msgspec.structs.replace(before, findings=[])
+    return Healed(before, before, [found], [FIX], [], found, 1.0, None)
+
+
+def over(tmp_path, healed, trials):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return handover.hand_over(trials, healed, tmp_path)
+
+
+def test_a_patch_as_fast_as_promised_is_run_once(tmp_path, healed):
+    found = over(tmp_path, healed, Trials([ran(0.1)], []))
+    assert found.good
+    assert "set_detect_anomaly(False)" in found.patch.diff
+    assert found.told == "The patched files were run once: 1.50 times as fast as before."
+
+
+def test_a_slow_patch_is_run_again_beside_the_job(tmp_path, healed):
+    """The machine was slow for a moment: beside the job as it is by then, it gains what it did."""
+    found = over(tmp_path, healed, Trials([ran(0.16), ran(0.12)], [ran(0.3)]))
+    assert found.speedup == pytest.approx(0.2 / 0.14, rel=0.01)
+    assert "run twice: 1.43 times as fast as before." in found.told
+
+
+@pytest.mark.parametrize("left_s", [100.0, -100.0])
+def test_what_stays_slower_is_told_beside_what_was_promised(tmp_path, healed, left_s):
+    trials = Trials([ran(0.16), ran(0.16)], [ran(0.15)], left_s=left_s)
+    found = over(tmp_path, healed, trials)
+    assert found.good
+    assert ("twice" in found.told) == (left_s > 0)
+    assert "0.94 times as fast" in found.told
+    assert "less than in the trials (1.50, 1.40 to 1.60)" in found.told
+
+
+def test_ctrl_c_in_the_second_run_keeps_the_patch(tmp_path, healed):
+    found = over(tmp_path, healed, Trials([ran(0.16)], [KeyboardInterrupt()]))
+    assert found.good
+    assert "run once: 0.94" in found.told
+
+
+def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):
+    other = over(tmp_path, healed, Trials([ran(0.1, losses=[2 * x for x in LOSSES])], []))
+    assert not other.good
+    crashed = replace(ran(0.1), ending="crashed", said="SyntaxError: no")
+    assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).told
