@@ -198,7 +198,7 @@ def _must_run(ran: Ran) -> None:
     if ran.ending == "silent":
         raise TrialError(
             "The command does not train.",
-            why="It ended well, and no optimizer has stepped in it.",
+            why="It ended well, but no optimizer's step was seen in it.",
             hint="whyidle run COMMAND says what can be said of it.",
         )
     if ran.ending == "hung":
