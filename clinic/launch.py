@@ -29,6 +29,8 @@ QUIET = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """set for every job, where the card says nothing else: two cores are shared with loader workers"""
 LOOK_S = 0.05
 """between two looks at a job that runs: so much is lost at its end"""
+GIVE_WAY_S = 0.1
+"""nobody who waits for a lock is slower to take it"""
 DROPPED = ("WHYIDLE_HOME", "WHYIDLE_DISABLE", "WHYIDLE_RUN", "MKL_NUM_THREADS")
 
 
@@ -97,7 +99,11 @@ def turn(lock: Path | None) -> Iterator[None]:
         return
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+            time.sleep(GIVE_WAY_S)  # who asks again at once gets it before those who wait
 
 
 def command(options: Options, mode: Mode, seconds: float, measure: Measure) -> list[str]:

@@ -92,6 +92,24 @@ def test_so_many_run_at_a_time(case, tmp_path, monkeypatch, beside, most):
     assert len(seen) == 6
 
 
+def test_who_waits_for_the_lock_gets_it_between_two_turns(tmp_path):
+    took, lock = [], tmp_path / "lock"
+
+    def waits():
+        with clinic.launch.turn(lock):
+            took.append("other")
+
+    other = threading.Thread(target=waits)
+    for number in range(3):
+        with clinic.launch.turn(lock):
+            took.append(number)
+            if not number:
+                other.start()
+                time.sleep(0.2)  # it waits by now
+    other.join()
+    assert took == [0, "other", 1, 2]
+
+
 def test_who_stops_it_finds_the_page_of_what_is_done(case, tmp_path, monkeypatch, capsys):
     done = []
 
