@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whyidle.analysis.batch import grown, samples_per_s, size
+from whyidle.analysis.batch import bounded, grown, samples_per_s, size
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
 from whyidle.model.loading import BATCH, TAKE, Iterator, Loading
@@ -43,6 +43,15 @@ def test_the_interval_covers_the_larger_batch(batch, times):
     assert predicted is not None
     assert predicted.best_s <= real <= predicted.worst_s
     assert predicted.step_s == pytest.approx(real, rel=0.35)
+
+
+@pytest.mark.parametrize("times", [2, 8, 64])
+@pytest.mark.parametrize("batch", [4, 64])
+def test_what_needs_no_peaks_covers_it_too_and_says_less(batch, times):
+    facts = elementwise(batch)
+    found, known = bounded(facts, times), grown(facts, times)
+    real = elementwise(batch * times).step_s
+    assert found.best_s <= known.best_s <= real <= known.worst_s <= found.worst_s
 
 
 def test_nothing_is_predicted_without_shapes_or_an_unknown_device():

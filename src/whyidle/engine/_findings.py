@@ -10,6 +10,7 @@ from whyidle.analysis.job import Job
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
+from whyidle.model.knobs import RESIZING
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -54,6 +55,11 @@ def _treatable(item: Judged) -> bool:
     return any(p.automatic and p.consent != "convergence" for p in offered)
 
 
+def _resizes(prescription: Prescription) -> bool:
+    """Whether it gives steps more samples: its gain is in samples, and no share of the step."""
+    return any(edit.knob == RESIZING for edit in prescription.edits)
+
+
 def _weight(item: Judged) -> float:
     return item.proof.high * item.spread * item.proof.confidence
 
@@ -90,7 +96,7 @@ def severity(item: Judged, high: float, prescriptions: Sequence[Prescription]) -
 
 def _gain(predicted: Predicted, prescriptions: Sequence[Prescription]) -> float:
     """Share of the step that the best fix is expected to win: what no fix reaches is no news."""
-    offered = [p.predicted.speedup for p in prescriptions if p.predicted]
+    offered = [p.predicted.speedup for p in prescriptions if p.predicted and not _resizes(p)]
     return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
 
 
@@ -110,4 +116,10 @@ def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:
                     risk=plan.risk,
                 )
             )
-    return sorted(prescriptions, key=lambda p: -(p.predicted.speedup if p.predicted else 0.0))
+    return sorted(prescriptions, key=_rank)
+
+
+def _rank(prescription: Prescription) -> tuple[bool, float]:
+    """What may change learning comes last; else what promises most comes first."""
+    promised = prescription.predicted.speedup if prescription.predicted else 0.0
+    return prescription.consent == "convergence", -promised

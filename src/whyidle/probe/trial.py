@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import drawn, guard, holding
+from . import drawn, guard, holding, noise
 from .together import Ranks
 
 MOST_LOSSES = 20_000
@@ -54,6 +54,7 @@ class Witness:
         self.drawn = drawn.Drawn()
         self.samples: list[int] = []
         """used by each mark"""
+        self.noise = noise.Noise() if asked.get("noise") else None
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
@@ -100,6 +101,9 @@ class Witness:
             return
         self.others = 0
         guard.contained(self.folder, "parameters", lambda: self._parameters(optimizer))
+        if self.noise is not None:
+            own = self.noise
+            guard.contained(self.folder, "gradients", lambda: own.stepped(optimizer))
         self.marked()
 
     def _parameters(self, optimizer: Any) -> None:
@@ -174,6 +178,7 @@ class Witness:
             "begun": self.begun,
             "marks": self.marks,
             "samples": self.samples if self.drawn.total else [],
+            "noise": self.noise.told() if self.noise else [],
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
             "moved": None if self.moved is None else float(self.moved).hex(),
             "norm": None if self.norm is None else float(self.norm).hex(),
@@ -191,7 +196,8 @@ def install(folder: str) -> None:
     """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
     ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
     to be off by, if they are), ``eager`` (whether compiled code is to draw the random numbers
-    that it would draw uncompiled) and ``per_sample`` (what rungs tell)."""
+    that it would draw uncompiled), ``per_sample`` (what rungs tell) and ``noise`` (whether
+    gradients are compared from step to step)."""
     text = os.environ.get("WHYIDLE_TRIAL")
     if not text:
         return

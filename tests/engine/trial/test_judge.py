@@ -60,6 +60,7 @@ def bench(base, treated, other=None, affordable=True, **more):
         **{
             "swayed": lambda seed, steps: pytest.fail("not asked for"),
             "drawn": lambda steps: pytest.fail("not asked for"),
+            "noisy": lambda steps: pytest.fail("not asked for"),
             **more,
         },
     )
@@ -338,12 +339,51 @@ def sized(step_s, size, rate=0.99):
 
 def test_a_larger_batch_gains_by_samples():
     """Steps are slower, and bring four times as much."""
-    treated = sized(0.25, 32, rate=0.96)
-    found = judge(LARGER, bench([sized(0.2, 8)], [treated], sized(0.2, 8)), [])
+    found = judge(LARGER, larger(noisy([(2.0, 1.0)] * 200)), [])
     assert found.kept, found.why
+    (note,) = found.notes
+    assert note.startswith("gradient noise scale 8 samples")
+    assert "a sample teaches 0.40 times as much" in note  # (8 + 8) / (8 + 32)
+    assert "teach 1.28 times as much" in note
     assert found.effect.speedup == pytest.approx(0.2 * 4 / 0.25, rel=0.01)
     assert found.base_s[0] == pytest.approx(0.2, rel=0.01)
     assert found.treated_s[0] == pytest.approx(0.25 / 4, rel=0.01)
+
+
+def larger(ran_noisy, affordable=True):
+    """A job that eats 3.2 times the samples, and learns as much in the same time."""
+    treated = sized(0.25, 32, rate=0.96)
+    arms = {"noisy": lambda steps: ran_noisy, "affordable": affordable}
+    return bench([sized(0.2, 8)], [treated], sized(0.2, 8), **arms)
+
+
+def noisy(noise, **more):
+    one = sized(0.2, 8)
+    return replace(one, **{"told": replace(one.told, noise=noise), **more})
+
+
+def test_samples_that_teach_hardly_anything_more_are_no_gain():
+    """With gradients that agree, one sample is as good as a batch."""
+    found = judge(LARGER, larger(noisy([(0.01, 1.0)] * 200)), [])
+    assert not found.kept
+    assert not found.broken
+    assert "less is learned" in found.why
+
+
+@pytest.mark.parametrize(
+    "one",
+    [noisy([]), noisy([(2.0, 1.0)] * 10), noisy([], ending="crashed", told=None)],
+    ids=["not seen", "few", "out of memory"],
+)
+def test_without_a_noise_scale_the_loss_alone_decides(one):
+    found = judge(LARGER, larger(one), [])
+    assert found.kept
+    assert not found.notes
+
+
+def test_there_must_be_time_for_it():
+    found = judge(LARGER, larger(None, affordable=False), [])
+    assert found.kept
 
 
 def test_one_that_brings_no_more_samples_a_second_is_not_kept():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.batch import bounded, grown
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.launching import RECORDING
 from whyidle.analysis.replay import added
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Predicted
 
 LEAST_SHARE = 0.01
 """share of the step below which exposed launching is not worth a word"""
@@ -21,6 +22,9 @@ MOST_REMOVED = 0.5
 that depends on data, and every graph break leaves Python behind"""
 LATE = 2.0
 """the careful prediction takes launches twice as long as the recorded ones"""
+
+LARGER = 4.0
+"""so many times as large is the batch that is predicted beside it"""
 
 
 @cause(
@@ -86,7 +90,21 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
         predicted=from_gains(gains, "P4: recorded steps replayed with fewer, shorter launches"),
         evidence=_evidence(facts, kernel_s, exposed),
         confidence=0.9 if launching.starved > 0.5 else 0.7,
-        facts={"launches": launching.per_step, "kernel_s": kernel_s},
+        facts={"launches": launching.per_step, "kernel_s": kernel_s, "larger": _larger(facts)},
+    )
+
+
+def _larger(facts: Facts) -> Predicted | None:
+    """Samples per second with a larger batch in as many launches; None of a start, which more
+    samples do not shorten."""
+    if facts.cold_start:
+        return None
+    found = grown(facts, LARGER) or bounded(facts, LARGER)
+    return Predicted(
+        speedup=found.throughput(found.step_s),
+        low=found.throughput(found.worst_s),
+        high=found.throughput(found.best_s),
+        method=f"P6 from one size: samples per second at {LARGER:.3g} times the batch",
     )
 
 

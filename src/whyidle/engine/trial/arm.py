@@ -48,7 +48,8 @@ class Asked:
     what another order of its sums brings; with ``eager`` compiled code draws the random numbers
     that it would draw uncompiled; with ``patch`` it runs copies of the user's files that
     are patched so; ``rungs`` are seconds from the first step on after which it tells how long a
-    step takes, or with ``per_sample`` a sample."""
+    step takes, or with ``per_sample`` a sample; with ``noise`` gradients are compared from step to
+    step."""
 
     edits: tuple[Edit, ...] = ()
     steps: int | None = None
@@ -61,6 +62,7 @@ class Asked:
     patch: Patch | None = None
     rungs: tuple[float, ...] = ()
     per_sample: bool = False
+    noise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def environment(
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")
     own["PYTHONHASHSEED"] = str(asked.seed)
-    told = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample")
+    told = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise")
     limits = {name: getattr(asked, name) for name in told}
     own["WHYIDLE_TRIAL"] = json.dumps(limits)
     if asked.edits:

@@ -143,6 +143,7 @@ def bench(
         other=lambda: healing.trial(base, seed=1),
         swayed=lambda seed, steps: healing.numbers(base, steps, sway=seed),
         drawn=lambda steps: healing.numbers(treated, steps, eager=True),
+        noisy=lambda steps: healing.numbers(base, steps, noise=True),
         affordable=lambda: healing.affords(LEAST_ARMS - 1),
         say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
         left=healing.left,

@@ -12,11 +12,12 @@ from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.cold import warmed
 from whyidle.engine.trial.leak import leaks
+from whyidle.engine.trial.noise import scale
 from whyidle.engine.trial.numbers import Check, Untreated
 from whyidle.engine.trial.once import Left, Once, once
 from whyidle.engine.trial.pair import Effect, common, effect, startup_s, step_s
 from whyidle.engine.trial.same import beside, untreated, worst
-from whyidle.engine.trial.sized import resized, unlike, work_s
+from whyidle.engine.trial.sized import resized, times, unlike, work_s
 from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent, Edit, Searched
 from whyidle.model.knobs import REDRAWING, REDRAWING_IN_STEPS
@@ -36,14 +37,16 @@ HOPELESS = 0.005
 @dataclass(frozen=True, slots=True)
 class Bench:
     """What runs the arms: without the fix, with it, without it but with other seeds; without it
-    but with other rounding, which is random from a seed, for so many steps; and with it, for so
-    many steps, where compiled code draws its random numbers as other code does (``drawn``)."""
+    but with other rounding, which is random from a seed, for so many steps; with it, for so many
+    steps, where compiled code draws its random numbers as other code does (``drawn``); and without
+    it, for so many steps, where gradients are compared from step to step (``noisy``)."""
 
     base: Callable[[], Ran]
     treated: Callable[[], Ran]
     other: Callable[[], Ran]
     swayed: Callable[[int, int], Ran]
     drawn: Callable[[int], Ran]
+    noisy: Callable[[int], Ran]
     affordable: Callable[[], bool]
     """whether there is time for another pair"""
     say: Callable[[str], None]
@@ -215,8 +218,26 @@ def _verdict(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]
         found.why = f"{BACK}: it leaks: {leak.told(fmean(found.treated_s))}"
         return
     found.check = _checked(found, bench, bases, treats)
-    found.kept = found.check.holds
-    found.why = "" if found.kept else f"{BACK}: {found.check.told}"
+    found.why = "" if found.check.holds else f"{BACK}: {found.check.told}"
+    if found.check.holds and resized(found.candidate):
+        found.why = _teaches(found, bench, gain)
+    found.kept = not found.why
+
+
+def _teaches(found: Judgement, bench: Bench, gain: Effect) -> str:
+    """Note what samples of a larger batch still teach; why it is not kept, if that is less in all,
+    however much of the doubt is in its favour."""
+    if not bench.affordable():
+        return ""
+    bench.say("an untreated run whose gradients are compared, to know how large a batch may be")
+    ran = bench.noisy(_steps(found.untreated))
+    seen = scale(ran.told) if ran.good and ran.told else None
+    if seen is None:
+        return ""
+    grown = times(found.candidate)
+    found.notes.append(seen.told(grown, gain.speedup))
+    best = gain.high * seen.worth(grown, seen.high)
+    return "" if best > 1.0 else "more samples in a second, and less is learned from them"
 
 
 def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
