@@ -34,6 +34,18 @@ def test_lanes_of_host_device_and_lost_time():
     assert found["host: annotations"].slices[0].label.startswith("enumerate(DataLoader)")
 
 
+def test_what_was_seen_of_a_watched_thread_is_told_in_words():
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            job.python("whyidle::blocked", ms(3))
+            job.python("/home/u/photos/train.py(12): crop", ms(3))
+            job.op("aten::mm", kernels=[("void gemm_kernel<float>(int)", us(100))])
+            job.sync()
+    labels = {bar.label for bar in lanes(picture(Facts(job.timeline())))["host: Python"].slices}
+    assert {"waits", "photos/train.py(12): crop"} <= labels
+
+
 def test_lost_time_is_what_the_attribution_says():
     facts = training(steps=1)
     drawn = picture(facts)

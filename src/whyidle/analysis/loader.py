@@ -96,6 +96,10 @@ def launches_inside(facts: Scoped, start: I64, end: I64) -> int:
     return int(union(start, end).covers(times).sum())
 
 
+_OURS = "whyidle::"
+"""what we recorded of a thread ourselves (that it waited, say) is no function of anybody's"""
+
+
 @dataclass(frozen=True, slots=True)
 class Hot:
     """A Python frame and its share of the time that was looked at (0-1)."""
@@ -107,7 +111,7 @@ class Hot:
 
 def hot_frame(facts: Scoped, windows: Intervals, least: float = 0.5) -> Hot | None:
     """The deepest Python function that holds at least ``least`` of some time on the driving
-    threads: what to look at first. None without stacks."""
+    threads: what to look at first. None without stacks, or where none of them holds so much."""
     host = facts.timeline.host
     known = (host.kind == HostKind.PYTHON) & among(host.thread, facts.host.drivers)
     known &= windows.covers(host.start)
@@ -117,7 +121,8 @@ def hot_frame(facts: Scoped, windows: Intervals, least: float = 0.5) -> Hot | No
     names, index = np.unique(host.name[rows], return_inverse=True)
     total = np.bincount(index, weights=windows.inside(host.start[rows], host.end[rows]))
     share = np.minimum(total / windows.total, 1.0)
-    enough = np.flatnonzero(share >= least)
+    called = [not facts.timeline.names[name].startswith(_OURS) for name in names]
+    enough = np.flatnonzero((share >= least) & np.array(called))
     if not len(enough):
         return None
     deepest = enough[np.argmin(share[enough])]

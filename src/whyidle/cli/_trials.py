@@ -80,6 +80,7 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
     told.coverage.notes[:0] = [*notes, *_by_hand(handed)]  # of all notes the first are shown
     stored = _output.keep(args, told)
     steps = _written(args, results, command, files)
+    steps += _more(args, found, command)
     if stored:
         here = where(args.store)
         steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
@@ -114,12 +115,23 @@ def _written(
     steps = []
     if path := _new(args, files.plan, text_of(plan(found, command))):
         words = shlex.join(command)
-        steps.append((f"whyidle run --plan {path} {words}", "your job with what was kept"))
+        plan_words = shlex.join(["whyidle", "run", "--plan", str(path)])
+        steps.append((f"{plan_words} {words}", "your job with what was kept"))
     if handed is not None and handed.good and (path := _new(args, files.patch, handed.patch.diff)):
         root, name = handed.patch.root, str(path.absolute())
         inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
         steps.append((f"git{inside} apply {shlex.quote(name)}", "the same in your own files"))
     return steps
+
+
+def _more(args: argparse.Namespace, found: Healed, command: Sequence[str]) -> list[Step]:
+    """The command that has the time for what there was none for."""
+    if found.enough_s is None:
+        return []
+    words = ["whyidle", "fix", "--budget", f"{found.enough_s / 60:.0f}m"]
+    words += ["--allow", ",".join(sorted(args.allow))] if args.allow else []
+    words += ["--network", "--yes"] if args.network else []
+    return [(shlex.join([*words, *command]), "the rest, with more time")]
 
 
 def _new(args: argparse.Namespace, path: Path, text: str) -> Path | None:

@@ -296,8 +296,17 @@ def _reached(nesting: Nesting, start: I64, end: I64, long: int) -> I64:
 
 _PATH = re.compile(r"^.*?((?:[^/\\]+[/\\])?[^/\\]+\.py\(\d+\): .*)$")
 
+_WATCHED = {
+    "whyidle::blocked": "waits",
+    "whyidle::locked": "waits for the interpreter's lock",
+    "whyidle::python": "Python",
+    "whyidle::backward": "backward pass",
+    "whyidle::optimizer": "optimizer",
+}
+
 
 def _frame(name: str) -> str:
-    """A host event's name; a Python frame with its file and folder only."""
-    told = _PATH.sub(r"\1", name)
+    """A host event's name; a Python frame with its file and folder only, and what was recorded of
+    a watched thread in words."""
+    told = _WATCHED.get(name) or _PATH.sub(r"\1", name)
     return told if len(told) <= LABEL_CHARS else told[: LABEL_CHARS - 1] + "…"

@@ -55,12 +55,12 @@ def test_augmentation_that_launches_kernels_is_work_of_the_device():
     assert judge("heavy-cpu-transform", job(frame, 8_000, kernels=3)) is None
 
 
-def in_loader(duration: float) -> Builder:
+def in_loader(duration: float, frame: str = "/home/u/data.py(5): __getitem__") -> Builder:
     made = Builder()
     for _ in range(4):
         with made.step():
             with made.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
-                made.python("/home/u/data.py(5): __getitem__", us(duration))
+                made.python(frame, us(duration))
             for _ in range(20):
                 made.op("aten::mm", kernels=[(GEMM, us(500))])
             made.sync()
@@ -78,3 +78,14 @@ def test_what_eight_workers_cannot_hide_is_heavy():
     other = judge("dataloader-no-workers", in_loader(400_000))
     assert other is not None
     assert other.high + proof.high <= 1.0
+
+
+@pytest.mark.parametrize("cause", ["heavy-cpu-transform", "dataloader-no-workers"])
+def test_that_a_thread_waited_is_no_function(cause):
+    """Of a watched process that waits, what was recorded is named by us."""
+    proof = judge(cause, in_loader(400_000, "whyidle::blocked"))
+    assert proof is not None
+    assert not any("whyidle::" in str(one.value) for one in proof.evidence)
+    assert proof.facts.get("function") is None
+    named = judge(cause, in_loader(400_000))
+    assert any("__getitem__" in str(one.value) for one in named.evidence)

@@ -179,6 +179,7 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
     found = job.heal()
     assert not found.judged
     assert "takes about 4 s, 2 s were left (--budget 1m)" in found.passed[0].why
+    assert found.enough_s == 60.0
 
 
 def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
@@ -257,3 +258,19 @@ def test_why_a_job_cannot_be_tried(monkeypatch, tmp_path, ending, steps, said):
         healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
     assert said[0] in raised.value.what
     assert said[1] in raised.value.hint
+
+
+def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monkeypatch, tmp_path):
+    """Steps of 4 s: the seconds of a look alone would show too few of them."""
+    asked = []
+
+    def run(_, one):
+        asked.append(one)
+        told = Told("stopped", 0, [int(4e9 * i) for i in range(one.steps)], [])
+        return Ran("stopped", 0, 50.0, tmp_path / "recording", "", told)
+
+    monkeypatch.setattr(Healing, "run", run)
+    monkeypatch.setattr(healing, "diagnose_recording", lambda _: SEEN)
+    job = Healing(["train"], tmp_path, None, 300.0, {"none"}, Voice())
+    assert healing.look(job) is SEEN
+    assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)

@@ -26,7 +26,8 @@ STOPPED = "stopped before it was judged"
 @dataclass(frozen=True, slots=True)
 class Healed:
     """What came of it. ``after`` is None where nothing was kept; ``whole`` is the trial of all kept
-    fixes together, against the untreated job; ``stopped`` says why it ended early, if it did."""
+    fixes together, against the untreated job; ``stopped`` says why it ended early, if it did, and
+    ``enough_s`` is a budget that would do for what was not tried for want of time."""
 
     before: Diagnosis
     after: Diagnosis | None
@@ -36,6 +37,7 @@ class Healed:
     whole: Judgement | None
     seconds: float
     stopped: str | None
+    enough_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class _Course:
     passed: dict[str, Passed] = field(default_factory=dict)
     tried: set[tuple[str, tuple[Edit, ...]]] = field(default_factory=set)
     stopped: str | None = None
+    enough_s: float | None = None
 
 
 def heal(healing: Healing) -> Healed:
@@ -80,6 +83,7 @@ def heal(healing: Healing) -> Healed:
         whole=whole,
         seconds=time.monotonic() - healing.begun,
         stopped=course.stopped,
+        enough_s=course.enough_s,
     )
 
 
@@ -91,7 +95,8 @@ def _next(healing: Healing, course: _Course) -> bool:
         return False
     needed = LEAST_ARMS + LAST_ARMS * bool(healing.kept)
     if not healing.affords(needed):
-        course.stopped = _no_time(healing, needed, len(ready))
+        course.enough_s = _enough(healing, needed, len(ready))
+        course.stopped = _no_time(healing, needed, course.enough_s)
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
     candidate, searched = settle(healing, ready[0])
@@ -108,14 +113,20 @@ def _next(healing: Healing, course: _Course) -> bool:
     return True
 
 
-def _no_time(healing: Healing, arms: int, fixes: int) -> str:
-    """Why nothing more is tried, and a budget that would do for so many fixes."""
+def _enough(healing: Healing, arms: int, fixes: int) -> float:
+    """A budget that would do for so many fixes more, of so many arms each; whole minutes."""
+    spent = healing.budget_s - healing.left_s
+    enough = max(2 * healing.budget_s, spent + fixes * arms * healing.arm_s)
+    return 60.0 * math.ceil(enough / 60)
+
+
+def _no_time(healing: Healing, arms: int, enough_s: float) -> str:
+    """Why nothing more is tried."""
     needs, left = arms * healing.arm_s, max(healing.left_s, 0.0)
-    enough = max(2 * healing.budget_s, healing.budget_s - left + fixes * needs)
     last = " with the last checks" if healing.kept else ""
     return (
         f"no time: it takes about {needs:.0f} s{last}, {left:.0f} s were left "
-        f"(--budget {math.ceil(enough / 60)}m)"
+        f"(--budget {enough_s / 60:.0f}m)"
     )
 
 

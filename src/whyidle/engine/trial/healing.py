@@ -149,7 +149,7 @@ def look(healing: Healing) -> Diagnosis:
     """
     seconds = within(LOOK_SHARE * healing.budget_s, LOOK_S)
     patience_s = max(healing.budget_s / 2, 60.0)
-    asked = Asked(healing.edits(), seconds=seconds, patience_s=patience_s, profile=True)
+    asked = Asked(healing.edits(), FEWEST, seconds, patience_s=patience_s, profile=True)
     ran = healing.run(asked)
     _must_run(ran)
     _size(healing, ran)
@@ -167,7 +167,7 @@ def _size(healing: Healing, ran: Ran) -> None:
         raise TrialError(
             f"Only {count} training step{'s were' if count != 1 else ' was'} seen.",
             why=f"With fewer than {FEWEST} a gain cannot be told from chance.",
-            hint="Have the script train longer, or give it more time: --budget 20m",
+            hint="Have the script train longer: more data, more epochs.",
         )
     whole_s = (told.marks[-1] - told.marks[0]) / 1e9
     if whole_s < LEAST_S:

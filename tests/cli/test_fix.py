@@ -1,0 +1,85 @@
+"""What fix says and leaves behind, with trials that are made up."""
+
+import msgspec
+import pytest
+
+from whyidle.cli import _app
+from whyidle.engine.diagnose import diagnose
+from whyidle.engine.trial import engine, handover, heal
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.heal import STOPPED, Healed
+from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.pair import Effect
+from whyidle.model.diagnosis import Edit
+from whyidle.testing.demo import job
+
+FIX = Candidate(
+    "loader-workers",
+    "dataloader-no-workers",
+    "rounding",
+    "give it workers",
+    (Edit(knob="loader.workers", value=4, was=0),),
+    None,
+    "",
+)
+
+
+class Engine:
+    def notes(self):
+        return []
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def fix(monkeypatch, capsys):
+    """Run the command with an outcome in place of trials."""
+    seen = diagnose([job(loader_ms=42.0).timeline()])
+
+    def run(*options, stopped=None, enough_s=None, error=None):
+        def healed(_):
+            if error is not None:
+                raise error
+            gain = Effect(2.0, 1.8, 2.2, 2)
+            one = Judgement(FIX, kept=True, effect=gain, base_s=[0.2, 0.2], treated_s=[0.1, 0.1])
+            before = msgspec.structs.replace(seen, trials=[])
+            return Healed(before, before, [one], [FIX], [], one, 1.0, stopped, enough_s)
+
+        monkeypatch.setattr(heal, "heal", healed)
+        monkeypatch.setattr(engine, "start", lambda *_: Engine())
+        monkeypatch.setattr(handover, "hand_over", lambda *_: None)
+        status = _app.run(["fix", *options, "python", "train.py"])
+        return status, capsys.readouterr()
+
+    return run
+
+
+def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):
+    status, told = fix("--plan", "my plan.toml")
+    assert status == 0
+    assert (tmp_path / "my plan.toml").is_file()
+    assert "wrote my plan.toml" in told.err
+    assert "whyidle run --plan 'my plan.toml' python train.py" in told.out
+
+
+def test_what_there_was_no_time_for_is_proposed_with_more(fix):
+    _, told = fix("--allow", "numerics", enough_s=240.0)
+    assert "whyidle fix --budget 4m --allow numerics python train.py" in " ".join(told.out.split())
+    assert "whyidle fix" not in fix()[1].out
+
+
+def test_ctrl_c_is_an_exit_status_and_keeps_what_is_proven(fix, tmp_path):
+    status, told = fix(stopped=STOPPED)
+    assert status == 130
+    assert "HEALED" in told.out
+    assert (tmp_path / "plan.toml").is_file()
+    assert fix(stopped="no time")[0] == 0
+
+
+def test_ctrl_c_before_the_first_trial_is_said(fix, tmp_path):
+    status, told = fix(error=KeyboardInterrupt())
+    assert status == 130
+    assert "stopped before anything was tried" in told.err
+    assert told.out == ""
+    assert not list(tmp_path.iterdir())
