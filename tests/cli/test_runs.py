@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from whyidle.__main__ import main
+from whyidle.engine.diagnose import diagnose
+from whyidle.model.diagnosis import Healed
 from whyidle.store.runs import Store, read_diagnosis
+from whyidle.testing.jobs import healthy
 
 
 @pytest.fixture
@@ -45,6 +48,28 @@ def test_list_delete_pin_export(capsys: pytest.CaptureFixture[str]):
     assert main(["runs", "unpin", "last"]) == 0
     assert main(["runs", "delete", "last"]) == 0
     assert listed(capsys) == []
+
+
+def test_a_healed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
+    """It is compared with what it became, which is stored before it, and not the other way."""
+    store = Store(Path(".whyidle"))
+    after = diagnose([healthy().timeline()])
+    became = store.add(after).id
+    healed = Healed(
+        run=became,
+        attribution=after.attribution,
+        state=after.verdict.state,
+        headline=after.verdict.headline,
+        speedup=2.5,
+        low=2.0,
+        high=3.0,
+    )
+    detail = msgspec.structs.replace(after.detail, healed=healed)
+    store.add(msgspec.structs.replace(after, detail=detail))
+    assert main(["runs"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"healed, 2.50x as fast; it was {after.verdict.state}" in shown
+    assert f"whyidle compare last {became}" in shown
 
 
 @pytest.mark.usefixtures("two")

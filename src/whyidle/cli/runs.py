@@ -106,17 +106,24 @@ def _table(entries: list[Entry], shelf: Store, option: str) -> str:
     total = sum(entry.bytes for entry in entries)
     page.line(page.text(f"{len(entries)} runs, {total / 1e6:.1f} MB, in {shelf.folder}", "dim"))
     steps = [(f"whyidle report last{option}", "the newest again")]
-    if len(entries) > 1:
+    newest = entries[-1].meta
+    if newest is not None and newest.became:
+        steps.append((f"whyidle compare last {newest.became}{option}", "what its fixes changed"))
+    elif len(entries) > 1:
         steps.append((f"whyidle compare last~1 last{option}", "what changed"))
     next_commands(page, steps)
     return page.done()
 
 
 def _line(entry: Entry) -> str:
+    from whyidle.exporters._words import factor
+
     if entry.meta is None:
         return f"cannot be read: {entry.broken}"
     pin = "pinned, " if entry.meta.pinned else ""
     state = "failed" if entry.failed else entry.meta.state
+    if entry.meta.healed is not None:
+        state = f"healed, {factor(entry.meta.healed)}× as fast; it was {state}"
     return f"{pin}{state}: {entry.meta.headline} ({_of(entry.meta)})"
 
 

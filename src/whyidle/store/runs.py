@@ -45,6 +45,10 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """``run.job``: which of the command's jobs this is, where it ran several"""
     failed: bool = False
     """whether the command failed before anything could be seen of it: ``last`` passes it over"""
+    healed: float | None = None
+    """how many times as fast the job became with what trials kept; ``state`` is what it was"""
+    became: str | None = None
+    """the id of the run that holds what it became"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,7 @@ class Store:
             ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
 
     def _write(self, draft: Path, run_id: str, moment: datetime, diagnosis: Diagnosis) -> Entry:
+        healed = diagnosis.detail.healed
         meta = Meta(
             id=run_id,
             created=moment.isoformat(timespec="seconds"),
@@ -165,6 +170,8 @@ class Store:
             document=diagnosis.run.id,
             command=diagnosis.run.command,
             job=diagnosis.run.job,
+            healed=healed.speedup if healed else None,
+            became=healed.run if healed else None,
         )
         content = msgspec.json.encode(diagnosis)
         (draft / DIAGNOSIS).write_bytes(content)
