@@ -158,6 +158,13 @@ def size(facts: Facts) -> int | None:
     return found.pop() if alone and min(passes.values()) == facts.step_count else None
 
 
+def passes(facts: Facts) -> int | None:
+    """Backward passes of a step, as a watched run records them; None where none is recorded."""
+    rows = facts.named(r"^whyidle::backward$")
+    count = int(facts.host_scope.covers(facts.timeline.host.start[rows]).sum())
+    return max(round(count / facts.step_count), 1) if count and facts.step_count else None
+
+
 def _first(shapes: list[object], name: str) -> int:
     position, rank = _BATCHED[name]
     shape = shapes[position] if len(shapes) > position else None

@@ -133,7 +133,6 @@ BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
     "collate.length_buckets": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
-    "evaluation.batch_factor": "the script makes its own batches for evaluation",
     "evaluation.interval_factor": "the best checkpoint may be missed",
     "log.scalar_every": "what is logged would come less often, and a loss that is no number be "
     "noticed later",

@@ -6,17 +6,25 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
+FACTOR = 4
+"""times the batch: what a model computes of each sample takes the same, what it costs to ask it is
+paid once"""
+
 
 @treatment("heavy-evaluation", consent="rounding")
 def larger_evaluation(_proof: Proof) -> Plan | None:
-    """Larger batches and no autograd bookkeeping in evaluation change no learning, only
-    rounding."""
+    """Larger batches and no autograd bookkeeping in evaluation change no learning, only rounding.
+    Applied at run time, the script keeps its batches and gets the results of each: the model
+    computes several of them together where its inputs are parts of the loader's batches and its
+    results are seen to depend on no other sample of the batch. Declines for compiled models, hooks,
+    random numbers in evaluation, several ranks, and loaders that shuffle; the first evaluations are
+    left as they are."""
     return Plan(
         summary="evaluate under torch.inference_mode() with two to four times the batch, and keep "
         "metrics on the device until the end",
         edits=(
             Edit(knob="evaluation.inference_mode", value=True, was=False),
-            Edit(knob="evaluation.batch_factor", value=2, was=1),
+            Edit(knob="evaluation.batch_factor", value=FACTOR, was=1),
         ),
         risk="more device memory during evaluation",
     )

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Edit
+from whyidle.model.diagnosis import Edit, Predicted
 from whyidle.model.treatment import Plan, treatment
 
 
 @treatment("batch-too-small", consent="rounding")
 def larger_microbatch(proof: Proof) -> Plan | None:
     """Where gradients are accumulated: fewer, larger micro-batches, and the same global batch. The
-    sum of gradients is the same but for rounding; batch normalisation sees more samples."""
-    times = float(proof.facts.get("times", 2))
+    sum of gradients is the same but for rounding; batch normalisation sees more samples. Declines
+    where a step is seen to have one backward pass, or none that could be joined; where passes are
+    not recorded it says so."""
+    passes: int | None = proof.facts.get("passes")
+    joined: tuple[int, Predicted] | None = proof.facts.get("microbatch")
+    times, predicted = joined or (int(proof.facts.get("times", 2)), None)
+    steps = f"accumulation steps divided by {times}"
+    if passes is not None:
+        if joined is None:
+            return None
+        steps = f"{passes} accumulation steps made {passes // times}"
     return Plan(
-        summary=f"with gradient accumulation: batch_size times {times:.3g}, accumulation steps "
-        f"divided by {times:.3g}; the global batch stays",
-        edits=(Edit(knob="loop.microbatch_times", value=times, was=1.0),),
+        summary=f"with gradient accumulation: batch_size times {times}, {steps}; the global "
+        "batch stays",
+        edits=(Edit(knob="loop.microbatch_times", value=times, was=1),),
+        predicted=predicted,
         risk="applies only where accumulation is in use; memory grows with the micro-batch; batch "
         "normalisation statistics change",
         automatic=False,

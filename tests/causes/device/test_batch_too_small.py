@@ -2,6 +2,7 @@
 
 import pytest
 
+from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.twins import covers, judge
@@ -60,3 +61,52 @@ def test_memory_limits_the_factor():
     proof = judge(CAUSE, forward(8, memory=30))
     assert proof is not None
     assert proof.facts["times"] == 2
+
+
+def accumulated(passes, batch=8):
+    """The same kernels in so many backward passes of a step, as a watched run records them."""
+    job = Builder(device=A100)
+    for _ in range(4):
+        with job.step():
+            for number in range(100):
+                add = ("aten::add", [[batch, 4096], [batch, 4096], []])
+                name = "whyidle::backward" if number < passes else "aten::relu"
+                with job.span(name):
+                    job.op(
+                        add[0],
+                        kernels=[(ADD, us(4))],
+                        dims=add[1],
+                        types=["float", "float", "Scalar"],
+                        host=us(20),
+                    )
+    return job
+
+
+def fixes(proof):
+    plans = [catalog.treatments()[name].decide(proof) for name in ("larger-microbatch",)]
+    return [plan for plan in plans if plan is not None]
+
+
+@pytest.mark.parametrize(("passes", "times"), [(2, 2), (6, 6), (8, 8), (12, 6), (7, 7)])
+def test_passes_that_are_accumulated_can_be_joined(passes, times):
+    proof = judge(CAUSE, accumulated(passes))
+    assert proof.facts["passes"] == passes
+    (plan,) = fixes(proof)
+    assert plan.edits[0].value == times
+    assert f"{passes} accumulation steps made {passes // times}" in plan.summary
+    assert plan.predicted.speedup <= proof.predicted.speedup
+
+
+@pytest.mark.parametrize("passes", [1, 11])
+def test_a_single_pass_has_nothing_to_exchange(passes):
+    proof = judge(CAUSE, accumulated(passes))
+    assert proof.facts["passes"] == passes
+    assert not fixes(proof)
+
+
+def test_where_passes_are_not_recorded_it_is_said_with_its_condition():
+    proof = judge(CAUSE, forward(8))
+    assert proof.facts["passes"] is None
+    (plan,) = fixes(proof)
+    assert plan.summary.startswith("with gradient accumulation: batch_size times 8")
+    assert plan.predicted is None

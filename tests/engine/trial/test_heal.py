@@ -274,3 +274,13 @@ def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monk
     job = Healing(["train"], tmp_path, None, 300.0, {"none"}, Voice())
     assert healing.look(job) is SEEN
     assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)
+
+
+def test_energy_is_told_of_as_many_samples(monkeypatch):
+    found = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], both).heal()
+    used = msgspec.structs.replace(SEEN.utilization, energy_j_per_step=40.0)
+    after = msgspec.structs.replace(found.after, utilization=used)
+    edits = (Edit(knob="loader.batch_size_times", value=4, was=1),)
+    for kept, joules in ((found.kept, 40.0), ([replace(found.kept[0], edits=edits)], 10.0)):
+        told = document.document(replace(found, after=after, kept=kept))
+        assert told.detail.healed.energy_j_per_step == joules

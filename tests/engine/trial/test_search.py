@@ -123,7 +123,7 @@ def test_the_time_that_is_left_bounds_it(tmp_path, budget_s, raced):
     [
         msgspec.structs.replace(WORKERS, among=()),
         msgspec.structs.replace(WORKERS, among=(4,)),
-        Edit(knob="evaluation.batch_factor", value=2, among=(2, 4)),
+        Edit(knob="evaluation.interval_factor", value=2, among=(2, 4)),
     ],
     ids=["none", "one", "by hand"],
 )

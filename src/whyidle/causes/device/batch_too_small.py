@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.analysis.batch import Grown, grown, size
+from whyidle.analysis.batch import Grown, grown, passes, size
 from whyidle.analysis.facts import Facts
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
@@ -84,20 +84,35 @@ def batch_too_small(facts: Facts) -> Proof | None:
         "not filled",
         low=min(host, 1 - 1 / low) * 0.5,
         high=min(host, 1 - 1 / high),
-        predicted=Predicted(
-            speedup=best.throughput(best.step_s),
-            low=low,
-            high=high,
-            method=f"P6 from one size: samples per second at {best.times:.3g} times the batch",
-        ),
+        predicted=_predicted(best),
         evidence=_evidence(facts, best, used),
         confidence=0.55 if used is None else 0.65,
         facts={
             "times": best.times,
             "batch": size(facts),
             "most_times": None if not used else max(int(ROOM / used), int(best.times)),
+            "passes": passes(facts),
+            "microbatch": _microbatch(facts, best),
         },
     )
+
+
+def _predicted(found: Grown) -> Predicted:
+    return Predicted(
+        speedup=found.throughput(found.step_s),
+        low=found.throughput(found.worst_s),
+        high=found.throughput(found.best_s),
+        method=f"P6 from one size: samples per second at {found.times:.3g} times the batch",
+    )
+
+
+def _microbatch(facts: Facts, best: Grown) -> tuple[int, Predicted] | None:
+    """So many of a step's passes can be made one, within what is predicted; None without several
+    that are alike."""
+    count = passes(facts) or 1
+    times = max(n for n in range(1, int(best.times) + 1) if count % n == 0)
+    joined = grown(facts, float(times)) if times > 1 else None
+    return None if joined is None else (times, _predicted(joined))
 
 
 def _longer(best: Grown) -> str:

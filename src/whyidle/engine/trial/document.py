@@ -13,6 +13,7 @@ from whyidle.engine.trial import heal
 from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.trial.pair import Effect
+from whyidle.engine.trial.sized import times
 from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import Fix, FixPlan, Speedup
@@ -139,6 +140,11 @@ def _passed(one: Passed) -> Trial:
     )
 
 
+def _energy(found: heal.Healed, step: float | None) -> float | None:
+    """Joules of as many samples as a step had."""
+    return None if step is None else step / max(map(times, found.kept), default=1.0)
+
+
 def _healed(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
 ) -> Healed:
@@ -164,6 +170,6 @@ def _healed(
         samples_per_s_before=rate,
         samples_per_s=rate * speedup if rate and speedup else None,
         energy_j_per_step_before=found.before.utilization.energy_j_per_step,
-        energy_j_per_step=after.utilization.energy_j_per_step,
+        energy_j_per_step=_energy(found, after.utilization.energy_j_per_step),
         price_per_hour=price_per_hour,
     )

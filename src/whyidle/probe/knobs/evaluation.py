@@ -1,4 +1,4 @@
-"""Evaluation that keeps nothing for a backward pass."""
+"""Evaluation that keeps nothing for a backward pass, and computes batches together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import Hand
+from . import NO_FORM, Hand, _ahead
 
 KNOBS = ("evaluation.gradients", "evaluation.inference_mode")
 Site = tuple[str, int]
@@ -27,19 +27,26 @@ class Phases:
         self.proven: set[Site] = set()
         self.now: Site | None = None
         self.called = False
+        self.changes = 0
+        """how often one has begun or ended: weights are the same in between"""
         self.off = False
         self.model: Callable[[], Any] = lambda: None
+        self.known: dict[int, bool] = {}
+        """by id, which modules hold all that is trained: asked before every call in one"""
 
     def begin(self, model: Any, site: Site) -> None:
         """The model is put into evaluation mode there."""
         if site != self.now:
             self.now, self.called = site, False
+        self.changes += 1
+        self.known.clear()
         self.model = weakref.ref(model)
 
     def end(self) -> None:
         """The model is called to be trained."""
         if self.now is not None and self.called:
             self.proven.add(self.now)
+        self.changes += 1
         self.now = None
 
     def asked(self) -> None:
@@ -60,20 +67,56 @@ class Phases:
 
     def whole(self, module: Any) -> bool:
         """Whether it holds every parameter that is trained, so that it is the model."""
-        return bool(self.trained) and self.trained <= {id(p) for p in module.parameters()}
+        if not self.trained:
+            return False
+        if id(module) not in self.known:
+            self.known[id(module)] = self.trained <= {id(p) for p in module.parameters()}
+        return self.known[id(module)]
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Calls of the model record no graph in evaluation. A frozen part of a model is not
-    evaluation."""
+    """Calls of the model record no graph in evaluation, and may take several batches. A frozen part
+    of a model is not evaluation."""
+    import torch
+
+    own = [knob for knob in edits if knob in KNOBS]
+    hand.decline([knob for knob in edits if knob not in (*KNOBS, _ahead.KNOB)], NO_FORM)
+    phases = Phases()
+    _watch_learning(hand, list(edits), phases)
+    times = int(edits.get(_ahead.KNOB, 1))
+    ahead = _ahead.Ahead(hand, phases, times) if times > 1 else None
+    kinds: set[type] = set()
+
+    def begins(module: Any, site: Site) -> None:
+        if phases.whole(module):
+            phases.begin(module, site)
+            for kind in {type(one) for one in _wholes(phases, module)} - kinds:
+                kinds.add(kind)
+                if ahead is not None:
+                    hand.replace(kind, "__call__", _together(ahead))
+                hand.replace(kind, "__call__", _calls(hand, own, phases))
+
+    def make_eval(original: Callable[..., Any]) -> Callable[..., Any]:
+        def evaluate(self: Any) -> Any:
+            caller = sys._getframe(1)
+            hand.contained(edits, begins, self, (caller.f_code.co_filename, caller.f_lineno))
+            return original(self)
+
+        return evaluate
+
+    hand.replace(torch.nn.Module, "eval", make_eval)
+    if ahead is not None:
+        from torch.utils.data import dataloader
+
+        hand.replace(dataloader._BaseDataLoaderIter, "__next__", _drawing(ahead))
+
+
+def _watch_learning(hand: Hand, own: list[str], phases: Phases) -> None:
+    """See what is trained, and when gradients are asked for."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    own = [knob for knob in edits if knob in KNOBS]
-    hand.decline([k for k in edits if k not in KNOBS], "the script makes its batches")
-    phases = Phases()
-
-    def learn(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def learn(optimizer: Any, *_: Any) -> None:
         if not phases.trained:
             phases.trained.update(id(p) for g in optimizer.param_groups for p in g["params"])
 
@@ -88,24 +131,26 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     hand.replace(torch.autograd, "backward", make_grad)
     hand.replace(torch.autograd, "grad", make_grad)
-    kinds: set[type] = set()
 
-    def begins(module: Any, site: Site) -> None:
-        if phases.whole(module):
-            phases.begin(module, site)
-            for kind in {type(one) for one in _wholes(phases, module)} - kinds:
-                kinds.add(kind)
-                hand.replace(kind, "__call__", _calls(hand, own, phases))
 
-    def make_eval(original: Callable[..., Any]) -> Callable[..., Any]:
-        def evaluate(self: Any) -> Any:
-            caller = sys._getframe(1)
-            hand.contained(own, begins, self, (caller.f_code.co_filename, caller.f_lineno))
-            return original(self)
+def _drawing(ahead: _ahead.Ahead) -> Callable[..., Any]:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def following(self: Any) -> Any:
+            return ahead.next(self, lambda: original(self))
 
-        return evaluate
+        return following
 
-    hand.replace(torch.nn.Module, "eval", make_eval)
+    return make
+
+
+def _together(ahead: _ahead.Ahead) -> Callable[..., Any]:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return ahead.call(original, self, args, kwargs)
+
+        return call
+
+    return make
 
 
 def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
@@ -116,7 +161,7 @@ def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
             if self.training:
                 if phases.now is not None and self is phases.model():
                     phases.end()
-            elif torch.is_grad_enabled() and phases.applies(self, args, kwargs):
+            elif phases.applies(self, args, kwargs) and own and torch.is_grad_enabled():
                 hand.took(*own)
                 with torch.no_grad():
                     return original(self, *args, **kwargs)
