@@ -105,6 +105,14 @@ def test_that_nothing_was_kept_is_said(full, render):
     assert "none could" not in shown()
 
 
+def test_where_fixes_were_tried_the_first_one_is_no_advice(full):
+    tried = msgspec.structs.replace(full, trials=[ONCE])
+    untried = msgspec.structs.replace(full, trials=[])
+    for render in (terminal.render, html.render):
+        assert "irst fix:" in render(untried)
+        assert "irst fix:" not in render(tried)
+
+
 @pytest.mark.parametrize("render", [terminal.render, html.render])
 def test_fixes_that_were_not_measured_together_are_no_number(healed, render):
     found = healed()

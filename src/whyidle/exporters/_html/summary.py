@@ -110,8 +110,9 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
 
 
 def _first_fix(diagnosis: Diagnosis) -> Prescription | None:
-    """The first fix of the finding that the verdict is about."""
-    for finding in diagnosis.findings:
+    """The first fix of the finding that the verdict is about; where fixes were tried, what came of
+    them stands in its place."""
+    for finding in diagnosis.findings if not diagnosis.trials else ():
         if finding.severity != "info" and finding.prescriptions:
             return finding.prescriptions[0]
     return None
