@@ -92,6 +92,8 @@ def test_what_it_became_comes_before_what_it_was(healed, render):
     shown = " ".join(render(healed()).split())
     assert shown.replace("×", "x").index("2.00x as fast with 1 fix kept") < shown.index("35%")
     assert "first fix:" not in shown
+    if render is terminal.render:
+        assert "it was STARVED:" in shown
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])

@@ -131,7 +131,7 @@ def _more(args: argparse.Namespace, found: Healed, command: Sequence[str]) -> li
     words = ["whyidle", "fix", "--budget", f"{found.enough_s / 60:.0f}m"]
     words += ["--allow", ",".join(sorted(args.allow))] if args.allow else []
     words += ["--network", "--yes"] if args.network else []
-    return [(shlex.join([*words, *command]), "the rest, with more time")]
+    return [(shlex.join([*words, *command]), "again, with time for the rest")]
 
 
 def _new(args: argparse.Namespace, path: Path, text: str) -> Path | None:

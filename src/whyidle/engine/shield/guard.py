@@ -115,7 +115,7 @@ class Shield:
                 found.add(Leak(what, where))
         sent = any(each.what.startswith(("connection", "look-up")) for each in found)
         if not sent and next(self._notes.glob("*.routes"), None):
-            found.add(Leak("connection by a program or library that is not Python", ""))
+            found.add(Leak("connection or look-up of a name, by code that is not Python", ""))
         return sorted(found)
 
     def close(self) -> None:
