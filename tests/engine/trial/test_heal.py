@@ -284,3 +284,11 @@ def test_energy_is_told_of_as_many_samples(monkeypatch):
     for kept, joules in ((found.kept, 40.0), ([replace(found.kept[0], edits=edits)], 10.0)):
         told = document.document(replace(found, after=after, kept=kept))
         assert told.detail.healed.energy_j_per_step == joules
+
+
+def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(monkeypatch):
+    larger = prescription("larger-batch", 2.0, loader__batch_size_times=4)
+    found = Job(monkeypatch, [diagnosis(larger), diagnosis()], lambda _: 1.0).heal()
+    (trial,) = document.document(found).trials
+    assert "as many samples" in trial.notes[0]
+    assert "was not seen" in trial.why

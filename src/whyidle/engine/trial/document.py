@@ -13,7 +13,7 @@ from whyidle.engine.trial import heal
 from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judge import Judgement
 from whyidle.engine.trial.pair import Effect
-from whyidle.engine.trial.sized import times
+from whyidle.engine.trial.sized import remarks, times
 from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import Fix, FixPlan, Speedup
@@ -104,7 +104,7 @@ def _trial(one: Judgement) -> Trial:
         pairs=gain.pairs if gain else 0,
         startup_s=one.once.seconds if one.once else None,
         pays_after_steps=_pays(one),
-        notes=list(one.notes),
+        notes=[*remarks(candidate), *one.notes],
         searched=one.searched,
     )
 

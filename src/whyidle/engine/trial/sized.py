@@ -14,6 +14,8 @@ from whyidle.model.knobs import RESIZING
 SLACK = 0.1
 """share by which steps may have grown otherwise: epochs end with smaller batches"""
 
+OF_SAMPLES = "times are of as many samples as a step has without it"
+
 
 def times(candidate: Candidate) -> float:
     """So many times as many samples a step is to have."""
@@ -24,6 +26,11 @@ def times(candidate: Candidate) -> float:
 def resized(candidate: Candidate) -> bool:
     """Whether steps are to have another number of samples."""
     return times(candidate) != 1.0
+
+
+def remarks(candidate: Candidate) -> list[str]:
+    """What is to be said of its times, if anything, without a full stop."""
+    return [OF_SAMPLES] if resized(candidate) else []
 
 
 def work_s(base: Sequence[Told], treated: Sequence[Told]) -> tuple[list[float], list[float]]:
