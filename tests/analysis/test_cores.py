@@ -7,7 +7,7 @@ import pytest
 
 from whyidle.analysis.cores import BUSY_CORE, SHARED, room
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WORKERS, hidden_loading
+from whyidle.analysis.forecast import WORKERS, hidden_loading, may_cost
 from whyidle.model.loading import BATCH, Loading
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
@@ -90,3 +90,21 @@ def test_at_worst_other_programs_keep_the_cores_that_they_use():
     assert found.floor == pytest.approx((0.25, 1.0))
     free = room(facts(4.0, 1, 1.0), 0.6, 0.6)
     assert found.usual == pytest.approx(free.usual + (1.0 - free.floor[1]) / 2)
+
+
+def test_handing_over_is_work_for_the_cores_and_may_cost_more_than_it_hides():
+    space = room(facts(2.0, 1, 1.0), 0.3, 0.3, (0.4, 0.8))
+    assert space.floor[1] == pytest.approx((0.3 + 0.7 + 0.8) / (2 * SHARED))
+    assert space.usual == pytest.approx((0.3 + 0.7 + 0.4) / (2 * BUSY_CORE[1]))
+    low, expected, high = hidden_loading(
+        0.3, 0.3, (0.2, 0.4), 0.0, floor=space.floor, usual=space.usual, given=2
+    )
+    assert low < 0.0 < expected < high
+    predicted = may_cost(low, high, "so", expected)
+    assert predicted.low == pytest.approx(1 / (1 - low))
+    assert predicted.low < 1.0 < predicted.speedup < predicted.high
+
+
+def test_that_the_step_becomes_longer_is_never_promised():
+    predicted = may_cost(-0.5, 0.2, "so", -0.1)
+    assert (predicted.low, predicted.speedup) == (pytest.approx(1 / 1.5), 1.0)

@@ -131,24 +131,57 @@ def test_hardly_any_look_at_a_backward_pass_tells_nothing():
     assert _asleep.taken_us(waits(0, 100, 4), [ENGINE, ""]) == HELD_US
 
 
+def ends(looks, false=0.0, between=True):
+    stacks = [ENGINE, FORWARD, OWN, ""]
+    return _asleep.unseen_ends(looks, 300.0, stacks, np.full(len(looks), between), false)
+
+
+def spread(first, last, count=1_000):
+    """Looks at Python that waited for so long, us, and such at a backward pass."""
+    made = np.concatenate([waits(0, 100, 50), waits(2, 0, count)])
+    made["held"][50:] = np.linspace(first, last, count, endpoint=False)
+    return made
+
+
 def test_what_looks_miss_of_python_is_told_by_how_long_they_waited():
     """Stretches of 1 ms: a lock that is free takes 0.1 ms, so 0.2 of each goes unseen."""
-    late = np.linspace(100, 1_100, 1_000, endpoint=False)
-    looks = np.concatenate([waits(0, 100, 50), waits(2, 0, 1_000)])
-    looks["held"][50:] = late
-    found = _asleep.unseen_ends(looks, 300.0, [ENGINE, FORWARD, OWN, ""])
-    assert abs(found - 0.2 / 0.8) < 0.01
+    assert abs(ends(spread(100, 1_100)) - 0.2 / 0.8) < 0.01
 
 
 def test_long_stretches_have_few_ends():
-    late = np.linspace(100, 5_100, 1_000, endpoint=False)
-    looks = np.concatenate([waits(0, 100, 50), waits(2, 0, 1_000)])
-    looks["held"][50:] = late
-    assert _asleep.unseen_ends(looks, 300.0, [ENGINE, FORWARD, OWN, ""]) < 0.05
+    assert ends(spread(100, 5_100)) < 0.05
 
 
 def test_few_looks_tell_of_no_ends():
-    few = np.concatenate([waits(0, 100, 50), waits(2, 400, 4)])
-    assert _asleep.unseen_ends(few, 300.0, [ENGINE, FORWARD, OWN, ""]) == 0.0
-    unknown = np.concatenate([waits(0, 100, 4), waits(2, 400, 50)])
-    assert _asleep.unseen_ends(unknown, 300.0, [ENGINE, FORWARD, OWN, ""]) == 0.0
+    assert ends(np.concatenate([waits(0, 100, 50), waits(2, 400, 4)])) == 0.0
+    assert ends(np.concatenate([waits(0, 100, 4), waits(2, 400, 50)])) == 0.0
+
+
+def test_looks_inside_calls_and_before_the_steps_tell_of_no_ends():
+    assert ends(spread(100, 1_100), between=False) == 0.0
+    early = spread(100, 1_100)
+    early["time"][:50] = 1
+    assert ends(early) == 0.0
+
+
+def test_looks_that_waited_for_a_free_lock_are_neither_python_nor_near_its_end():
+    """15 ms of Python in each hundredth step: ten looks at it, of which hardly one is near an end,
+    and among a thousand at a free lock, one in a hundred that waited, each third not for long."""
+    made = np.concatenate(
+        [waits(0, 100, 500), waits(2, 2_000, 10), waits(2, 100, 990), waits(2, 400, 3)]
+    )
+    made = np.concatenate([made, waits(2, 700, 7)])
+    assert ends(made) > 0.09
+    assert ends(made, false=0.01) < 0.01
+
+
+def test_how_often_a_free_lock_is_waited_for_is_told_by_the_backward_pass():
+    def told(waited, quiet):
+        looks = np.concatenate([waits(0, 400, waited), waits(0, 100, quiet), waits(2, 900, 50)])
+        return _asleep.false_waits(looks, 300.0, [ENGINE, FORWARD, OWN, ""])
+
+    assert abs(told(200, 9_800) - 0.02) < 0.001
+    assert 0.0 < told(0, 100) < _asleep.USUAL  # none of so few may be chance
+    assert told(0, 10_000) < 0.001
+    assert told(0, 4) == 0.0
+    assert told(20, 80) == 0.0  # somebody has it

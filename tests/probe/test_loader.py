@@ -91,3 +91,13 @@ def test_where_batches_are_looked_at_for_padding_the_wrapper_stays(loop):
 
 def _is_loader(cell):
     return isinstance(cell.cell_contents, loaders.Loader)
+
+
+def test_tensors_of_a_batch_are_counted_where_the_training_process_makes_it(loop):
+    rows = [(torch.zeros(3), {"a": torch.zeros(2), "b": [torch.ones(1)]}, "name")] * 4
+    for _ in DataLoader(rows, batch_size=None):
+        pass
+    assert loop.documents["loaders.json"]["tensors"] == 3
+    assert loop.documents["loaders.json"]["cores"]
+    take(4)
+    assert loop.documents["loaders.json"]["tensors"] == 3

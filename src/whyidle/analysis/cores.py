@@ -35,14 +35,17 @@ class Room:
     usual: float | None = None
 
 
-def room(facts: Facts, work: float, blocked: float) -> Room:
+def room(
+    facts: Facts, work: float, blocked: float, handing: tuple[float, float] = (0.0, 0.0)
+) -> Room:
     """Room for workers that take over ``work``, of which ``blocked`` holds up the step now.
 
     The cores must do both the loading, as far as it ran on a CPU where it is done now, and the
     rest of the step: on one core at best, on as many as operators have threads at worst where the
     device is the CPU itself; on all cores that rest took its time at what they are worth together,
     and takes no longer for that. At worst, cores that other programs keep busy stay theirs, and as
-    expected that costs half as much. Where the recording does not tell the cores, nothing limits.
+    expected that costs half as much. ``handing`` over what workers load is work, too (likely,
+    careful). Where the recording does not tell the cores, nothing limits.
     """
     loading = facts.timeline.loading
     if loading.cores is None:
@@ -53,15 +56,16 @@ def room(facts: Facts, work: float, blocked: float) -> Room:
     rest = 1.0 - blocked
     best = (work * busy + rest) / cores
 
-    def step(left: float, wide: float) -> float:
+    def step(left: float, wide: float, more: float) -> float:
         """On cores worth so many, where this part of the rest runs on all its threads."""
         left = max(left, 1.0)
-        all_of_it = work * busy + rest + wide * (min(threads, left) - 1.0)
-        return max(best, min(all_of_it / left, 1.0))
+        all_of_it = work * busy + rest + more + wide * (min(threads, left) - 1.0)
+        return max(best, min(all_of_it / left, 1.0 + more))
 
-    alone = step(SHARED * cores, rest)
-    worst = step(SHARED * min(cores, _free(facts)), rest)
-    usual = min(step(BUSY_CORE[1] * cores, min(facts.share("compute"), rest)), alone)
+    alone = step(SHARED * cores, rest, handing[1])
+    worst = step(SHARED * min(cores, _free(facts)), rest, handing[1])
+    wide = min(facts.share("compute"), rest)
+    usual = min(step(BUSY_CORE[1] * cores, wide, handing[0]), alone)
     whole = int(np.ceil(cores))
     most = WORKERS[1] if mostly_waits(facts) else min(max(whole, WORKERS[0]), WORKERS[1])
     return Room((WORKERS[0], most), (best, worst), usual + (worst - alone) / 2)

@@ -27,6 +27,14 @@ def remove(low: float, high: float, method: str, expected: float | None = None) 
     )
 
 
+def may_cost(low: float, high: float, method: str, expected: float) -> Predicted:
+    """As ``remove``, where at the careful end the step may become longer (``low`` < 0). That it
+    does is never promised: then the job stays as it is."""
+    told = remove(low, high, method, expected)
+    careful = told.low if low >= 0.0 else 1.0 / (1.0 - low)
+    return Predicted(speedup=told.speedup, low=careful, high=told.high, method=method)
+
+
 def from_gains(gains: tuple[float, float, float], method: str) -> Predicted:
     """From the share of the step won (0-1): careful, expected, hopeful."""
     low, expected, high = sorted(gains)
@@ -77,7 +85,8 @@ def hidden_loading(
             many it can have is not known, and the middle of both bounds is expected.
 
     Returns:
-        (careful, expected, hopeful). The step cannot become shorter than ``s / workers``; at
+        (careful, expected, hopeful); careful is negative where handing over and sharing cores may
+        cost more than is hidden. The step cannot become shorter than ``s / workers``; at
         best the host wins all of ``s``, at worst only ``W`` less the hand-off. Expected is what the
         workers given make of it, whose waits overlap, but no less than the cores need.
     """
@@ -85,7 +94,7 @@ def hidden_loading(
     hopeful = max(0.0, 1.0 - max(1.0 - work, work / many, busy, floor[0]))
     likely = max(1.0 - blocked + handoff[0], work / many)
     slow = max(1.0 - blocked + handoff[1], work / few) * (1.0 + STALL_ERROR)
-    careful = max(0.0, 1.0 - max(slow, floor[1] * (1.0 + STALL_ERROR)))
+    careful = 1.0 - max(slow, floor[1] * (1.0 + STALL_ERROR))
     careful = min(careful, hopeful)
     usual = sum(floor) / 2 if usual is None else usual
     told = (likely + slow) / 2 if given is None else max(1.0 - blocked + handoff[0], work / given)

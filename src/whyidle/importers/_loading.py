@@ -49,6 +49,7 @@ def loading(folder: Path, pid: str, base: int) -> Loading:
         still=float(asleep.mean()) if len(asleep) else 0.0,
         cores=told.get("cores"),
         threads=told.get("threads"),
+        tensors=told.get("tensors") or None,
     )
 
 

@@ -36,6 +36,8 @@ ROW = struct.Struct("<qqI4x")
 """time ns, index of a sample, checksum of what the loader made of it"""
 FULL_FIRST, FULL_EVERY = 8, 32
 MOST_ITERATORS = 500
+MOST_DEEP, MOST_PARTS = 3, 64
+"""of a batch, so much is looked through for tensors"""
 
 Counts = tuple[int, int, int, int, int]
 Mark = tuple[int, int, Counts]
@@ -63,6 +65,8 @@ class Loader:
         """how many batches from now on nothing is read of"""
         self.collated = self.pickled = self.unpickled = self.opened = 0
         self.files: tuple[int, int] = (-1, -1)
+        self.tensors = 0
+        """of the batch with most of them, of those that were measured in the training process"""
         self.settings: list[dict[str, Any]] = []
         self.made: list[tuple[int, int, int]] = []
         self.iterators = 0
@@ -94,6 +98,7 @@ class Loader:
         """After a batch of which all is read."""
         self.fetched += 1
         if self.worker < 0:
+            self._count(data)
             self.padding.taken(data)
             self.light = 0 if self.fetched < FULL_FIRST else FULL_EVERY - 1
             if self.light and not self.padding.tries:
@@ -105,6 +110,14 @@ class Loader:
             found = _checksum.of_one(index, data)
             if found is not None:
                 self.recorder.row("rows", ROW, (end, *found))
+
+    def _count(self, data: Any) -> None:
+        """What a worker would hand over one by one."""
+        found = _tensors(data)
+        if found > self.tensors:
+            self.tensors = found
+            told = self.recorder.documents.get("loaders.json", {})
+            self.recorder.documents["loaders.json"] = {**told, "tensors": found}
 
     def _counted(self, begin: int, cpu: int, before: Counts, samples: int) -> int:
         """Record a batch with all its counters; returns its end."""
@@ -175,6 +188,7 @@ class Loader:
             "settings": self.settings,
             "made": self.made,
             "iterators": self.iterators,
+            "tensors": self.tensors,
         }
 
     def taken(self, iterator: Any, begin: int, ready: int) -> None:
@@ -364,6 +378,15 @@ def _time_unpickling(loader: Loader) -> Callable[[], None]:
 
     ForkingPickler.loads = staticmethod(timed)
     return lambda: setattr(ForkingPickler, "loads", original)
+
+
+def _tensors(data: Any, left: int = MOST_DEEP) -> int:
+    """How many tensors a batch consists of, in lists, tuples and dictionaries."""
+    if isinstance(data, dict):
+        data = list(data.values())
+    if isinstance(data, (list, tuple)):
+        return sum(_tensors(part, left - 1) for part in data[:MOST_PARTS]) if left else 0
+    return int(hasattr(data, "untyped_storage"))
 
 
 def _open(path: str) -> int:

@@ -59,7 +59,8 @@ def check_proof(cause: Cause, proof: Proof) -> None:
     assert 0.0 < proof.confidence <= 1.0, f"{cause.id}: confidence {proof.confidence}"
     predicted = proof.predicted
     assert predicted.low <= predicted.speedup <= predicted.high, f"{cause.id}: interval"
-    assert predicted.low >= 1.0, f"{cause.id} predicts a slow-down"
+    assert predicted.speedup >= 1.0, f"{cause.id} predicts a slow-down"
+    assert predicted.low > 0.0, f"{cause.id}: interval"
     numbers = [predicted.low, predicted.speedup, predicted.high, proof.low, proof.high]
     assert np.isfinite(numbers).all(), f"{cause.id}: numbers that are not finite"
     assert proof.headline[:1].isupper() or not proof.headline[:1].isalpha()

@@ -1,8 +1,11 @@
 """Loading in the training process is found, and what workers win is what the twin shows."""
 
-import pytest
-from judging import covers, judge, measured
+from dataclasses import replace
 
+import pytest
+from judging import covers, judge, judge_all, measured
+
+from whyidle.model.loading import Loading
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -82,3 +85,28 @@ def test_a_dataset_that_launches_kernels_is_told_apart():
     proof = judge("dataloader-no-workers", sick)
     assert proof is not None
     assert proof.facts["device_work"]
+
+
+CAUSE = "dataloader-no-workers"
+
+
+def parted(tensors, *, pinned=False):
+    """Steps of 3.2 ms, of which 1.2 go by in making a batch of so many tensors."""
+    made = Builder()
+    for _ in range(6):
+        with made.step():
+            made.loader(us(1_200))
+            for _ in range(4):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+    told = Loading(cores=2.0, threads=1, tensors=tensors, settings=({"pinned": pinned},))
+    return replace(made.timeline(), loading=told)
+
+
+def test_short_steps_are_not_won_by_workers_that_share_each_tensor():
+    found = [judge_all(CAUSE, [parted(count)]) for count in (None, 1, 3)]
+    speedups = [proof.predicted.speedup for proof in found]
+    assert speedups[0] > 1.2 > speedups[2]
+    assert speedups[0] > speedups[1] > speedups[2] >= 1.0
+    assert found[2].predicted.low < 1.0 < found[2].predicted.high
+    assert judge_all(CAUSE, [parted(3, pinned=True)]).predicted == found[0].predicted

@@ -14,7 +14,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest
-from whyidle.analysis.sampling import bounds, counted, ends, unseen
+from whyidle.analysis.sampling import bounds, counted, ends, seen, unseen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
@@ -48,16 +48,16 @@ shorter update: beside a fused update the rest of a step took 1.82 to 1.83 ms, b
 
 def python_overhead(facts: Facts) -> Proof | None:
     """Python between the calls of a step, but for a search for unused parameters, which has a cause
-    of its own. Its careful and hopeful ends hold the sampling error of
-    its share (``analysis.sampling.bounds``); what is expected holds what looks missed for certain,
-    the hopeful end all that they cannot see."""
+    of its own. Its careful and hopeful ends hold the sampling error of its share
+    (``analysis.sampling.bounds``), less what looks at a free lock tell (``seen``); what is expected
+    holds what looks missed for certain, the hopeful end all that they cannot see."""
     spans = facts.part("python") - debugging(facts) - searches(facts)
     kept = 1.0 - freeing(facts, spans)
-    share = kept * facts.share_of(spans)
+    share = kept * seen(facts, facts.share_of(spans))
     if share < LEAST_SHARE:
         return None
     where = busiest(facts, spans)
-    least, most = (kept * bound for bound in bounds(facts, spans))
+    least, most = (kept * seen(facts, bound) for bound in bounds(facts, spans))
     most = min(1.0, most + unseen(facts, share))
     whole = min(share + ends(facts, share), most)
     gains = (REMOVED[0] * least, REMOVED[1] * whole, most)

@@ -8,9 +8,18 @@ from whyidle.analysis.cores import mostly_waits, room
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import most_workers
-from whyidle.analysis.forecast import hidden_loading, remove
+from whyidle.analysis.forecast import hidden_loading, may_cost
 from whyidle.analysis.intervals import union
-from whyidle.analysis.loader import SINGLE, Hot, Nexts, handoff_s, hot_frame, launches_inside, nexts
+from whyidle.analysis.loader import (
+    SINGLE,
+    Hot,
+    Nexts,
+    handoff_s,
+    hot_frame,
+    launches_inside,
+    nexts,
+    tensors_s,
+)
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.samples import busiest
@@ -44,9 +53,11 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     ------------------
     The recording holds calls of ``_SingleProcessDataLoaderIter.__next__``, and the device is idle
     during them. Expected to be won is that idle time, less what handing a batch over from a
-    worker costs; at most the whole time inside the calls, if the host is what limits the rest of
-    the step too. Two workers are assumed at the careful end, eight at the hopeful one, or as many
-    as there are cores where the recording tells them; the cores must have time for all the work.
+    worker costs, which grows with the number of its tensors and takes time of the cores: short
+    steps may become longer for it. At most it is the whole time inside the calls, if the host is
+    what limits the rest of the step too. Two workers are assumed at the careful end, eight at the
+    hopeful one, or as many as there are cores where the recording tells them; the cores must have
+    time for all the work.
 
     What looks alike
     ----------------
@@ -72,8 +83,10 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     if blocked < LEAST_SHARE or waits_for_memory(facts, blocked):
         return None
     work = min(1.0, float(calls.seconds.sum()) / facts.scope_s)
-    cost = [seconds * len(calls) / facts.scope_s for seconds in handoff_s(facts, len(calls))]
-    space = room(facts, work, blocked)
+    per_batch, parts = handoff_s(facts, len(calls)), tensors_s(facts)
+    often = len(calls) / facts.scope_s
+    cost = [(whole + each) * often for whole, each in zip(per_batch, parts, strict=True)]
+    space = room(facts, work, blocked, (cost[0] + parts[0] * often, cost[1] + parts[1] * often))
     given = _workers(work, blocked, space.workers)
     low, expected, high = hidden_loading(
         blocked,
@@ -90,9 +103,9 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"The DataLoader has no workers: each batch holds up the step for "
         f"{per_step * 1e3:.3g} ms",
-        low=min(low, blocked),
+        low=max(0.0, min(low, blocked)),
         high=max(low, high),
-        predicted=remove(low, high, "P1: the step without the wait, plus hand-off", expected),
+        predicted=may_cost(low, high, "P1: the step without the wait, plus hand-off", expected),
         evidence=_evidence(calls, hot, blocked, per_step, facts),
         confidence=0.95,
         where=_where(facts, hot, calls),

@@ -74,7 +74,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
     low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]), facts.busy_ratio or 0.0)
     least, most = bounds(facts, outside)
-    low, high = low * least / max(spent, 1e-9), min(high + most - spent, 1.0)
+    low, high = max(low, 0.0) * least / max(spent, 1e-9), min(high + most - spent, 1.0)
     share = min(spent + left, 1.0)
     expected = min(expected + left / 2, share)
     predicted = remove(low, max(high + left, expected), "P1: prepared ahead by workers", expected)
