@@ -124,7 +124,12 @@ def after(predicted_lost: float, other_lost: float) -> float:
 
 
 def substituted(
-    replay: Replay, factors: tuple[F64, F64, F64], method: str, *, unrecorded: Saved = nothing
+    replay: Replay,
+    factors: tuple[F64, F64, F64],
+    method: str,
+    *,
+    unrecorded: Saved = nothing,
+    timed: bool = False,
 ) -> tuple[float, float, Predicted]:
     """P5: device events that take other times, replayed against the recorded launches.
 
@@ -134,13 +139,17 @@ def substituted(
         method: said in the prediction.
         unrecorded: host time that only the recording cost. Without it the host launches earlier,
             which is the hopeful end; both steps are compared without it.
+        timed: that cost was measured and not estimated, so that it is expected, too.
 
     Returns:
         The share of the step saved, careful and hopeful, and the predicted speed-up.
     """
     now, free = replay.base_ns, replay.run(unrecorded)
-    careful, expected, hopeful = (1.0 - replay.run(factor=factor) / now for factor in factors)
-    low = max(0.0, careful)
-    middle = max(low, expected)
-    high = max(middle, hopeful, 1.0 - replay.run(unrecorded, factor=factors[2]) / free)
+    recorded, alone = (
+        [1.0 - replay.run(saved, factor=factor) / length for factor in factors]
+        for saved, length in ((nothing, now), (unrecorded, free))
+    )
+    low = max(0.0, min(recorded[0], alone[0]))
+    middle = max(low, (alone if timed else recorded)[1])
+    high = max(middle, recorded[2], alone[2])
     return low, high, remove(low, high, method, middle)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.loader import MULTI, awaited, nexts
-from whyidle.analysis.recording import share_of_recording
+from whyidle.analysis.recording import measured_share, share_of_recording
 from whyidle.analysis.refills import PAUSE_NS
 from whyidle.analysis.replay import Replay, Saved
 from whyidle.analysis.scoped import Scoped
@@ -60,6 +60,11 @@ class Launching:
     def recorded(self) -> float:
         """An estimate of how much of the step the recording itself cost on the host (0-1)."""
         return share_of_recording(self._facts)
+
+    @property
+    def timed(self) -> bool:
+        """Whether that was measured, by steps beside the recorded ones."""
+        return measured_share(self._facts) > 0.0
 
     @cached_property
     def kernels(self) -> I64:
@@ -167,14 +172,16 @@ class Launching:
 
     # -- the recording's own cost -------------------------------------------------------------
 
-    def recording(self, scale: float) -> Saved:
-        """The host without the cost of being recorded, as estimated times ``scale``."""
+    def recording(self, scale: float, apart: Intervals = EMPTY) -> Saved:
+        """The host without the cost of being recorded, as estimated times ``scale``; what starts
+        in ``apart`` keeps it."""
         facts = self._facts
         host = facts.timeline.host
         own = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
         starts = host.start[own & (host.kind != HostKind.ANNOTATION)]
         share = min(self.recorded * scale, MOST_RECORDING * max(self._active, 1e-9))
         cost = share * facts.scope.total / max(len(starts), 1)
+        starts = starts[~apart.covers(starts)]
         return self.replay.less_each(starts, cost)
 
     @cached_property

@@ -32,8 +32,13 @@ def share_of_recording(facts: Scoped) -> float:
     """An estimate of how much of the step the recording itself cost on the host (0-1): of a burst
     on a device at least what its steps took longer than those around it."""
     host = facts.timeline.host
-    told = facts.timeline.settings.get("burst") if len(facts.timeline.device) else None
     inside = facts.scope.covers(host.start) & among(host.thread, facts.host.drivers)
     cost = recording_cost_s(host.kind[inside], shapes="shapes" in facts.timeline.signals())
-    measured = slowed_by(told) if told else 0.0
-    return float(min(max(cost / max(facts.scope_s, 1e-9), measured), 0.9))
+    return float(min(max(cost / max(facts.scope_s, 1e-9), measured_share(facts)), 0.9))
+
+
+def measured_share(facts: Scoped) -> float:
+    """The same as measured: what the steps of a burst took longer than those around it; 0 where
+    nothing is known of those."""
+    told = facts.timeline.settings.get("burst") if len(facts.timeline.device) else None
+    return slowed_by(told) if told else 0.0

@@ -11,13 +11,18 @@ TF32 = "cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align4"
 A100 = "NVIDIA A100-SXM4-80GB"
 
 
-def train(*kernels, device=A100, capability=(8, 0), host=6):
+SIDE = 2048
+AT_PEAK = 2 * SIDE**3 / 19.5e12 * 1e6
+"""microseconds that a product of this side takes at the FP32 peak of an A100"""
+
+
+def train(*kernels, device=A100, capability=(8, 0), host=6, dims=None):
     job = Builder(device=device, capability=capability)
     for _ in range(4):
         with job.step():
             for _ in range(20):
                 for name, duration in kernels:
-                    job.op("aten::mm", kernels=[(name, us(duration))], host=us(host))
+                    job.op("aten::mm", kernels=[(name, us(duration))], host=us(host), dims=dims)
     return job
 
 
@@ -27,6 +32,17 @@ def test_the_prediction_holds_the_twin(ratio):
     proof = judge(CAUSE, sick)
     assert proof is not None
     assert covers(proof, measured(sick, cured))
+
+
+@pytest.mark.parametrize("reached", [0.9, 0.5, 0.2])
+def test_only_what_the_flops_take_shrinks_where_shapes_tell_it(reached):
+    took = AT_PEAK / reached
+    then = took - AT_PEAK * (1 - 19.5 / 156)
+    shapes = [[SIDE, SIDE], [SIDE, SIDE]]
+    sick, cured = (train((n, t), dims=shapes) for n, t in ((SGEMM, took), (TF32, then)))
+    proof, gain = judge(CAUSE, sick), measured(sick, cured)
+    assert covers(proof, gain)
+    assert proof.predicted.speedup == pytest.approx(gain, rel=0.1)
 
 
 @pytest.mark.parametrize(

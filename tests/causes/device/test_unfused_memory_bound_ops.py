@@ -64,6 +64,18 @@ def test_a_chain_hands_one_tensor_on(sizes, chained):
     assert won == pytest.approx(chained * all_won, rel=0.1)
 
 
+def test_an_optimizer_s_update_is_none_of_the_model_s():
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            for _ in range(15):
+                job.op("aten::mm", kernels=[(GEMM, us(200))], host=us(6))
+            with job.span("Optimizer.step#AdamW.step"):
+                for _ in range(80):
+                    job.op("aten::add", kernels=[(ADD, us(100))], host=us(6))
+    assert judge(CAUSE, job) is None
+
+
 @pytest.mark.parametrize("fused", [110, 240, 380])
 def test_the_prediction_holds_the_twin(fused):
     sick, cured = train(), train(chain=1, name=TRITON, length=fused)

@@ -57,6 +57,28 @@ def test_a_power_cap_counts_only_below_the_default_limit():
     assert proof.predicted.low == 1.0
 
 
+@pytest.mark.parametrize(("moving", "bound"), [(0.0, 1.0), (0.19, 0.8), (0.76, 0.25), (0.95, 0.25)])
+def test_what_waits_for_memory_does_not_gain_from_clocks(moving, bound):
+    """0.95 busy: 0.19 in memory is a fifth of the work; a quarter gains whatever was read."""
+    proof = judge("thermal-throttle", clock_reasons=HOT, dram_active_ratio=moving)
+    assert 1 - 1 / proof.predicted.speedup == pytest.approx(proof.high * bound, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("limit", "clock", "then"), [(600.0, 1200.0, 1263.0), (200.0, 1500.0, 2000)]
+)
+def test_a_higher_limit_of_power_allows_its_cube_root_in_clocks(limit, clock, then):
+    proof = judge(
+        "power-or-clock-cap",
+        clock_reasons=POWER,
+        power_limit_w=limit,
+        clock_sm_mhz=clock,
+        dram_active_ratio=0.0,
+    )
+    work = proof.high / (1 - clock / 2000)
+    assert 1 - 1 / proof.predicted.speedup == pytest.approx(work * (1 - clock / then), abs=0.005)
+
+
 def test_application_clocks_and_full_clocks():
     assert judge("power-or-clock-cap", clock_reasons=APPLICATION) is not None
     assert judge("power-or-clock-cap", clock_reasons=APPLICATION, clock_sm_mhz=1995.0) is None

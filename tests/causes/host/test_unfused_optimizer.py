@@ -74,3 +74,33 @@ def test_many_small_parameters_fuse_better_than_by_bytes():
     proof = judge(CAUSE, sick)
     assert proof
     assert covers(proof, measured(sick, train("fused", fused_us=450)), slack=0.04)
+
+
+def on_device(how: str, launches: int, took: float, host: float = 4) -> Builder:
+    """A device that is the bottleneck; launches that do next to nothing take two microseconds."""
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            for _ in range(20):
+                job.op("aten::mm", kernels=[("gemm", us(2000))], host=us(4))
+            job.op("aten::sum", kernels=[("reduce_kernel", us(2))], host=us(4))
+            with job.span("Optimizer.step#AdamW.step"):
+                for _ in range(launches):
+                    name, kernel = OPERATORS[0], "elementwise_kernel"
+                    if how == "fused":
+                        name, kernel = "_fused_adamw_", "multi_tensor_apply_kernel<FusedAdam>"
+                    job.op(f"aten::{name}", kernels=[(kernel, us(took))], host=us(host))
+    return job
+
+
+def test_what_kernels_take_is_computing_and_starts_are_paid_once():
+    sick = on_device("loop", 2000, 2.2)
+    proof = judge(CAUSE, sick)
+    assert proof.bucket == "compute"
+    gain = measured(sick, on_device("fused", 1, 2000 * 0.2 * (1 + 7 / 20) / 2))
+    assert covers(proof, gain)
+    assert proof.predicted.speedup == pytest.approx(gain, rel=0.05)
+
+
+def test_what_launches_take_is_the_host_s():
+    assert judge(CAUSE, on_device("loop", 2000, 2.2, host=30)).bucket == "host"

@@ -59,6 +59,16 @@ def test_a_throttled_clock_is_seen_and_makes_kernels_longer():
     assert (told["clock_sm_mhz"], told["clock_reasons"]) == (990, 0x40)
 
 
+def test_the_memory_keeps_its_clock():
+    device, counters = made(clocks=((0.0, 0.5, 0x40),))
+    device.launch(Cost(COMPUTE, 10 * MS, 8 * MS, 2 * MS, 6 * MS), 0)
+    begin = device.default.tail - 14 * MS
+    counters.look(begin)
+    told = counters.look(begin + 14 * MS)
+    assert told["busy_ns"] == 14 * MS
+    assert (told["active_ns"], told["tensor_ns"], told["memory_ns"]) == (10 * MS, 4 * MS, 6 * MS)
+
+
 def test_the_source_reads_what_a_process_publishes(tmp_path, monkeypatch):
     device, _ = made()
     monkeypatch.setattr(publish.devices, "_made", [device])

@@ -145,7 +145,11 @@ def proof(
     if facts.cold_start or most < LEAST_SHARE:
         return None
     low, high, predicted = substituted(
-        facts.replay, factors, method, unrecorded=facts.launching.recording(1.0)
+        facts.replay,
+        factors,
+        method,
+        unrecorded=facts.launching.recording(1.0),
+        timed=facts.launching.timed,
     )
     if high < LEAST_SHARE:
         return None

@@ -6,6 +6,7 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.causes.device import _busy
+from whyidle.causes.device._narrower import casts, narrower
 from whyidle.model.cause import Proof, cause
 
 MOSTLY = 0.5
@@ -43,6 +44,9 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     At least half of the time in matrix kernels is in kernels named for 32 bits, less than a fifth
     in kernels named for 16 or 8, and the device has tensor or matrix cores. The gain is replayed
     against the recorded launches (P5): where the host is the bottleneck, it is small, and said so.
+    Where shapes are recorded, what FLOPs and bytes take at the device's present peaks is expected
+    to take what half the bytes and 16-bit peaks do, and the rest of a kernel to stay; casts of the
+    weights and of their gradients are added.
 
     What looks alike
     ----------------
@@ -70,9 +74,13 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     if share < MOSTLY or narrow > SOME:
         return None
     factors = _busy.unchanged(facts)
-    _busy.scale(factors, rows[precision == "fp32"], FROM_FP32)
-    _busy.scale(factors, rows[precision == "tf32"], _from_tf32(facts))
+    for kind, usual in (("fp32", FROM_FP32), ("tf32", _from_tf32(facts))):
+        these = rows[precision == kind]
+        _busy.scale(factors, these, _times(facts, these, dtype, usual))
     _busy.scale(factors, _memory_bound(facts), MEMORY_BOUND)
+    added = casts(facts) / whole
+    for factor in factors[:2]:
+        factor[rows] += added
     return _busy.proof(
         facts,
         rows[wide],
@@ -104,6 +112,18 @@ def _from_tf32(facts: Facts) -> tuple[float, float, float]:
     peak = facts.peak
     ratio = peak.bf16 / peak.tf32 if peak and peak.bf16 and peak.tf32 else TF32_RATIO
     return 1.0, 1.0 / max(LIKELY * ratio, 1.0), 1.0 / max(ratio, 1.0)
+
+
+def _times(
+    facts: Facts, rows: _busy.I64, dtype: str, usual: tuple[float, float, float]
+) -> tuple[_busy.F64, _busy.F64, _busy.F64]:
+    """Time in 16 bits per time now of every kernel (careful, expected, hopeful); the ``usual``
+    ones where its work is not known."""
+    peak = facts.peak
+    rate = (peak.bf16 if dtype == "bfloat16" else peak.fp16) if peak else None
+    likely = narrower(facts, rows, rate, size=0.5) if rate else np.full(len(rows), np.nan)
+    likely = np.where(np.isnan(likely), usual[1], likely)
+    return np.maximum(likely, usual[0]), likely, np.minimum(likely, usual[2])
 
 
 def _memory_bound(facts: Facts) -> _busy.I64:

@@ -6,10 +6,13 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.causes.device import _busy
+from whyidle.causes.device._narrower import narrower
 from whyidle.model.cause import Proof, cause
 
 LIKELY, HOPED = 0.45, 0.75
-"""share of the nominal ratio of peaks that products of real shapes reach, expected and at best"""
+"""share of the nominal ratio of peaks that products of real shapes reach, expected and at best,
+where their shapes are not recorded"""
+CAREFUL = 1.5
 LEAST_RATIO = 1.3
 """below this ratio of peaks (GeForce cards of the 30 and 40 series) TF32 is not worth a finding"""
 
@@ -32,7 +35,9 @@ def tf32_disabled(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     On an NVIDIA device of capability 8.0 or later, matrix products run in ``sgemm`` kernels, and
-    not one runs in a TF32 kernel. The gain is replayed against the recorded launches (P5).
+    not one runs in a TF32 kernel. Where shapes are recorded, what their FLOPs take at the present
+    peak is expected to take what they do at TF32's, and the rest of a kernel to stay. The gain is
+    replayed against the recorded launches (P5).
 
     What looks alike
     ----------------
@@ -62,8 +67,7 @@ def tf32_disabled(facts: Facts) -> Proof | None:
         return None
     share = _busy.busy_share(facts, vector)
     factors = _busy.unchanged(facts)
-    faster = (1.5, max(1.5, LIKELY * ratio), max(1.5, HOPED * ratio))
-    _busy.scale(factors, vector, (1 / faster[0], 1 / faster[1], 1 / faster[2]))
+    _busy.scale(factors, vector, _times(facts, vector, ratio))
     return _busy.proof(
         facts,
         vector,
@@ -76,3 +80,13 @@ def tf32_disabled(facts: Facts) -> Proof | None:
         ),
         confidence=0.75,
     )
+
+
+def _times(facts: Facts, rows: _busy.I64, ratio: float) -> tuple[_busy.F64, _busy.F64, _busy.F64]:
+    """Time in TF32 per time now of every kernel: careful, expected, hopeful."""
+    peak = (facts.peak.tf32 if facts.peak else None) or 0.0
+    likely = narrower(facts, rows, peak)
+    likely = np.where(np.isnan(likely), 1 / max(CAREFUL, LIKELY * ratio), likely)
+    careful = np.maximum(likely, 1 / CAREFUL)
+    hoped = 1 / max(CAREFUL, HOPED * ratio)
+    return careful, likely, np.where(likely > hoped, hoped, 1 / ratio)

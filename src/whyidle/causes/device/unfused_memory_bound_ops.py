@@ -58,7 +58,8 @@ def unfused_memory_bound_ops(facts: Facts) -> Proof | None:
     ----------------
     While the host is the bottleneck the same chains cost launches, not memory traffic:
     ``launch-bound-small-kernels``. A single large elementwise kernel between two matrix products
-    has nothing to be fused with. Written-out attention has its own cause.
+    has nothing to be fused with. Written-out attention has its own cause, and so has an optimizer
+    whose update is many kernels: a compiled model leaves it as it is.
 
     What to do
     ----------
@@ -102,6 +103,8 @@ def _chains(facts: Facts) -> tuple[_busy.I64, _busy.I64]:
     fusable = np.isin(facts.group[order], FUSABLE) & ~np.isin(order, written_out(facts).rows)
     fused = [i for i in facts.classes if FUSED.search(facts.timeline.names[i])]
     fusable &= ~np.isin(facts.device.name[order], fused)
+    if facts.optimizer is not None:
+        fusable &= ~np.isin(order, facts.optimizer.kernels)
     stream = facts.device.stream[order]
     starts = np.concatenate([[True], (stream[1:] != stream[:-1]) | ~fusable[1:] | ~fusable[:-1]])
     starts = starts[: len(order)] | _another(facts, order, starts[: len(order)])

@@ -41,3 +41,12 @@ def worst(outside: Outside, reasons: int, unless: int = 0) -> Lowered | None:
     """The GPU of the process that loses most."""
     found = [one for gpu in outside.own_gpus if (one := lowered(outside, gpu, reasons, unless))]
     return max(found, key=lambda one: one.share * one.slower, default=None)
+
+
+def bound_by_clock(outside: Outside, gpu: str, otherwise: float) -> float:
+    """Share of a GPU's work that is as fast as its clock, most probably: all but the time that its
+    memory needs for what it moves, whose clock is its own. ``otherwise`` where no driver tells."""
+    moving, busy = outside.mean("dram_active_ratio", gpu), outside.mean("busy_ratio", gpu)
+    if moving is None or not busy:
+        return otherwise
+    return 1.0 - min(moving / busy, 1.0)

@@ -7,7 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.gpu_work import work_of
 from whyidle.analysis.outside import Outside
-from whyidle.causes.hardware._clocks import worst
+from whyidle.causes.hardware._clocks import Lowered, bound_by_clock, worst
 from whyidle.model.cause import Proof, cause
 
 POWER, APPLICATION, BRAKE = 0x004, 0x002, 0x080
@@ -15,6 +15,10 @@ HEAT = 0x020 | 0x040
 LOWERED = 0.95
 """a power limit below this share of the card's default was set by somebody"""
 LEAST_SHARE = 0.01
+USUAL = 0.5
+"""share of the work that is as fast as the clock, where memory was not read"""
+CUBIC = 3.0
+"""power goes with the clock and the square of the voltage, which goes with the clock"""
 
 
 @cause(
@@ -38,7 +42,8 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     Reads in which NVML gives such a reason while kernels run, and the clock in them against its
     maximum (P11). A software power cap counts only where the limit in force is under 95 % of the
     default. Even unlimited, a well-fed GPU does not hold its maximum clock, so the careful end is
-    nothing.
+    nothing. Expected is the clock that the default limit allows, the power being as its cube, for
+    the work that does not wait for memory, where that was read.
 
     What looks alike
     ----------------
@@ -66,12 +71,15 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     high = found.share * found.slower * work.share
     if high < LEAST_SHARE:
         return None
+    likely = _raised(found, limited) * bound_by_clock(outside, found.gpu, USUAL)
     return Proof(
         headline=f"A limit keeps the GPU at {1 - found.slower:.0%} of its clock {found.share:.0%} "
         "of the time",
         low=0.0,
         high=high,
-        predicted=remove(0.0, high, "P11: clocks at their maximum"),
+        predicted=remove(
+            0.0, high, "P11: clocks at their maximum", found.share * likely * work.share
+        ),
         evidence=(
             measured(
                 "time under a limit", found.share, "ratio", samples=found.reads, source="NVML"
@@ -82,6 +90,13 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
         confidence=0.6,
         bucket=work.bucket,
     )
+
+
+def _raised(found: Lowered, limited: float) -> float:
+    """What the clock that is likely without the limit saves of the time now: with a lowered limit
+    of power what the default one allows, its maximum at most; else its maximum."""
+    allowed = 1.0 - limited ** (1.0 / CUBIC) if limited < LOWERED else 1.0
+    return min(found.slower, allowed)
 
 
 def _limit(outside: Outside, gpu: str) -> float:

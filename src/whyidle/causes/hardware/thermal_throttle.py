@@ -6,13 +6,15 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.gpu_work import work_of
-from whyidle.causes.hardware._clocks import worst
+from whyidle.causes.hardware._clocks import bound_by_clock, worst
 from whyidle.model.cause import Proof, cause
 
 HEAT = 0x020 | 0x040
 """software and hardware thermal slowdown, as nvml.h names the bits"""
 LEAST_SHARE = 0.01
 """share of the step below which it is not worth a word"""
+CAREFUL, USUAL = 0.25, 0.625
+"""share of the work that is as fast as the clock: at least, and where memory was not read"""
 
 
 @cause(
@@ -36,7 +38,7 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     Reads in which NVML gives a thermal reason while kernels run, and the clock in them against its
     maximum (P11), times the share of the step in which the GPU computes (as NVML tells it, where
     no kernels were recorded). Kernels bound by memory do not gain, so the careful end is a quarter
-    of it.
+    of it; expected is what is left without the time that the memory needs, where that was read.
 
     What looks alike
     ----------------
@@ -60,13 +62,14 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     high = found.share * found.slower * work.share
     if high < LEAST_SHARE:
         return None
+    likely = max(CAREFUL, bound_by_clock(outside, found.gpu, USUAL))
     hottest = outside.most("temperature_c", found.gpu)
     return Proof(
         headline=f"The GPU is slowed down by heat {found.share:.0%} of the time, to "
         f"{1 - found.slower:.0%} of its clock",
-        low=high / 4,
+        low=high * CAREFUL,
         high=high,
-        predicted=remove(high / 4, high, "P11: clocks at their maximum"),
+        predicted=remove(high * CAREFUL, high, "P11: clocks at their maximum", high * likely),
         evidence=(
             measured(
                 "time slowed down by heat", found.share, "ratio", samples=found.reads, source="NVML"

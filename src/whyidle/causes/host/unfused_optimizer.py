@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.optimizers import FUSED, TRAFFIC, OptimizerWork
+from whyidle.analysis.replay import added
 from whyidle.causes.host import _watched as watched
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+
+F64 = NDArray[np.float64]
 
 LEAST_GAIN = 0.01
 """share of the step below which a fused update is not worth a word"""
@@ -43,8 +48,10 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     Regions ``Optimizer.step#...`` without ``_fused_`` operators. The implementation is told from
     the operators inside. Lost time is the exposed launching time in them, or what the replay wins
     where the device idles only later for the time that the host spent there. The gain is the replay
-    of the recorded steps with that host time shrunk, and with the region's kernels shortened by
-    the ratio of memory traffic (Adam: 7 tensor passes instead of 18).
+    of the recorded steps with that host time shrunk, and with the region's kernels shortened: by
+    the ratio of memory traffic (Adam: 7 tensor passes instead of 18), and by the start that each
+    launch takes, at most the recording's shortest kernel, which a fused one pays once. Where
+    the kernels are most of the gain it lies in computing.
 
     A watched process tells its optimizer's class, number of tensors and switches; on a CPU a loop
     over many small tensors is the time of the optimizer's calls above what their bytes need. While
@@ -91,23 +98,48 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
             place for place in [facts.places.of(int(facts.named(r"^Optimizer\.step#")[0]))] if place
         ),
         facts={"optimizer": work.name, "implementation": work.implementation},
+        bucket=_bucket(facts, work),
     )
 
 
 def _gains(facts: Facts, work: OptimizerWork) -> tuple[float, float, float]:
-    fused = TRAFFIC.get(work.name, 1.0) if work.name in FUSED else 1.0
-    traffic = (1.0, (1.0 + fused) / 2, fused)
-    took = np.maximum(facts.seconds(work.kernels), 1e-9)
-    best = fused * np.maximum(took - LATENCY_S, 0.0) / took
+    """Share of the step won: careful, expected, hopeful. The careful one takes what the recording
+    cost for the job's own; the hopeful one compares steps without it, and so does the expected
+    one where that cost was measured."""
+    launching, replay = facts.launching, facts.replay
+    scales = (0.0, 1.0 if launching.timed else 0.0, 1.0)
     gains = []
-    for kept, ratio in zip(KEPT_HOST[work.implementation], traffic, strict=True):
+    for kept, ratio, scale in zip(
+        KEPT_HOST[work.implementation], _ratios(facts, work), scales, strict=True
+    ):
         factor = np.ones(len(facts.device))
-        factor[work.kernels] = ratio if kept > KEPT_HOST[work.implementation][-1] else best
-        saved = facts.replay.less(facts.launching.optimizer, 1.0 - kept)
-        then = facts.replay.run(saved, factor=factor, fewer=True)
-        gains.append(max(0.0, 1.0 - then / facts.replay.base_ns))
+        factor[work.kernels] = ratio
+        now = replay.run(launching.recording(scale))
+        rest = launching.recording(scale, launching.optimizer)
+        saved = added(replay.less(launching.optimizer, 1.0 - kept), rest)
+        gains.append(max(0.0, 1.0 - replay.run(saved, factor=factor, fewer=True) / now))
     low, middle, high = sorted(gains)
     return low, middle, high
+
+
+def _ratios(facts: Facts, work: OptimizerWork) -> tuple[F64, F64, F64]:
+    """Time fused per time now of the optimizer's kernels: careful, expected, hopeful. One launch
+    pays once what each pays for its start, which is at most what the shortest kernel takes."""
+    fused = TRAFFIC.get(work.name, 1.0) if work.name in FUSED else 1.0
+    took = np.maximum(facts.seconds(work.kernels), 1e-9)
+    starts = np.minimum(float(facts.seconds(facts.kernels).min(initial=np.inf)), took)
+    likely = (starts / max(work.launches, 1.0) + (1.0 + fused) / 2 * (took - starts)) / took
+    best = fused * np.maximum(took - LATENCY_S, 0.0) / took
+    return np.ones_like(took), likely, np.minimum(best, likely)
+
+
+def _bucket(facts: Facts, work: OptimizerWork) -> Bucket:
+    """Where most of the gain lies: in launching, or in what the kernels take."""
+    replay, optimizer = facts.replay, facts.launching.optimizer
+    factor = np.ones(len(facts.device))
+    factor[work.kernels] = _ratios(facts, work)[1]
+    host = replay.run(replay.less(optimizer, 1.0 - KEPT_HOST[work.implementation][1]))
+    return "host" if host <= replay.run(factor=factor) else "compute"
 
 
 def _evidence(work: OptimizerWork, exposed: float, device: float) -> tuple[Evidence, ...]:

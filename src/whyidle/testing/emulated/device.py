@@ -90,7 +90,7 @@ class Device:
 def slowed(cost: Cost, factor: float) -> Cost:
     """What a kernel takes at another clock; the memory keeps its own."""
     return cost._replace(
-        ns=int(cost.ns / factor),
-        active_ns=int(cost.active_ns / factor),
+        ns=cost.memory_ns + int((cost.ns - cost.memory_ns) / factor),
+        active_ns=cost.memory_ns + int((cost.active_ns - cost.memory_ns) / factor),
         tensor_ns=int(cost.tensor_ns / factor),
     )

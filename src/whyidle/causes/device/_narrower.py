@@ -1,0 +1,60 @@
+"""What matrix work takes in another precision, by its own work and the peaks of the device."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.flops import shapes_of
+from whyidle.causes.device._busy import F64, I64
+
+CAST_BYTES = 2 * (4 + 2)
+"""per element of a weight: it is read in 32 bits and written in 16, its gradient the other way"""
+CASTS = 2
+"""kernels per weight that do this"""
+WEIGHTED = r"^aten::(linear|conv[123]d)$"
+"""operators whose second input is a weight"""
+
+
+def narrower(facts: Facts, rows: I64, peak: float, *, size: float = 1.0) -> F64:
+    """Time per time now of kernels at another ``peak`` (FLOP/s), with tensors of ``size`` times the
+    bytes.
+
+    As Amdahl's law has it: what FLOPs and bytes take at the present peaks becomes what they take at
+    the new ones, and whatever else a kernel takes (its start, tails, too few blocks) stays. A
+    kernel far below its peak has therefore little to win. Where both do not fit into the time of
+    the kernel they overlap, and shrink in proportion. nan: the work or the device is not known.
+    """
+    found = np.full(len(rows), np.nan)
+    now = facts.peak
+    if now is None or not now.bandwidth:
+        return found
+    flops, seconds = facts.work.flops[rows], np.maximum(facts.seconds(rows), 1e-9)
+    rates = np.array(
+        [
+            now.flops(str(facts.precision[row]), tensor=bool(facts.tensor[row])) or now.fp32
+            for row in rows
+        ]
+    )
+    moving = np.nan_to_num(facts.work.bytes[rows]) / now.bandwidth
+    ideal = np.maximum(flops / rates + moving, 1e-12)
+    then = flops / np.maximum(rates, peak) + moving * size
+    shrinks = np.minimum(ideal, seconds) / seconds
+    return np.asarray(1.0 - shrinks * (1.0 - then / ideal))
+
+
+def casts(facts: Facts) -> float:
+    """Seconds that casts of the weights, once for each forward pass, and of their gradients take in
+    scope; 0 where shapes or the device are not known."""
+    peak, lengths = facts.peak, facts.seconds(facts.kernels)
+    if peak is None or not peak.bandwidth or not len(lengths):
+        return 0.0
+    host = facts.timeline.host
+    rows = facts.named(WEIGHTED)
+    rows = rows[facts.host_scope.covers(host.start[rows])]
+    shapes = [shapes_of(facts.timeline, int(detail)) for detail in host.detail[rows]]
+    weights = [each[1] for each in shapes if len(each) > 1 and each[1]]
+    moving = CAST_BYTES * float(sum(math.prod(weight) for weight in weights)) / peak.bandwidth
+    return moving + CASTS * len(weights) * float(lengths.min())
