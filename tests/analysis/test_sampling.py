@@ -71,11 +71,11 @@ def test_ends_that_were_missed_for_certain_are_no_more_than_what_looks_cannot_se
 
 
 def test_waits_for_a_free_lock_are_taken_off():
-    """Steps of 20 ms, of which 13 are between calls: 1 % of the looks at 7 of them, whose operators
-    leave the lock free, say Python."""
+    """Steps of 20 ms: 1 % of the looks at 14 of them, whose operators leave the lock free, say
+    Python."""
     job = imagined(6, 7, np.random.default_rng(5)).timeline
     facts = Facts(replace(job, settings={"false_waits": 0.01}))
-    told = 6 / 20 + 0.01 * 7 / 20
+    told = 6 / 20 + 0.01 * 14 / 20
     assert seen(facts, told) == pytest.approx(6 / 20, abs=0.0005)
     assert seen(facts, 0.001) == 0.0
     assert seen(Facts(replace(job, settings={})), told) == told

@@ -72,19 +72,12 @@ def ends(facts: Facts, share: float) -> float:
 
 
 def seen(facts: Facts, share: float) -> float:
-    """Share of the scope that Python has between calls, of which looks told ``share``: a few of the
-    looks at a free lock wait as if Python had it (``importers._asleep.false_waits``)."""
+    """Share of the scope that Python has, of which looks told ``share``: a few of the looks at
+    operators, which leave the lock free, wait as if Python had it, in the backward pass as well
+    (``importers._asleep.false_waits``)."""
     false = float(facts.timeline.settings.get("false_waits") or 0.0)
-    return max(0.0, (share - false * _between(facts)) / (1.0 - false))
-
-
-def _between(facts: Facts) -> float:
-    """Share of the scope between recorded calls, as looks speak for it; 0 without them."""
-    looks = facts.timeline.looks
-    if looks is None:
-        return 0.0
-    mine = facts.scope.covers(looks.time) & (looks.phase % 2 == 0)
-    return min(float(looks.weight[mine].sum()) / max(facts.scope.total, 1), 1.0)
+    whole = facts.share("python") + facts.share("compute")
+    return max(0.0, (share - false * whole) / (1.0 - false))
 
 
 def wilson(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:
