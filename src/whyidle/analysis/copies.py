@@ -24,6 +24,10 @@ _LINKS: Final = (
 """what pinned copies reach over PCIe x16, GB/s, by the generation of the board (5, 4, 3): about
 80 % of 63, 31.5 and 15.75 GB/s"""
 UNKNOWN_GBS = 12.0
+MOST_FASTER, USUALLY_FASTER = 8.0, 2.0
+"""how much faster pinned copies are than pageable ones of the same machine: at most, the fastest of
+these links over the 5 to 6 GB/s that pageable copies usually reach, and on the machine on which
+these were measured, which did 11 to 12 GB/s pinned (rapidsai/dask-cuda#98)"""
 BIG_BYTES = 1_000_000
 """smaller copies tell latency, not bandwidth"""
 COPY_S = 2e-6
@@ -65,6 +69,12 @@ class Copies:
         """Median rate of the big copies, GB/s; None without one."""
         big = (self.sizes >= BIG_BYTES) & (self.seconds > 0)
         return float(np.median(self.sizes[big] / self.seconds[big]) / 1e9) if big.any() else None
+
+    @property
+    def pace(self) -> float | None:
+        """Rate of all of them together, their latencies included, GB/s; None without any bytes."""
+        took, size = float(self.seconds.sum()), float(self.sizes.sum())
+        return size / took / 1e9 if took and size else None
 
     def at_rate(self, gbs: float) -> float:
         """How long the same copies take at another rate, s; never longer than they took."""
@@ -123,12 +133,20 @@ def _of_kind(facts: Facts, rows: I64, kind: str) -> NDArray[np.bool_]:
     }[kind]
 
 
-def pinned_gbs(facts: Facts) -> tuple[float, float, str]:
-    """What pinned copies would reach here, GB/s: (likely, careful, where it is from). The fastest
-    big pinned copy of the recording, or the class of the board; carefully half of that class, for
-    a slot of an older generation or a shared switch."""
+def pinned_gbs(facts: Facts, pageable: float | None = None) -> tuple[float, float, str]:
+    """What pinned copies would reach here, GB/s: (likely, careful, where it is from). The big
+    pinned copies of the recording, or the class of the board; carefully half of that class, for
+    a slot of an older generation or a shared switch. A machine whose other copies crawl
+    (``pageable``, GB/s) is not thought to do better than so much faster: a slow host or link slows
+    both."""
     seen = copies(facts, "pinned").gbs()
     if seen is not None:
         return seen, seen, "pinned copies of the same recording"
     rate, known = link_gbs(facts.timeline.info.name)
-    return rate, rate / 2, "class of the board" if known else "slowest common class"
+    source, careful = "class of the board" if known else "slowest common class", rate / 2
+    if pageable is not None:
+        careful = min(careful, pageable * USUALLY_FASTER)
+        if pageable * MOST_FASTER < rate:
+            rate = pageable * MOST_FASTER
+            source = f"{MOST_FASTER:.0f} times the rate of the copies"
+    return rate, careful, source

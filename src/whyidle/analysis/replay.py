@@ -112,9 +112,10 @@ class Replay:
     def _read_waits(self, timeline: Timeline, waits: I64, fixed: I64, high: int) -> None:
         host = timeline.host
         rows = np.union1d(waits, fixed)
-        rows = rows[(host.start[rows] >= self._low) & (host.end[rows] <= high)]
+        # a wait that the window begins in counts from there: what it waits for may be in the window
+        rows = rows[(host.end[rows] > self._low) & (host.end[rows] <= high)]
         rows = rows[np.argsort(host.start[rows], kind="stable")]
-        begin, end = host.start[rows], host.end[rows]
+        begin, end = np.maximum(host.start[rows], self._low), host.end[rows]
         last = np.searchsorted(self._reach, end, side="right") - 1
         until = self._reach[np.maximum(last, 0)] if len(self._reach) else begin
         given = np.isin(rows, fixed)

@@ -1,8 +1,9 @@
 """Outputs read back in every step are named; scalars, checkpoints and fallbacks are not these."""
 
+import pytest
 from judging import covers, judge, measured
 
-from whyidle.testing.builder import Builder, us
+from whyidle.testing.builder import PAGEABLE_GBS, Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "large-d2h-copy"
@@ -30,6 +31,26 @@ def test_outputs_read_back_in_every_step():
     assert "60 MB per step" in proof.headline
     for better in (job(0), job(6_000_000), job(60_000_000, pinned=True)):
         assert covers(proof, measured(sick, better))
+
+
+@pytest.mark.parametrize("copied_first", [True, False])
+def test_a_recording_may_begin_within_the_wait(copied_first):
+    sick = Builder()
+    if copied_first:
+        sick.behind(us(9_000))
+    for _ in range(3):
+        if copied_first:
+            sick.copy("d2h", 60_000_000, pinned=False)
+        for _ in range(30):
+            sick.op("aten::mm", kernels=[(GEMM, us(400))])
+        if not copied_first:
+            sick.copy("d2h", 60_000_000, pinned=False)
+        sick.optimizer([("multi_tensor_apply_kernel", us(200))])
+    proof = judge(CAUSE, sick)
+    assert proof is not None
+    computing, copying = 30 * us(400) + us(200), 60_000_000 / PAGEABLE_GBS
+    best = (computing + copying) / computing
+    assert proof.predicted.high == pytest.approx(best, rel=0.05)
 
 
 def test_near_misses():

@@ -32,7 +32,10 @@ def test_two_hundred_small_copies_and_one():
     proof = judge("oversized-or-fragmented-h2d", sick)
     assert proof is not None
     assert proof.facts["fragmented"]
-    assert covers(proof, measured(sick, job(1, 200 * 8_000)))
+    packed = measured(sick, job(1, 200 * 8_000))
+    assert covers(proof, packed)
+    # its bytes travel at the rate of an unknown board, half of the twin's
+    assert proof.predicted.speedup == pytest.approx(packed, rel=0.12)
 
 
 def test_a_dozen_small_copies_are_usual():
@@ -49,6 +52,48 @@ def test_wide_batches_and_narrow_ones(type_, dims, ratio):
     assert not proof.facts["fragmented"]
     assert covers(proof, measured(sick, job(1, int(100_000_000 * ratio))))
     assert proof.predicted.low == 1.0
+
+
+def converting(size: int, *, read: str, written: str = "float", shape: int = 1000) -> Builder:
+    """Batches that the device converts; nothing is left of that where they come as ``written``."""
+    made = Builder()
+    for _ in range(6):
+        with made.step():
+            with made.span(
+                "aten::copy_", "cpu_op", **{"Input Dims": [[1000]] * 2, "Input type": [read] * 2}
+            ):
+                made.copy("h2d", size)
+                made.events.pop()
+            if read != "float":
+                made.op(
+                    "aten::copy_",
+                    kernels=[("direct_copy_kernel_cuda", us(600))],
+                    dims=[[shape]] * 2,
+                    types=[written, read],
+                )
+            made.op("aten::mm", kernels=[(GEMM, us(2000))])
+            made.sync()
+    return made
+
+
+def test_what_is_sent_as_it_is_used_is_not_converted():
+    sick = converting(100_000_000, read="double")
+    proof = judge("oversized-or-fragmented-h2d", sick)
+    assert proof is not None
+    narrow = measured(sick, converting(50_000_000, read="float"))
+    assert covers(proof, narrow)
+    assert proof.predicted.speedup == pytest.approx(narrow, rel=0.03)
+
+
+@pytest.mark.parametrize("other", [{"written": "double"}, {"shape": 999}])
+def test_copies_on_the_device_that_convert_nothing_of_it_stay(other):
+    proofs = [
+        judge("oversized-or-fragmented-h2d", converting(100_000_000, read="double", **more))
+        for more in ({}, other)
+    ]
+    assert proofs[0] is not None
+    assert proofs[1] is not None
+    assert proofs[1].predicted.speedup < proofs[0].predicted.speedup
 
 
 def test_float_matrices_may_need_their_width():

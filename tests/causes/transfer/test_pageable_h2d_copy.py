@@ -4,6 +4,7 @@ import pytest
 from judging import covers, judge, measured
 
 from whyidle.analysis.copies import link_gbs
+from whyidle.testing import builder
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -36,6 +37,18 @@ def test_what_pinning_alone_wins_is_expected_as_measured():
     assert proof is not None
     expected = 1 / (1 - proof.facts["without_overlap"])
     assert measured(sick, job(60_000_000, pinned=True)) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("times", [3, 5, 8])
+def test_pinning_does_not_make_a_slow_machine_one_of_its_class(monkeypatch, times):
+    monkeypatch.setattr(builder, "PAGEABLE_GBS", 0.1)
+    monkeypatch.setattr(builder, "PINNED_GBS", 0.1 * times)
+    sick = job(600_000, pinned=False)
+    proof = judge("pageable-h2d-copy", sick)
+    assert proof is not None
+    pinned = measured(sick, job(600_000, pinned=True))
+    assert covers(proof, pinned)
+    assert 1 / (1 - proof.facts["without_overlap"]) == pytest.approx(pinned, rel=0.15)
 
 
 def test_pinned_copies_are_not_pageable():

@@ -11,6 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.replay import nothing
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
@@ -41,7 +42,7 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     Copies to the host of a megabyte and more, in at least two steps, with nothing useful beside
     them, outside of checkpoints and evaluation. The gain is the replay of the recorded steps:
     carefully with the copies at the rate of pinned memory and the wait kept, expected with a tenth
-    of the bytes and no wait, hopefully without them.
+    of the bytes and no wait, hopefully without them; the last two without the cost of recording.
 
     What looks alike
     ----------------
@@ -110,13 +111,16 @@ def _steps(facts: Facts, rows: NDArray[np.int64]) -> int:
 def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
     replay, waits = facts.replay, facts.waits.of(facts.launches.call[rows])
     took = np.maximum(facts.seconds(rows), 1e-9)
-    rate = pinned_gbs(facts)[1] * 1e9
+    pace = float(facts.device.size[rows].sum()) / max(float(took.sum()), 1e-9) / 1e9
+    rate = pinned_gbs(facts, pace)[1] * 1e9
     gains = []
+    recording = facts.launching.recording(1.0)
     for kept in KEPT:
+        unrecorded = nothing if kept is None else recording
         faster = np.minimum((COPY_S + facts.device.size[rows] / rate) / took, 1.0)
         factor = np.ones(len(facts.device))
         factor[rows] = faster if kept is None else kept
-        then = replay.run(without=None if kept is None else waits, factor=factor)
-        gains.append(max(0.0, 1.0 - then / replay.base_ns))
+        then = replay.run(unrecorded, without=None if kept is None else waits, factor=factor)
+        gains.append(max(0.0, 1.0 - then / replay.run(unrecorded)))
     low, middle, high = sorted(gains)
     return low, middle, high

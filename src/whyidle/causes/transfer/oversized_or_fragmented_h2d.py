@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.copies import BIG_BYTES, Copies, copies, copy_place
+from whyidle.analysis.copies import BIG_BYTES, Copies, copies, copy_place, pinned_gbs
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
+from whyidle.model.timeline import Detail
 
 LEAST_SHARE = 0.01
 """share of the step below which the copies are not worth a word"""
@@ -22,6 +23,8 @@ MANY = 20
 """small copies per step from which on packing them is worth its trouble"""
 SMALLER = {"double": 0.5, "long": 0.5, "long int": 0.5, "int64": 0.5, "float64": 0.5}
 """how much of the bytes a type loses by becoming 32 bits wide"""
+FLOATS = ("double", "float64")
+"""of these, types that the device converts to what could have been sent"""
 IMAGE = 0.75
 """what float images lose when sent as the bytes that they were decoded to"""
 
@@ -44,10 +47,12 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Fragmented: at least twenty copies per step of at most 64 KiB, with the device idle during
-    them and their calls; packed into one they cost what one does, and at best the host's work
-    between them is saved as well. Oversized: copies of a megabyte
-    and more whose operator recorded a 64-bit type, or a float image (four dimensions, one, three
-    or four channels); only the exposed part counts.
+    them and their calls; packed into one they cost what one does and what their bytes take at the
+    rate of pinned memory, and at best the host's work between them is saved as well. Oversized:
+    copies of a megabyte and more whose operator recorded a 64-bit type, or a float image (four
+    dimensions, one, three or four channels); only the exposed part counts. Half of it is expected,
+    but all where the device converts 64-bit floats of that shape as they come: then the job itself
+    does without their width, and the conversion is saved as well.
 
     What looks alike
     ----------------
@@ -75,7 +80,7 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
         headline=best.headline,
         low=best.low,
         high=best.high,
-        predicted=remove(best.low, best.hopeful, best.method),
+        predicted=remove(best.low, best.hopeful, best.method, best.expected),
         evidence=(
             measured("copies per step", len(found) / facts.step_count, None, samples=len(found)),
             measured("bytes per step", float(found.sizes.sum()) / facts.step_count, "bytes"),
@@ -93,6 +98,7 @@ class _Option:
     headline: str
     low: float
     high: float
+    expected: float
     hopeful: float
     method: str
     rows: NDArray[np.int64]
@@ -109,12 +115,17 @@ def _fragmented(facts: Facts, found: Copies) -> _Option | None:
     part = float(found.seconds[small].sum() / max(found.seconds.sum(), 1e-12))
     share = found.exposed * part + (found.calls + found.refill) * count / len(found)
     kept = facts.step_count / count
-    high = share * (1.0 - kept)
+    took = float(found.sizes[small].sum()) / (pinned_gbs(facts)[0] * 1e9)
+    packed = min(took, float(found.seconds[small].sum())) / facts.scope_s
+    high = max(0.0, share * (1.0 - kept) - packed)
+    between = found.exposed * part + _between(facts, found.rows[small])
+    hopeful = max(high, between * (1.0 - kept))
     return _Option(
         f"{count / facts.step_count:.0f} small copies per step go to the GPU one by one",
         high / 2,
         high,
-        max(high, (found.exposed * part + _between(facts, found.rows[small])) * (1.0 - kept)),
+        (high + hopeful) / 2,
+        hopeful,
         "fixed cost of the copies, packed into one",
         found.rows[small],
         True,
@@ -132,39 +143,63 @@ def _between(facts: Facts, rows: NDArray[np.int64]) -> float:
 
 def _oversized(facts: Facts, found: Copies) -> _Option | None:
     saved = np.zeros(len(found))
-    types = [""] * len(found)
+    types = [("", "")] * len(found)
     for i in np.flatnonzero(found.sizes >= BIG_BYTES):
         saved[i], types[i] = _saving(facts, int(found.rows[i]))
     if not saved.any():
         return None
     ratio = float((saved * found.seconds).sum() / found.seconds.sum())
-    first = int(np.argmax(saved * found.seconds))
+    kind = types[int(np.argmax(saved * found.seconds))][0]
+    high = found.exposed * ratio
+    converting = _converting(facts, {each for each in types if each[0] in FLOATS})
+    hopeful = min(1.0, high + converting)
     return _Option(
-        f"Batches go to the GPU as {types[first]}, wider than they may need to be",
+        f"Batches go to the GPU as {kind}, wider than they may need to be",
         0.0,
-        found.exposed * ratio,
-        found.exposed * ratio,
-        "bytes that a narrower type saves x exposed share",
+        high,
+        hopeful if converting else hopeful / 2,
+        hopeful,
+        "bytes that a narrower type saves x exposed share, and converting them",
         found.rows[saved > 0],
         False,
-        types[first],
+        kind,
     )
 
 
-def _saving(facts: Facts, row: int) -> tuple[float, str]:
-    """The share of a copy's bytes that a narrower type would save, and its type now."""
+def _converting(facts: Facts, sent: set[tuple[str, str]]) -> float:
+    """Share of the step in which the device converts tensors of some types and shapes."""
+    rows = facts.kernels[facts.group[facts.kernels] == "copy"]
+    ops = facts.launching_op[rows]
+    details = np.where(ops >= 0, facts.timeline.host.detail[np.maximum(ops, 0)], -1)
+    every = facts.timeline.details
+    known = [int(i) for i in np.unique(details) if i >= 0 and _converts(every[i], sent)]
+    mine = rows[np.isin(details, known)]
+    return float(facts.seconds(mine).sum()) / max(facts.scope_s, 1e-12)
+
+
+def _converts(detail: Detail, sent: set[tuple[str, str]]) -> bool:
+    """Whether a copy on the device reads such a tensor, and does not write one of its type."""
+    given = list(zip(_decoded(detail.types), _decoded(detail.dims), strict=False))
+    tensors = [(str(kind), json.dumps(shape)) for kind, shape in given if shape]
+    if len(tensors) > 1:  # aten::copy_ names what it writes first
+        return tensors[1] in sent and tensors[0][0] != tensors[1][0]
+    return bool(tensors) and tensors[0] in sent
+
+
+def _saving(facts: Facts, row: int) -> tuple[float, tuple[str, str]]:
+    """The share of a copy's bytes that a narrower type would save, its type now and its shape."""
     op = facts.launching_op[row]
     detail = int(facts.timeline.host.detail[op]) if op >= 0 else -1
     if detail < 0:
-        return 0.0, ""
+        return 0.0, ("", "")
     types = _decoded(facts.timeline.details[detail].types)
     shapes = _decoded(facts.timeline.details[detail].dims)
     for kind, shape in zip(types, shapes, strict=False):
         if kind in SMALLER:
-            return SMALLER[kind], str(kind)
+            return SMALLER[kind], (str(kind), json.dumps(shape))
         if kind == "float" and _image(shape):
-            return IMAGE, "float images"
-    return 0.0, ""
+            return IMAGE, ("float images", json.dumps(shape))
+    return 0.0, ("", "")
 
 
 def _image(shape: object) -> bool:

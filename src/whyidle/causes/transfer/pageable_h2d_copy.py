@@ -32,8 +32,9 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
     ------------------
     Copies named ``Pageable -> Device`` with nothing useful beside them. The prediction replaces
     their measured rate by that of pinned copies (seen in this recording, or the class of the
-    board; half of it at the careful end) on the exposed part, and takes the wait of the calls
-    away. At best the rest hides behind compute, too.
+    board, but no more than eight times the measured rate; at the careful end half of the class, or
+    twice the measured rate) on the exposed part, and takes the wait of the calls away. At best the
+    rest hides behind compute, too.
 
     What looks alike
     ----------------
@@ -53,7 +54,7 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
     found = copies(facts, "pageable")
     if not len(found) or found.total < LEAST_SHARE:
         return None
-    likely, careful, source = pinned_gbs(facts)
+    likely, careful, source = pinned_gbs(facts, found.pace)
     calls = max(0.0, found.calls - len(found) * CALL_S / facts.scope_s)
     rest = found.exposed * found.at_rate(likely) / max(float(found.seconds.sum()), 1e-12)
     low = _faster(found, careful)
