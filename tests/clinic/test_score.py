@@ -258,12 +258,14 @@ def test_the_price_of_the_suite_is_told_when_all_of_it_is_known():
     whole = msgspec.structs.replace(outcome(gain=0, seconds=600.0), gains=gains)
     well = (case(kind="healthy"), outcome(gain=0, seconds=300.0))
     assert score([(job, whole), well]).seconds == Seconds(watching=900.0, timing=3000.0, untold=0)
-    assert "The whole suite took 65 minutes; asked are at most 120: met." in page(
-        [(job, whole), well], "some command"
-    )
+    told = page([(job, whole), well], "some command")
+    assert "What stands here took 65 minutes" in told
+    assert "at most 120: met." in told
+    part = page([(job, whole), well], "some command", missing=3)
+    assert "at most 120: not told yet, 3 cases did not run." in part
     old = outcome(seconds=600.0)  # timed before seconds were kept
     assert score([(job, whole), (job, old)]).seconds.untold == 1
-    assert "The whole suite" not in page([(job, whole), (job, old)], "some command")
+    assert "What stands here took" not in page([(job, whole), (job, old)], "some command")
 
 
 LOADER = {"workers": 0, "pinned": False, "persistent": False, "batch_size": 4}
