@@ -20,6 +20,7 @@ from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.analysis.loader import SINGLE, nexts
+from whyidle.analysis.replay import added
 from whyidle.model.timeline import HostKind
 
 F64 = NDArray[np.float64]
@@ -76,15 +77,24 @@ def bounded(facts: Facts, times: float) -> Grown:
 def _grown(facts: Facts, times: float, slopes: tuple[F64, F64, F64]) -> Grown:
     replay, steps = facts.replay, max(facts.step_count, 1)
     outside = replay.base_ns - facts.scope.total
+    # a host slowed by a recording would hide device work that it does not hide in the job
+    alone = facts.launching.recording(1.0 if facts.launching.timed else 0.0)
+    now_s = (replay.run(alone) - outside) / steps / 1e9
     seconds = [
-        (replay.run(replay.less(facts.scope, spread), factor=1.0 + (times - 1.0) * slope) - outside)
+        (
+            replay.run(
+                added(replay.less(facts.scope, spread), alone),
+                factor=1.0 + (times - 1.0) * slope,
+            )
+            - outside
+        )
         / steps
         / 1e9
         for slope, spread in zip(slopes, (-HOST_SPREAD, 0.0, HOST_SPREAD), strict=True)
     ]
     rest = facts.share("input") + facts.share("transfer") + facts.share("communication")
-    worst = max(seconds) + max(times - 1.0, 0.0) * rest * facts.step_s
-    return Grown(times, seconds[1], min(seconds), worst, facts.step_s)
+    worst = max(seconds) + max(times - 1.0, 0.0) * rest * now_s
+    return Grown(times, seconds[1], min(seconds), worst, now_s)
 
 
 def _slopes(facts: Facts) -> tuple[F64, F64, F64] | None:
