@@ -34,6 +34,9 @@ everything takes several times as long, in proportion to what it needs"""
 READY = 0.15
 """share of the step in which ready batches are taken, from which on their hand-off is to blame:
 from here on peers call waiting for data critical; less is what it takes with short steps"""
+FEW_TENSORS = 4
+"""a batch of so few tensors is as lean as is advised: its hand-off is only to blame where packing
+and unpacking were seen to take the time"""
 FEW_BATCHES = 4
 LEAST_SAMPLES = 8
 """the chance that a coin-flip augmentation leaves so many samples alike twice is 0.4 %"""
@@ -291,7 +294,14 @@ class Workers:
     def waits_for_handoff(self) -> bool:
         """Whether batches are waited for while they are handed over, not while they are made."""
         mostly = self.ready >= max(READY, MOSTLY * self.waiting)
-        return mostly or self.costly_handoff
+        return (mostly and not self._lean) or self.costly_handoff
+
+    @property
+    def _lean(self) -> bool:
+        """Whether batches are a few tensors, and unpacking them is not what taking them is for: it
+        waits for a worker that is busy with the next one to pass them on."""
+        unpacking = self.unpickle * self.per_step / max(self.facts.step_s, 1e-9)
+        return 0 < (self.loading.tensors or 0) <= FEW_TENSORS and unpacking < MOSTLY * self.ready
 
     @property
     def crowded(self) -> bool:
