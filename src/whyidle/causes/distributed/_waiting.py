@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.cores import SHARED
+from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.imbalance import MOSTLY, Imbalance, Laggard
@@ -50,9 +50,9 @@ def by_chance(job: Job, late: Laggard) -> bool:
     return late.reason in RUNS and paces is not None and not paces.varied
 
 
-def _beside_others(job: Job) -> float:
-    """What a rank's work costs that others take over, at the careful end, as part of what it cost:
-    on a CPU the late rank works while the others wait, and may have what its core shares with
+def _beside_others(job: Job, worth: float) -> float:
+    """The part of an even deal's gain that is left where each core is worth less while all are
+    busy: on a CPU the late rank works while the others wait, and may have what its core shares with
     theirs to itself; taken over, the same work runs at a shared core's pace.
 
     With one rank's excess w (others idle) dealt over n ranks, each on a core worth s of one alone,
@@ -60,7 +60,7 @@ def _beside_others(job: Job) -> float:
     threads of one: machines that are rented hide it.
     """
     count = len(job.ranks)
-    return max(0.0, (count - 1.0 / SHARED) / (count - 1.0))
+    return max(0.0, (count - 1.0 / worth) / (count - 1.0))
 
 
 def _own(late: Laggard) -> float:
@@ -73,14 +73,15 @@ def _own(late: Laggard) -> float:
 def even(job: Job, late: Laggard) -> Predicted:
     """P8: every rank does the mean of the work; what is late in every step is the careful end. On a
     CPU work and the machine's own jitter look alike, so between the two ends nothing is likelier
-    where some rank's work varies; where none does, turns are chance, and stay. There the careful
-    end also bears that work dealt evenly runs on shared cores."""
+    where some rank's work varies; where none does, turns are chance, and stay. Work dealt evenly
+    runs on all cores at once, which may share their units."""
     low, high = (share * _own(late) for share in job.imbalance.lost)
     method, sure = "P8: every rank's work at the mean", low * 0.9
     if job.imbalance.paces is None:
         return remove(sure, high, method, high * 0.9)
     expected = (sure + (low if by_chance(job, late) else high)) / 2
-    return remove(sure * _beside_others(job), high, method, expected)
+    careful, likely, _ = (_beside_others(job, worth) for worth in BUSY_CORE)
+    return remove(sure * careful, high, method, expected * likely)
 
 
 def freed(job: Job, late: Laggard) -> Predicted:

@@ -35,7 +35,7 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     ranks on a CPU tell how long they ran, and no rank's own steps differ by more than sharing cores
     makes the same work differ, turns are chance: only that part is expected, and without it nothing
     is reported. Work that others take over runs beside theirs then, on cores that may be halves of
-    one, which lowers the careful end.
+    one, which lowers what is expected, and the careful end more.
 
     What looks alike
     ----------------

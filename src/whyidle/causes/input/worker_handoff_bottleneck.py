@@ -42,8 +42,8 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
 
     Or the batch was ready whenever it was asked for, and taking it over still holds the loop for at
     least 15 % of the step, beyond what workers that are slower than the loop need for making it,
-    and it is more than a few tensors, or unpacking takes most of that: then half of that is expected, and nothing at the careful end, as how lean the batches are
-    already is not known.
+    and it is more than a few tensors, or unpacking takes most of that: then half of that is
+    expected, and nothing at the careful end, as how lean the batches are already is not known.
 
     What looks alike
     ----------------
