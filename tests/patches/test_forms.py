@@ -55,6 +55,9 @@ HUGGING_FACE = """from transformers import AutoModel, TrainingArguments
 args = TrainingArguments(gradient_checkpointing=True)
 model = AutoModel.from_pretrained("x", attn_implementation='eager')
 """
+SHUFFLED = """from torch.utils.data import DataLoader
+loader = DataLoader(data, batch_size = 16, shuffle=True)
+"""
 SAMPLES: dict[str, tuple[object, str]] = {
     "loader.workers": (4, TRAINING),
     "loader.pin_memory": (True, TRAINING),
@@ -83,9 +86,10 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "ddp.comm_hook": ("bf16_compress", TRAINING),
     "model.checkpointing": (False, HUGGING_FACE),
     "model.attention": ("sdpa", HUGGING_FACE),
+    "loader.batch_size_times": (4, SHUFFLED),
 }
-UNWRITTEN = {"autocast.grad_scaler"}
-"""knobs whose form never writes anything of its own"""
+UNWRITTEN = {"autocast.grad_scaler", "optimizer.scale_learning_rate"}
+"""knobs whose form never writes anything of its own, or only beside another's"""
 FORMS = catalog.source_forms()
 
 

@@ -1,0 +1,63 @@
+"""An argument made so many times as large as it was: ``batch_size=16`` becomes ``16 * 4``.
+
+The factor stays visible, so that a reader of the patch sees both numbers, and an argument that has
+it already is known by it.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from whyidle.patches._arguments import with_keyword
+from whyidle.patches._keyword import Keyword, argument
+from whyidle.patches._setter import Edits
+from whyidle.patches._source import Source
+from whyidle.patches._spread import spread
+
+_SIMPLE = (cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.Call, cst.Subscript)
+"""expressions that a product takes as they are; others want brackets"""
+
+
+def number(value: float) -> str:
+    """A factor as Python writes it, without a needless ``.0``."""
+    return repr(int(value)) if value == int(value) else repr(value)
+
+
+def multiply(
+    source: Source,
+    edits: Edits,
+    call: cst.Call,
+    keyword: Keyword,
+    factor: str,
+    *,
+    whole: bool = False,
+) -> None:
+    """Have a call pass ``factor`` times what it passes, or would by default; ``whole``: rounded to
+    a whole number. What it takes by ``*`` or ``**`` from elsewhere is left, with the reason."""
+    value, known = argument(call, keyword), spread(source, call)
+    inside = known is not None and keyword.name in known.keys
+    if value is None and known is not None and inside:
+        value = known.keys[keyword.name]
+    if value is None and (known is None or inside):
+        line = source.line(call)
+        edits.why.append(f"line {line} takes {keyword.name} from elsewhere (`*` or `**`)")
+    elif value is None:
+        code = _product(repr(keyword.default), factor, whole)
+        edits.changes[call] = lambda new: with_keyword(new, keyword.name, code)
+        edits.done = True
+    elif has(source, value, factor):
+        edits.done = True
+    else:
+        plain = isinstance(value, _SIMPLE) or value.lpar
+        text = source.code(value)
+        edits.replace(value, _product(text if plain else f"({text})", factor, whole))
+
+
+def _product(code: str, factor: str, whole: bool) -> str:
+    return f"round({code} * {factor})" if whole else f"{code} * {factor}"
+
+
+def has(source: Source, value: cst.BaseExpression, factor: str) -> bool:
+    """Whether an expression is something times the factor."""
+    code = source.code(value)
+    return code.endswith((f" * {factor}", f" * {factor})"))
