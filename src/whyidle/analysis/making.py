@@ -1,0 +1,150 @@
+"""Batches that loader workers make: what one costs there, and what is made again in every epoch.
+
+Costs are means over the batches made in scope, in seconds; shares are 0-1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.queue import epochs
+from whyidle.analysis.repeats import from_storage, made_again, second
+from whyidle.analysis.scoped import Scoped
+
+MOSTLY = 0.5
+"""a part that holds at least this share of a batch's cost is what the batch waits for"""
+FEW_BATCHES = 4
+LEAST_SAMPLES = 8
+"""the chance that a coin-flip augmentation leaves so many samples alike twice is 0.4 %"""
+
+
+class Making:
+    """The batches that the loader workers of one rank made, as far as they were seen."""
+
+    def __init__(self, facts: Scoped) -> None:
+        self.facts = facts
+        self.loading = facts.timeline.loading
+
+    @cached_property
+    def made(self) -> NDArray[Any]:
+        """Batches made by workers in scope; all, where the scope holds hardly any."""
+        rows = self.loading.batches
+        rows = rows[rows["worker"] >= 0]
+        inside = rows[self.facts.scope.covers(rows["end"])]
+        return inside if len(inside) >= FEW_BATCHES else rows
+
+    @cached_property
+    def takes(self) -> NDArray[Any]:
+        """Batches taken from workers in scope."""
+        rows = self.loading.takes
+        return rows[self.facts.scope.covers(rows["start"])]
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the loader with workers that gives most batches."""
+        several = [s for s in self.loading.settings if s.get("workers")]
+        if len(several) > 1 and len(self.takes):
+            number = Counter(self.takes["iterator"].tolist()).most_common(1)[0][0]
+            if 0 < number <= len(self.loading.iterators):
+                return self.loading.settings[self.loading.iterators[number - 1].settings]
+        return several[0] if several else {}
+
+    @property
+    def known(self) -> bool:
+        """Whether enough batches of workers were seen to say anything."""
+        return len(self.made) >= FEW_BATCHES and bool(self.count) and len(self.takes) > 0
+
+    @property
+    def count(self) -> int:
+        """How many workers the loader has."""
+        return int(self.settings.get("workers") or 0)
+
+    @property
+    def depth(self) -> int:
+        """Batches that may be ready at most."""
+        return self.count * int(self.settings.get("prefetch") or 2)
+
+    @property
+    def cores(self) -> float:
+        """Cores that the process and its workers may use; 1 where not told."""
+        return float(self.loading.cores or 1.0)
+
+    def mean(self, column: str) -> float:
+        """Mean of a column over the batches made, s (or what the column counts)."""
+        values = self.made[column]
+        values = values[values >= 0]
+        scale = 1.0 if column in ("chars", "read", "faults", "opens", "samples") else 1e9
+        return float(values.mean()) / scale if len(values) else 0.0
+
+    @cached_property
+    def wall(self) -> float:
+        """Making a batch, s."""
+        return float((self.made["end"] - self.made["start"]).mean()) / 1e9
+
+    @cached_property
+    def usual(self) -> float:
+        """Making a batch as most are, s: the first ones of a new worker take longer."""
+        return float(np.median(self.made["end"] - self.made["start"])) / 1e9
+
+    @cached_property
+    def others(self) -> float:
+        """CPU of other threads of the worker while a batch is made, s."""
+        return max(0.0, self.mean("process_cpu") - self.mean("cpu"))
+
+    @cached_property
+    def storage(self) -> float:
+        """Neither working nor waiting for a core: waiting for storage, network or sleep, s."""
+        return max(0.0, self.wall - self.mean("cpu") - self.mean("delay") - self.others)
+
+    @cached_property
+    def pickle(self) -> float:
+        """Handing a batch over, in the worker, s."""
+        return self.mean("pickle")
+
+    @cached_property
+    def unpickle(self) -> float:
+        """Handing a batch over, in the training process, s."""
+        return float(self.takes["unpickle"].mean()) / 1e9 if len(self.takes) else 0.0
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether batches mostly wait for something that is neither CPU nor core."""
+        return self.storage >= MOSTLY * max(self.wall - self.mean("delay"), 1e-9)
+
+    # -- from epoch to epoch ----------------------------------------------------------------
+
+    @cached_property
+    def _first(self) -> NDArray[np.int64]:
+        """When the first batch of each epoch but the first was begun, ns."""
+        rows = self.loading.batches
+        begun = np.sort(rows["start"][rows["worker"] >= 0])
+        return begun[epochs(begun, np.sort(self.loading.takes["end"]))]
+
+    @cached_property
+    def later_epoch(self) -> int | None:
+        """When the second epoch that was seen began, ns; None where there was but one."""
+        return second(self._first, [one.start for one in self.loading.iterators])
+
+    @cached_property
+    def repeated(self) -> tuple[int, int]:
+        """Of how many samples the loader made the same again, of how many that it made again."""
+        return made_again(self.loading.rows)
+
+    @property
+    def same_again(self) -> bool:
+        """Whether the loader makes the same of every sample in every epoch, as far as was seen."""
+        return self.repeated[0] == self.repeated[1] >= LEAST_SAMPLES
+
+    @cached_property
+    def reread(self) -> float:
+        """Share of what later epochs read that comes from storage although it was read before; 0
+        with a single epoch, or where storage is not read through this machine."""
+        again, rows = self.later_epoch, self.loading.batches
+        made = (rows["worker"] >= 0) & (rows["start"] >= (again or 0))
+        return 0.0 if again is None else from_storage(rows[made])
