@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from clinic.card import Case
-from clinic.launch import Times
 from clinic.outcome import Delay
+from clinic.times import Times
 from whyidle.engine._tail import tail
 from whyidle.engine.watch import diagnose_recording
 from whyidle.errors import WhyidleError

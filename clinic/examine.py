@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from clinic import delay, launch, truth
+from clinic import delay, launch, runs, truth
 from clinic.card import Case, Mode, Options
 from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key, product, timed
+from clinic.times import JobError
 from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis, Finding
@@ -51,7 +52,7 @@ def examine(
         if oracle and timed(case):
             gains = measured(case, mode, results, fresh=fresh)
             outcome = msgspec.structs.replace(outcome, gains=gains)
-    except launch.JobError as error:
+    except JobError as error:
         outcome = msgspec.structs.replace(outcome, error=str(error))
     except (WhyidleError, msgspec.MsgspecError, OSError) as error:
         outcome = msgspec.structs.replace(outcome, error=f"{type(error).__name__}: {error}")
@@ -76,21 +77,21 @@ def _took(outcome: Outcome, begin: float) -> Outcome:
     return msgspec.structs.replace(outcome, seconds=now - begin, span=(begin, now))
 
 
-def _seen(case: Case, mode: Mode) -> AbstractContextManager[tuple[launch.Watched, Path]]:
+def _seen(case: Case, mode: Mode) -> AbstractContextManager[tuple[runs.Watched, Path]]:
     if mode == "recorded":
-        return launch.explained(case)
-    return launch.watched(case, case.arm(), mode)
+        return runs.explained(case)
+    return runs.watched(case, case.arm(), mode)
 
 
 def recorded(case: Case) -> dict[str, Gain]:
     """What the cured twin's recording shows."""
     steps = []
     for name in (case.recording, case.twin):
-        text = launch.explain(launch.recording(name), case.budget.limit_s)
+        text = runs.explain(runs.recording(name), case.budget.limit_s)
         steps.append(msgspec.json.decode(text, type=Diagnosis).steps.p50_s)
     sick, cured = steps
     if not sick or not cured:
-        raise launch.JobError("a recording shows no steps")
+        raise JobError("a recording shows no steps")
     return {"cured": Gain([(1 / sick, 1 / cured)])}
 
 
@@ -117,7 +118,7 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
     for number in range(case.budget.pairs * TRIES):
         for name in wanted if number % 2 == 0 else reversed(wanted):
             begin = launch.wall()
-            rates[name].append(launch.alone(case, arms[name], mode).rate(case.measure))
+            rates[name].append(runs.alone(case, arms[name], mode).rate(case.measure))
             spent[name] += launch.wall() - begin
         gains = _gains(rates, spent)
         enough = 1 if clear(gains.values()) else case.budget.pairs
@@ -158,7 +159,7 @@ def _timed(case: Case, cured: frozenset[int]) -> Options:
     return {**options, case.onset: 0.0} if case.onset else options
 
 
-def _told(outcome: Outcome, case: Case, seen: launch.Watched, recording: Path) -> Outcome:
+def _told(outcome: Outcome, case: Case, seen: runs.Watched, recording: Path) -> Outcome:
     """From the document and the recording to what is scored."""
     found = msgspec.json.decode(seen.document, type=Diagnosis)
     times = seen.times

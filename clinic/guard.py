@@ -12,6 +12,8 @@ import msgspec
 
 from clinic import launch
 from clinic.card import Case, Mode, Options
+from clinic.times import JobError
+from clinic.typed import command
 
 STEPS = 24
 LIKE = 0.5
@@ -34,11 +36,11 @@ def numbers(case: Case, options: Options, mode: Mode) -> list[float]:
     options = {**options, "steps": STEPS, **({case.onset: 0.0} if case.onset else {})}
     with launch.scratch(case, mode, first=f"import {WITNESS.stem}; ") as folder:
         shutil.copyfile(WITNESS, folder / WITNESS.name)
-        launch.start(launch.command(options, mode, 0.0, "whole"), folder, options, case.budget)
+        launch.start(command(options, mode, 0.0, "whole"), folder, options, case.budget)
         try:
             return msgspec.json.decode((folder / "witness.json").read_bytes(), type=list[float])
         except (OSError, msgspec.DecodeError) as error:
-            raise launch.JobError(f"no steps of an optimizer were seen: {error}") from error
+            raise JobError(f"no steps of an optimizer were seen: {error}") from error
 
 
 def like(consent: str, sick: Sequence[float], cured: Sequence[float]) -> tuple[bool, str]:

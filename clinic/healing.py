@@ -15,6 +15,8 @@ from clinic import launch
 from clinic.card import Case, Mode
 from clinic.examine import measured
 from clinic.outcome import Results, timed, watch_key
+from clinic.times import JobError, written
+from clinic.typed import command, environment
 from whyidle.store.atomic import write_atomic
 
 LONG_S = 100_000.0
@@ -112,7 +114,7 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
             oracle = gains["cured"].ratio if gains else None
             found = msgspec.structs.replace(found, oracle=oracle)
             found = _healed(found, case, mode, folder, budget_s)
-    except (launch.JobError, subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
+    except (JobError, subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
         found = msgspec.structs.replace(found, error=str(error)[-400:])
     found = msgspec.structs.replace(found, seconds=launch.wall() - begin)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,19 +125,19 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
 def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float) -> Healed:
     options = case.arm()
     whyidle = [sys.executable, "-m", "whyidle"]
-    words = launch.command(options, mode, LONG_S, case.measure)
+    words = command(options, mode, LONG_S, case.measure)
     fix = [*whyidle, "fix", "--quiet", "--no-store", "--budget", f"{budget_s:.0f}s"]
     done = subprocess.run(
         [*fix, "--json", "told.json", *words],
         cwd=folder,
-        env=launch.environment(options),
+        env=environment(options),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=3 * budget_s + 120,
         check=False,
     )
     if done.returncode:
-        raise launch.JobError(f"fix ended with {done.returncode}: {done.stderr.decode()[-300:]}")
+        raise JobError(f"fix ended with {done.returncode}: {done.stderr.decode()[-300:]}")
     document = msgspec.json.decode((folder / "told.json").read_bytes())
     tried = [msgspec.convert(one, Tried) for one in document["trials"] if one["tried"]]
     (folder / "safe.toml").write_text(SAFE, encoding="utf-8")
@@ -147,8 +149,8 @@ def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float
             if name == "planned" and not plan:
                 continue
             run = [*whyidle, "run", "--quiet", "--no-live", "--profile", "off", *arms[name]]
-            words = launch.command(options, mode, case.budget.arm_s, case.measure)
+            words = command(options, mode, case.budget.arm_s, case.measure)
             launch.start([*run, *words], folder, options, case.budget)
-            rates[name].append(launch.times(folder).rate(case.measure))
+            rates[name].append(written(folder).rate(case.measure))
     rates["planned"] = rates["planned"] or rates["sick"]
     return msgspec.structs.replace(found, tried=tried, **rates)

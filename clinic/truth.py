@@ -7,7 +7,7 @@ from statistics import mean
 
 import msgspec
 
-from clinic.launch import WARM, Times
+from clinic.times import WARM, Times
 
 Spans = list[tuple[float, float]]
 KINDS = {

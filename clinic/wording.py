@@ -11,3 +11,8 @@ def percent(value: float | None, digits: int = 0) -> str:
 def signed(value: float | None) -> str:
     """The same with its sign."""
     return "–" if value is None else f"{100 * value:+.1f} %"
+
+
+def fine(value: float | None) -> str:
+    """A share with a digit more, where a few percent matter."""
+    return percent(value, 1)

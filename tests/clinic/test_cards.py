@@ -7,8 +7,8 @@ import pytest
 from sheets import sheet
 
 from clinic.card import CARDS, WORKLOADS, cases
-from clinic.launch import command, environment
 from clinic.outcome import oracle_key
+from clinic.typed import command, environment
 from whyidle import catalog
 from whyidle.model.buckets import BUCKETS
 

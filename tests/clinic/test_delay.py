@@ -5,8 +5,8 @@ import pytest
 
 from clinic import delay
 from clinic.card import Case, Fault
-from clinic.launch import Times
 from clinic.outcome import Delay
+from clinic.times import Times
 from whyidle.importers import probe
 
 S = 1_000_000_000

@@ -7,7 +7,8 @@ from sheets import sheet
 
 from clinic import app, guard
 from clinic.card import cases
-from clinic.launch import JobError
+from clinic.times import JobError
+from clinic.verbs import FAILED
 
 JOB = """
 import argparse, torch
@@ -41,14 +42,14 @@ def one(tmp_path, monkeypatch):
 
 
 def test_arms_that_learn_alike_hold(one, monkeypatch, capsys):
-    monkeypatch.setattr(app, "cases", lambda *_: [one(0.1)])
+    monkeypatch.setattr("clinic.verbs._chosen.cases", lambda *_: [one(0.1)])
     assert app.main(["guard"]) == 0
     assert "+ c0070 job      the same numbers" in capsys.readouterr().out
 
 
 def test_a_cure_that_changes_the_numbers_does_not(one, monkeypatch, capsys):
-    monkeypatch.setattr(app, "cases", lambda *_: [one(0.11)])
-    assert app.main(["guard"]) == app.FAILED
+    monkeypatch.setattr("clinic.verbs._chosen.cases", lambda *_: [one(0.11)])
+    assert app.main(["guard"]) == FAILED
     assert "- c0070 job      other numbers from step 1 on" in capsys.readouterr().out
 
 

@@ -9,10 +9,16 @@ from sheets import sheet
 import clinic.launch
 from clinic import app, examine, floor
 from clinic.card import cases
-from clinic.launch import JobError, Times, alone, command, environment, scratch
+from clinic.launch import scratch
 from clinic.outcome import Gain, Named, Outcome, Results, oracle_key
 from clinic.progress import Progress, budget
+from clinic.runs import alone
+from clinic.times import JobError, Times
+from clinic.typed import command, environment
+from clinic.verbs import FAILED
 
+CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
+"""where the command line has them from"""
 SHEET = sheet(
     workload="job",
     before="[budget]\nwatch_s = 1\narm_s = 1\nlimit_s = 5",
@@ -107,7 +113,7 @@ def outcome(case, **more):
 
 def clinic_on(case, monkeypatch, tmp_path):
     """The command line, with one case and a folder of its own."""
-    monkeypatch.setattr(app, "cases", lambda *_: [case])
+    monkeypatch.setattr(CHOSEN, lambda *_: [case])
 
     def words(*more):
         return app.main([*more, "--results", str(tmp_path / "kept")])
@@ -131,7 +137,7 @@ def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     results.save(case, outcome(case), b"")
     results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
     clinic = clinic_on(case, monkeypatch, tmp_path)
-    monkeypatch.setattr(app, "examine", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr(EXAMINE, lambda *_, **__: pytest.fail("it was run"))
     assert clinic("run") == 0
     assert "1 cases, 1 known" in capsys.readouterr().out
     assert clinic("report", "--write", str(tmp_path / "page.md")) == 0
@@ -227,15 +233,15 @@ def test_an_outcome_of_another_version_is_told_only_when_asked(case, tmp_path, m
 def test_a_run_says_how_far_it_is_and_fails_with_its_cases(case, tmp_path, monkeypatch, capsys):
     second = msgspec.structs.replace(case, id="c0080")
     clinic = clinic_on(case, monkeypatch, tmp_path)
-    monkeypatch.setattr(app, "cases", lambda *_: [case, second])
-    monkeypatch.setattr(app, "examine", lambda one, *_, **__: outcome(one))
+    monkeypatch.setattr(CHOSEN, lambda *_: [case, second])
+    monkeypatch.setattr(EXAMINE, lambda one, *_, **__: outcome(one))
     assert clinic("run", "--no-oracle") == 0
     said = capsys.readouterr().out
     assert "2 cases, 0 known, about 12 s to go" in said
     assert "[1/2] - c0070 sync-checkpoint -> saturated" in said
     assert "[2/2] - c0080" in said
-    monkeypatch.setattr(app, "examine", lambda one, *_, **__: outcome(one, error="fell over"))
-    assert clinic("run", "--no-oracle") == app.FAILED
+    monkeypatch.setattr(EXAMINE, lambda one, *_, **__: outcome(one, error="fell over"))
+    assert clinic("run", "--no-oracle") == FAILED
     assert "c0070 failed: fell over" in capsys.readouterr().out
 
 
@@ -271,8 +277,8 @@ def test_ctrl_c_ends_it_and_starts_nothing_more(case, tmp_path, monkeypatch, cap
 
     several = [msgspec.structs.replace(case, id=f"c{number:04}") for number in range(20)]
     clinic = clinic_on(case, monkeypatch, tmp_path)
-    monkeypatch.setattr(app, "cases", lambda *_: several)
-    monkeypatch.setattr(app, "examine", stopped)
+    monkeypatch.setattr(CHOSEN, lambda *_: several)
+    monkeypatch.setattr(EXAMINE, stopped)
     assert clinic("run", "--no-oracle") == app.STOPPED
     assert "the same words go on" in capsys.readouterr().err
     assert len(begun) < 20
@@ -320,7 +326,7 @@ def test_one_timed_job_at_a_time(tmp_path):
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(words, said, capsys, monkeypatch):
-    monkeypatch.setattr(app, "examine", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr(EXAMINE, lambda *_, **__: pytest.fail("it was run"))
     assert app.main(words) == app.USAGE
     told = capsys.readouterr().err
     assert told.startswith("clinic: ")
@@ -349,7 +355,7 @@ def test_a_card_that_makes_no_sense_is_told_by_name(monkeypatch, capsys):
     def broken(*_):
         raise ValueError("042.toml: nothing is planted")
 
-    monkeypatch.setattr(app, "cases", broken)
+    monkeypatch.setattr(CHOSEN, broken)
     assert app.main(["list"]) == app.USAGE
     assert "042.toml: nothing is planted" in capsys.readouterr().err
 
@@ -402,8 +408,8 @@ def test_in_the_fixed_subset_a_miss_counts_when_it_happens_twice(case, monkeypat
         waiting = list(outcomes)
         bound = floor.Floor(cases=[case.id], top1=1.0, bucket=1.0, alarms=0, seconds=60.0)
         monkeypatch.setattr(floor, "read", lambda bound=bound: bound)
-        monkeypatch.setattr(app, "cases", lambda *_: [case])
-        monkeypatch.setattr(app, "examine", lambda *_, waiting=waiting, **__: waiting.pop(0))
+        monkeypatch.setattr(CHOSEN, lambda *_: [case])
+        monkeypatch.setattr(EXAMINE, lambda *_, waiting=waiting, **__: waiting.pop(0))
         words = ["run", "--fixed-subset", "--fresh", "--results", str(tmp_path)]
         assert app.main(words) == status
         assert not waiting

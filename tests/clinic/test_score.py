@@ -7,8 +7,8 @@ from clinic.account import attribution, attribution_error
 from clinic.card import Budget, Case, Fault
 from clinic.judge import binding, forecasts, judge, kind_of
 from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
-from clinic.picture import matrix
-from clinic.report import judged, page
+from clinic.page.picture import matrix
+from clinic.page.report import judged, page
 from clinic.rivals import (
     data_wait,
     every_safe_fix,

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from clinic import truth
-from clinic.launch import Times, environment
+from clinic.times import Times
+from clinic.typed import environment
 
 S = 1_000_000_000
 

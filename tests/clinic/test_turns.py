@@ -8,14 +8,18 @@ import pytest
 from sheets import sheet
 
 import clinic.launch
+import clinic.runs
 from clinic import app, examine
 from clinic.card import cases
-from clinic.launch import JobError, StoppedError, Times
+from clinic.launch import StoppedError
 from clinic.outcome import Gain, Outcome, Results
-from clinic.report import page
+from clinic.page.report import page
 from clinic.sittings import Sittings, sittings
+from clinic.times import JobError, Times
 from clinic.turns import turns, worth
 
+CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
+"""where the command line has them from"""
 HABIT = 'sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"'
 
 
@@ -83,8 +87,8 @@ def test_so_many_run_at_a_time(case, tmp_path, monkeypatch, beside, most):
         return outcome(one, "emulated")
 
     jobs = several(case, 6, modes=("emulated",), beside=beside)
-    monkeypatch.setattr(app, "cases", lambda *_: jobs)
-    monkeypatch.setattr(app, "examine", busy)
+    monkeypatch.setattr(CHOSEN, lambda *_: jobs)
+    monkeypatch.setattr(EXAMINE, busy)
     words = ["run", "--mode", "emulated", "--jobs", "3", "--no-oracle"]
     lock = tmp_path / "lock"
     assert app.main([*words, "--results", str(tmp_path / "kept"), "--lock", str(lock)]) == 0
@@ -119,8 +123,8 @@ def test_who_stops_it_finds_the_page_of_what_is_done(case, tmp_path, monkeypatch
         done.append(one.id)
         return outcome(one)
 
-    monkeypatch.setattr(app, "cases", lambda *_: several(case, 5))
-    monkeypatch.setattr(app, "examine", stopped)
+    monkeypatch.setattr(CHOSEN, lambda *_: several(case, 5))
+    monkeypatch.setattr(EXAMINE, stopped)
     written = tmp_path / "page.md"
     words = ["run", "--no-oracle", "--results", str(tmp_path), "--write", str(written)]
     assert app.main(words) == app.STOPPED
@@ -135,7 +139,7 @@ def test_whoever_leaves_early_ends_what_runs(case, tmp_path):
 
     def timed():
         try:
-            clinic.launch.alone(case, case.arm(), "cpu")
+            clinic.runs.alone(case, case.arm(), "cpu")
         except (StoppedError, JobError) as error:
             came.append(error)
 
@@ -150,10 +154,10 @@ def test_whoever_leaves_early_ends_what_runs(case, tmp_path):
     one.join(10)
     assert [type(error) for error in came] == [StoppedError]
     with pytest.raises(StoppedError):  # and nothing more begins
-        clinic.launch.alone(case, case.arm(), "cpu")
+        clinic.runs.alone(case, case.arm(), "cpu")
     (tmp_path / "job.py").write_text("")
     with clinic.launch.stoppable(), pytest.raises(JobError, match="no times"):
-        clinic.launch.alone(case, case.arm(), "cpu")
+        clinic.runs.alone(case, case.arm(), "cpu")
 
 
 def test_a_job_that_was_stopped_leaves_no_outcome(case, tmp_path, monkeypatch):
@@ -174,7 +178,7 @@ def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
         "time.sleep(60)\n"
     )
     begin = time.monotonic()
-    assert clinic.launch.alone(case, case.arm(), "cpu").rate("steps") == pytest.approx(2.0)
+    assert clinic.runs.alone(case, case.arm(), "cpu").rate("steps") == pytest.approx(2.0)
     assert time.monotonic() - begin < 20
 
 
@@ -194,7 +198,7 @@ def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
         rate = waiting.pop(0)
         return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
 
-    monkeypatch.setattr(clinic.launch, "alone", told)
+    monkeypatch.setattr(clinic.runs, "alone", told)
     gains = examine.paired(case, "cpu")
     assert len(gains["cured"].pairs) == pairs
     assert not waiting
@@ -208,7 +212,7 @@ def test_of_several_cures_only_the_unclear_are_timed_again(case, monkeypatch):
         begun.append(rate := next(rates))
         return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
 
-    monkeypatch.setattr(clinic.launch, "alone", told)
+    monkeypatch.setattr(clinic.runs, "alone", told)
     gains = examine.paired(two, "cpu")
     assert {name: len(gain.pairs) for name, gain in gains.items()} == {
         "cured": 1, "cured 0": 1, "cured 1": 2,
@@ -245,7 +249,7 @@ def test_what_was_watched_and_timed_tells_when(case, tmp_path, monkeypatch):
     results = Results(tmp_path / "kept")
     marks = iter([[float(i) for i in range(10)], [i / 2 for i in range(10)]])
     monkeypatch.setattr(
-        clinic.launch, "alone", lambda *_: Times(begin=0.0, marks=next(marks), samples=1)
+        clinic.runs, "alone", lambda *_: Times(begin=0.0, marks=next(marks), samples=1)
     )
     since = time.time()
     begin, end = examine.measured(case, "cpu", results)["cured"].span

@@ -1,0 +1,63 @@
+"""What a person would type to start a job, and the environment that it gets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from clinic.card import Measure, Mode, Options
+
+NAME = "train.py"
+"""every script's name, where it runs"""
+DEVICES: dict[Mode, str] = {"cpu": "cpu", "emulated": "emulated", "gpu": "cuda", "recorded": "cpu"}
+QUIET = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""set for every job, where the card says nothing else: two cores are shared with loader workers"""
+DROPPED = ("WHYIDLE_HOME", "WHYIDLE_DISABLE", "WHYIDLE_RUN", "MKL_NUM_THREADS")
+
+
+def command(options: Options, mode: Mode, seconds: float, measure: Measure) -> list[str]:
+    """What a person would type."""
+    words = []
+    if "@cores" in options:
+        words += ["taskset", "-c", ",".join(map(str, sorted(_cores(int(options["@cores"])))))]
+    words += [sys.executable]
+    if "@ranks" in options:
+        words += ["-m", "torch.distributed.run", "--standalone"]
+        words += ["--nproc-per-node", str(options["@ranks"])]
+    words += [NAME]
+    asked: Options = {} if measure == "whole" else {"seconds": seconds}
+    if mode != "cpu":
+        asked["device"] = DEVICES[mode]
+    for name, value in {**asked, **options}.items():
+        if name[0] in "$@%" or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+def _cores(count: int) -> list[int]:
+    return sorted(os.sched_getaffinity(0))[:count]
+
+
+def environment(options: Options) -> dict[str, str]:
+    """Ours, with what the card sets, and the product importable from any folder."""
+    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    path = [str(Path(entry).absolute()) for entry in kept.get("PYTHONPATH", "").split(":") if entry]
+    kept["PYTHONPATH"] = os.pathsep.join(path)
+    own = {name[1:]: str(value) for name, value in options.items() if name[0] == "$"}
+    device = {name[1:]: value for name, value in options.items() if name[0] == "%"}
+    if device:
+        own["WHYIDLE_EMULATED"] = msgspec.json.encode(
+            {name: _parsed(value) for name, value in device.items()}
+        ).decode()
+    return {**kept, **QUIET, **own}
+
+
+def _parsed(value: object) -> object:
+    """Lists of the emulated device's settings stand in cards as JSON."""
+    return msgspec.json.decode(value) if isinstance(value, str) and value[:1] == "[" else value

@@ -1,0 +1,63 @@
+"""Which cases the options name."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import get_args
+
+from clinic import floor
+from clinic.card import Case, Mode, cases
+from clinic.runs import recordings
+from clinic.turns import Job
+from clinic.verbs import UsageError
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+WHOLE: tuple[Mode, ...] = ("cpu", "emulated", "recorded")
+"""what ``--mode all`` is: whatever needs no GPU"""
+
+
+def chosen(args: argparse.Namespace) -> list[Job]:
+    """The cases that the options name. Raises UsageError for one that does not exist."""
+    try:
+        every = cases(args.reseed)
+    except ValueError as error:
+        raise UsageError(f"a card makes no sense: {error}") from error
+    modes = _modes(args.mode)
+    jobs = [(case, mode) for mode in modes for case in every if mode in case.modes]
+    if not jobs:
+        raise UsageError(f"there is no case of mode {args.mode} yet")
+    asked = args.cases or (floor.read().cases if args.fixed_subset else None)
+    if asked is None:
+        return jobs
+    for name in asked:
+        if not any(case.id.startswith(name) for case, _ in jobs):
+            raise UsageError(_nothing(name, args.mode, every))
+    return [(case, mode) for case, mode in jobs if any(map(case.id.startswith, asked))]
+
+
+def _modes(asked: str) -> list[Mode]:
+    """All is what this machine has: recordings of other people are not everywhere."""
+    if asked != "all":
+        return [mode for mode in MODES if mode == asked]
+    if recordings().is_dir():
+        return list(WHOLE)
+    print("clinic: WHYIDLE_TRACES names no folder: recordings are left out", file=sys.stderr)
+    return [mode for mode in WHOLE if mode != "recorded"]
+
+
+def _nothing(name: str, mode: str, every: Sequence[Case]) -> str:
+    """Why no case of a mode begins like that."""
+    others = sorted({other for case in every if case.id.startswith(name) for other in case.modes})
+    if others:
+        return f"{name} is not of mode {mode}; try --mode {others[0]}"
+    return f"no case begins with {name!r}: `python -m clinic list --mode all` tells what there is"
+
+
+def startable(args: argparse.Namespace) -> list[Job]:
+    """Those that are started here, not recorded elsewhere."""
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("there is no PyTorch here")
+    return [(case, mode) for case, mode in chosen(args) if not case.recording]
