@@ -8,7 +8,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial import engine, handover, heal
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.heal import STOPPED, Healed
-from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.model.diagnosis import Edit
 from whyidle.testing.demo import job

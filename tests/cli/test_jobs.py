@@ -9,7 +9,8 @@ from imagined import MS, Imagined
 
 from whyidle.cli import _jobs
 from whyidle.engine.watch import diagnose_jobs, note_end
-from whyidle.store.runs import RECORDING, Store
+from whyidle.store.entry import RECORDING
+from whyidle.store.runs import Store
 
 
 def options(tmp_path, **given):

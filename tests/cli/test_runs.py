@@ -11,7 +11,8 @@ import pytest
 from whyidle.__main__ import main
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.diagnosis import Healed
-from whyidle.store.runs import Store, read_diagnosis
+from whyidle.store.document import read_diagnosis
+from whyidle.store.runs import Store
 from whyidle.testing.jobs import healthy
 
 

@@ -14,7 +14,9 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Attribution, Diagnosis
 from whyidle.store import versions
-from whyidle.store.runs import DIAGNOSIS, META, RECORDING, Store, read_diagnosis
+from whyidle.store.document import read_diagnosis
+from whyidle.store.entry import DIAGNOSIS, META, RECORDING
+from whyidle.store.runs import Store
 from whyidle.testing.jobs import healthy
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)

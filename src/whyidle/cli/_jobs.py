@@ -19,7 +19,7 @@ from whyidle.errors import StoreError
 
 if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis
-    from whyidle.store.runs import Entry
+    from whyidle.store.entry import Entry
 
 MOST = 3
 """jobs of a command that are told in full"""

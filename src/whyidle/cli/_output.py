@@ -16,8 +16,8 @@ from whyidle.errors import GateError, InputError, StoreError, UsageError
 from whyidle.store.atomic import write_atomic
 
 if TYPE_CHECKING:
+    from whyidle.exporters._next import NextStep
     from whyidle.exporters._page import Colours
-    from whyidle.exporters.terminal import NextStep
     from whyidle.model.diagnosis import Diagnosis
 
 FORMS = ("json", "markdown", "html")

@@ -14,7 +14,7 @@ from whyidle.exporters._words import factor
 
 if TYPE_CHECKING:
     from whyidle.engine.trial.candidates import Candidate
-    from whyidle.engine.trial.judge import Judgement
+    from whyidle.engine.trial.judgement import Judgement
     from whyidle.model.diagnosis import Diagnosis
 
 EVERY_S = 1.0

@@ -76,7 +76,7 @@ def _json(causes: list[Cause]) -> str:
 
 def _table(page: Page) -> None:
     from whyidle.cli import _pages
-    from whyidle.exporters.terminal import next_commands
+    from whyidle.exporters._next import next_commands
 
     families = _pages.by_family()
     longest = max(len(cause.id) for causes in families.values() for cause in causes)
@@ -91,7 +91,7 @@ def _table(page: Page) -> None:
 
 def _page(page: Page, cause: Cause) -> None:
     from whyidle.cli import _pages
-    from whyidle.exporters.terminal import next_commands
+    from whyidle.exporters._next import next_commands
 
     page.gap()
     page.line(page.text(cause.title, "bold"))

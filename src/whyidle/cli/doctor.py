@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(machine: Machine) -> str:
+    from whyidle.exporters._next import next_commands
     from whyidle.exporters._page import Page
-    from whyidle.exporters.terminal import next_commands
 
     page = Page(_output.width(), _output.colours())
     for topic in dict.fromkeys(check.topic for check in machine.checks):

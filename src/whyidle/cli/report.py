@@ -17,7 +17,7 @@ from whyidle.cli._store import store_of
 
 if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis
-    from whyidle.store.runs import Entry
+    from whyidle.store.entry import Entry
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,8 @@ def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
     from whyidle.engine.explain import document_at
     from whyidle.engine.watch import diagnose_recording, recording_at
     from whyidle.errors import StoreError
-    from whyidle.store.runs import DIAGNOSIS, read_diagnosis
+    from whyidle.store.document import read_diagnosis
+    from whyidle.store.entry import DIAGNOSIS
 
     document = document_at(Path(name))
     if document is None and Path(name).is_file():

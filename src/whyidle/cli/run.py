@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whyidle.engine.monitor import Monitor
     from whyidle.engine.record import Beside
     from whyidle.model.plan import FixPlan
-    from whyidle.store.runs import Entry
+    from whyidle.store.entry import Entry
 
 
 LEAST_S, MOST_S = 0.05, 3600.0
@@ -201,7 +201,7 @@ def _folder(
     args: argparse.Namespace, command: list[str]
 ) -> Iterator[tuple[Path | None, Entry | None]]:
     """Where the probe writes: the store, or a folder that is thrown away, or nowhere at all."""
-    from whyidle.store.runs import RECORDING
+    from whyidle.store.entry import RECORDING
 
     if not args.no_store:
         store = store_of(args)

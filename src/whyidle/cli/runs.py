@@ -24,7 +24,8 @@ from whyidle.cli._store import store_of
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
-    from whyidle.store.runs import Entry, Meta, Store
+    from whyidle.store.entry import Entry, Meta
+    from whyidle.store.runs import Store
 
 _ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, None)} | {
     "export": (2, 2)
@@ -91,8 +92,8 @@ def _meta(entry: Entry) -> dict[str, object]:
 
 
 def _table(entries: list[Entry], shelf: Store, option: str) -> str:
+    from whyidle.exporters._next import next_commands
     from whyidle.exporters._page import Page
-    from whyidle.exporters.terminal import next_commands
 
     page = Page(_output.width(), _output.colours())
     if not entries:

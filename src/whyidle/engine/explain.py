@@ -13,7 +13,8 @@ from whyidle.importers._find import sources
 from whyidle.importers._together import load_all
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
-from whyidle.store.runs import DIAGNOSIS, read_diagnosis
+from whyidle.store.document import read_diagnosis
+from whyidle.store.entry import DIAGNOSIS
 
 
 class Explanation(NamedTuple):

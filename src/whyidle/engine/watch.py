@@ -24,7 +24,7 @@ from whyidle.model.diagnosis import Diagnosis, RunInfo
 from whyidle.model.telemetry import Target, Telemetry
 from whyidle.model.timeline import Timeline
 from whyidle.store.atomic import write_atomic
-from whyidle.store.runs import RECORDING
+from whyidle.store.entry import RECORDING
 
 ENDED = "ended.json"
 """what the launcher knows of the command, beside the probe's files"""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from whyidle.exporters import _words as words
+from whyidle.exporters._next import NextStep, next_commands
 from whyidle.exporters._page import Colours, Page
-from whyidle.exporters.terminal import NextStep, next_commands
 from whyidle.model.comparison import Change, Comparison, Side
 
 _ROWS = 6

@@ -52,6 +52,15 @@ def _wrap(body: Text, room: int) -> list[Text]:
     return rows
 
 
+def limited(label: str, texts: list[str], most: int | None) -> list[tuple[str, str]]:
+    """Rows with the label on the first, and a count of what was left out on the last."""
+    shown = texts if most is None else texts[:most]
+    rows = [(label if i == 0 else "", text) for i, text in enumerate(shown)]
+    if len(texts) > len(shown):
+        rows[-1] = (rows[-1][0], f"{rows[-1][1]} (and {len(texts) - len(shown)} more)")
+    return rows
+
+
 class Page:
     """Collects lines. Without ``colours`` it is plain ASCII, as far as the words allow.
 

@@ -9,18 +9,13 @@ from rich.text import Text
 
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
+from whyidle.exporters._findings import findings, foretold
+from whyidle.exporters._next import NextStep, next_commands
 from whyidle.exporters._page import Colours, Page
 from whyidle.exporters._trials import fruitless, outcome, trials
+from whyidle.exporters._unsaid import unsaid
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import (
-    Diagnosis,
-    Finding,
-    Predicted,
-    Prescription,
-    Severity,
-    State,
-)
-from whyidle.model.signals import SIGNALS
+from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, State
 
 SUFFIXES: tuple[str, ...] = ()
 WANTS = "tty"
@@ -31,30 +26,10 @@ _STATES: Final[dict[State, str]] = {
     "saturated": "bold white on green",
     "inconclusive": "bold white on blue",
 }
-_SEVERITIES: Final[dict[Severity, str]] = {
-    "critical": "bold red",
-    "warning": "bold yellow",
-    "info": "dim",
-}
-_CONSENTS: Final = {
-    "none": "same numbers",
-    "rounding": "other rounding or random order",
-    "numerics": "other precision of numbers",
-    "convergence": "may change learning",
-}
 _ROOMY = 70
 """columns from which on the headline stands beside the badge"""
 _LATE = 0.01
 """share of the step from which on a rank is called late"""
-_PROOFS = 3
-_PLACES = 2
-_FIXES = 2
-_NOTES = 3
-_LACKS = 3
-"""so many of each are shown, the rest is counted; ``full`` shows all"""
-
-NextStep = tuple[str, str]
-"""(command, what it is good for)"""
 
 
 def render(
@@ -94,9 +69,9 @@ def render(
     page.gap()
     _setting(page, diagnosis, full)
     if full or diagnosis.detail.healed is None:
-        _findings(page, diagnosis, full)
+        findings(page, diagnosis, full)
     trials(page, diagnosis)
-    _unsaid(page, diagnosis, full)
+    unsaid(page, diagnosis, full)
     next_commands(page, next_steps)
     return page.done()
 
@@ -138,7 +113,7 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
         gain = best[1].predicted
         page.line(
             page.text(best[1].summary, "green"),
-            page.text(f"; {_gain(gain)}" if gain else ""),
+            page.text(f"; {foretold(gain)}" if gain else ""),
             head=page.text("first fix: ", "dim"),
             indent=2,
         )
@@ -192,142 +167,9 @@ def _ranks(diagnosis: Diagnosis) -> str:
     return text
 
 
-def _findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    told = [finding for finding in diagnosis.findings if full or finding.severity != "info"]
-    small = [finding for finding in diagnosis.findings if finding not in told]
-    for number, finding in enumerate(told, 1):
-        page.gap()
-        _finding(page, number, finding, full)
-    if small:
-        page.gap()
-        page.line(
-            page.text("also, under 3%: " + ", ".join(finding.cause for finding in small), "dim"),
-            indent=2,
-        )
-
-
-def _finding(page: Page, number: int, finding: Finding, full: bool) -> None:
-    mark = page.text(f"{number}. {finding.severity.upper()} ", _SEVERITIES[finding.severity])
-    page.line(page.text(finding.headline, "bold"), head=mark, indent=2)
-    cost = f"{words.interval(finding.lost)} of the step"
-    _row(page, "costs", f"{cost} · {finding.cause}, {finding.confidence:.0%} sure")
-    places = list(dict.fromkeys(words.place(place) for place in finding.where))
-    for label, text in _limited("where", places, None if full else _PLACES):
-        _row(page, label, text)
-    for label, text in _limited("proof", _proofs(finding), None if full else _PROOFS):
-        _row(page, label, text)
-    fixes = finding.prescriptions if full else finding.prescriptions[:_FIXES]
-    for fix in fixes:
-        _row(page, "fix", fix.summary, "green")
-        _row(page, "", _worth(fix))
-        if full and fix.risk:
-            _row(page, "", f"mind: {fix.risk}")
-    if len(finding.prescriptions) > len(fixes):
-        _row(page, "", f"and {len(finding.prescriptions) - len(fixes)} more")
-
-
-def _proofs(finding: Finding) -> list[str]:
-    listed = []
-    for evidence in finding.evidence:
-        samples = f" ({evidence.samples} samples)" if (evidence.samples or 0) > 1 else ""
-        listed.append(f"{evidence.quantity}: {words.measured(evidence)}{samples}")
-    return listed
-
-
-def _worth(fix: Prescription) -> str:
-    parts = [_gain(fix.predicted)] if fix.predicted else []
-    return "; ".join([*parts, _CONSENTS[fix.consent]])
-
-
-def _gain(predicted: Predicted) -> str:
-    low, high = words.factor(predicted.low), words.factor(predicted.high)
-    return f"predicted {words.factor(predicted.speedup)}× as fast ({low} to {high})"
-
-
 def _best(diagnosis: Diagnosis) -> tuple[Finding, Prescription] | None:
     """The first fix of the finding that the verdict is about."""
     for finding in diagnosis.findings:
         if finding.severity != "info" and finding.prescriptions:
             return finding, finding.prescriptions[0]
     return None
-
-
-def _limited(label: str, texts: list[str], most: int | None) -> list[tuple[str, str]]:
-    """Rows with the label on the first, and a count of what was left out on the last."""
-    shown = texts if most is None else texts[:most]
-    rows = [(label if i == 0 else "", text) for i, text in enumerate(shown)]
-    if len(texts) > len(shown):
-        rows[-1] = (rows[-1][0], f"{rows[-1][1]} (and {len(texts) - len(shown)} more)")
-    return rows
-
-
-def _row(page: Page, label: str, text: str, style: str = "") -> None:
-    page.line(page.text(text, style), head=page.text(f"{label:<7}", "dim"), indent=5)
-
-
-def _unsaid(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    """Notes on what was read, and what could not be judged: of a command without any step that is
-    everything, and goes without saying."""
-    gone = diagnosis.abstentions if full or not diagnosis.blank else []
-    if diagnosis.coverage.notes or gone:
-        page.gap()
-    _notes(page, diagnosis, full)
-    if not gone:
-        return
-    missing: dict[str, list[str]] = {}
-    for abstention in gone:
-        for signal in abstention.missing:
-            missing.setdefault(signal, []).append(abstention.cause)
-    if full:
-        _abstentions(page, missing)
-        return
-    most = sorted(missing, key=lambda signal: -len(missing[signal]))
-    lacks = "; ".join(_meaning(signal) for signal in most[:_LACKS])
-    more = f"; and {len(most) - _LACKS} more" if len(most) > _LACKS else ""
-    count = f"{len(gone)} cause{'s' if len(gone) > 1 else ''}"
-    page.line(page.text(f"could not judge {count}; not recorded: {lacks}{more}", "dim"), indent=2)
-    page.line(page.text("--all says what each lacks and how to get it", "dim"), indent=2)
-
-
-def _notes(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    for label, text in _limited("note", diagnosis.coverage.notes, None if full else _NOTES):
-        page.line(page.text(text, "dim"), head=page.text(f"{label:<5}", "dim"), indent=2)
-
-
-def _abstentions(page: Page, missing: dict[str, list[str]]) -> None:
-    for signal, causes in missing.items():
-        page.line(
-            page.text(f"could not judge {', '.join(causes)}; not recorded: {_meaning(signal)}"),
-            indent=2,
-        )
-        if signal in SIGNALS:
-            page.line(page.text(f"to get it, {SIGNALS[signal].how}", "dim"), indent=4)
-
-
-def _meaning(signal: str) -> str:
-    return SIGNALS[signal].meaning if signal in SIGNALS else signal
-
-
-def next_commands(page: Page, steps: Sequence[NextStep]) -> None:
-    """The commands to go on with; what each is for stands beside or, where narrow, below it."""
-    if not steps:
-        return
-    page.gap()
-    page.line(page.text("next", "dim"), indent=2)
-    fits = [len(command) for command, purpose in steps if _beside(page, command, purpose)]
-    column = max(fits, default=0)
-    for command, purpose in steps:
-        beside = len(command) <= column and column + len(purpose) + 8 <= page.width
-        gap = " " * (column - len(command) + 2) if beside else ""
-        page.raw(
-            Text("    ")
-            + page.text(command, "cyan")
-            + Text(gap)
-            + page.text(purpose if beside else "", "dim")
-        )
-        if not beside:
-            page.line(page.text(purpose, "dim"), indent=6)
-
-
-def _beside(page: Page, command: str, purpose: str) -> bool:
-    return len(command) + len(purpose) + 8 <= page.width

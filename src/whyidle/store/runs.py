@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,53 +17,10 @@ import msgspec
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.store.atomic import write_atomic
-from whyidle.store.versions import VERSION, upgrade
+from whyidle.store.document import read_diagnosis
+from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, entry_of
 
-DIAGNOSIS = "diagnosis.json"
-RECORDING = "recording"
-"""a watched run's folder of raw evidence, which grows while the command runs"""
-META = "meta.json"
-_ID = re.compile(r"\d{8}-\d{6}-\d{6}")
 _LAST = re.compile(r"last(?:~(\d+))?")
-
-
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a listing needs to know without reading the diagnosis."""
-
-    version: int = VERSION
-    id: str
-    created: str
-    state: str
-    headline: str
-    sources: list[str]
-    document: str
-    """``run.id`` inside the diagnosis"""
-    pinned: bool = False
-    command: list[str] | None = None
-    job: str | None = None
-    """``run.job``: which of the command's jobs this is, where it ran several"""
-    failed: bool = False
-    """whether the command failed before anything could be seen of it: ``last`` passes it over"""
-    healed: float | None = None
-    """how many times as fast the job became with what trials kept; ``state`` is what it was"""
-    became: str | None = None
-    """the id of the run that holds what it became"""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One folder of the store. ``broken`` says why it cannot be read; then ``meta`` is None."""
-
-    id: str
-    path: Path
-    meta: Meta | None
-    bytes: int
-    broken: str | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether its command failed before anything could be seen of it."""
-        return self.meta is not None and self.meta.failed
 
 
 class Store:
@@ -192,7 +148,7 @@ class Store:
             return []
         except OSError as error:
             raise self._refused("read", error) from error
-        return [_entry(path) for path in found if path.is_dir()]
+        return [entry_of(path) for path in found if path.is_dir()]
 
     def find(self, name: str) -> Entry:
         """The run that is meant: an id, the beginning of one, the document's own id, ``last`` or
@@ -268,38 +224,3 @@ class Store:
             why=f"{error.strerror or error}.",
             hint="Choose another folder with --store DIR, or keep nothing with --no-store.",
         )
-
-
-def read_diagnosis(path: Path) -> Diagnosis:
-    """A diagnosis document, of this version or an older one.
-
-    Raises:
-        StoreError: it cannot be read, or is no diagnosis.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StoreError(
-            f"Cannot read {path}.", why=f"{error.strerror or error}.", hint="Check the path."
-        ) from error
-    try:
-        return msgspec.convert(upgrade(msgspec.json.decode(content)), Diagnosis)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is not a diagnosis that this version can read.",
-            why=f"{error}.",
-            hint="Explain the trace again.",
-        ) from error
-
-
-def _entry(path: Path) -> Entry:
-    size = 0
-    try:
-        meta = msgspec.json.decode((path / META).read_bytes(), type=Meta)
-        if meta.state != "recording":
-            size = (path / DIAGNOSIS).stat().st_size
-    except OSError as error:
-        return Entry(path.name, path, None, size, f"{error.strerror}: {error.filename}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Entry(path.name, path, None, size, f"{META}: {error}")
-    return Entry(path.name, path, meta, size)

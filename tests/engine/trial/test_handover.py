@@ -12,7 +12,7 @@ from whyidle.engine.trial import handover
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.heal import Healed
-from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.numbers import Untreated
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.told import Told

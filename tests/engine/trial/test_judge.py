@@ -10,7 +10,8 @@ import pytest
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import WHOLE, Purse
-from whyidle.engine.trial.judge import Bench, judge
+from whyidle.engine.trial.judge import judge
+from whyidle.engine.trial.judgement import Bench
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.tree import Sample

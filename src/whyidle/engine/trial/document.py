@@ -11,7 +11,7 @@ import msgspec
 from whyidle import __version__
 from whyidle.engine.trial import heal
 from whyidle.engine.trial.candidates import Passed
-from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.sized import remarks, times
 from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial

@@ -11,8 +11,8 @@ from whyidle.engine.patch import Kept, Patch, make_patch
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.heal import Healed, bench, every
 from whyidle.engine.trial.healing import Healing
-from whyidle.engine.trial.judge import hold
 from whyidle.engine.trial.pair import Effect, step_s
+from whyidle.engine.trial.same import hold
 from whyidle.engine.trial.sized import resized, work_s
 from whyidle.engine.trial.told import Told
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from whyidle.engine.trial import judge
 from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing, look
-from whyidle.engine.trial.judge import Bench, Judgement
+from whyidle.engine.trial.judge import judge
+from whyidle.engine.trial.judgement import BACK, Bench, Judgement
 from whyidle.engine.trial.search import settle
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
@@ -101,7 +101,7 @@ def _next(healing: Healing, course: _Course) -> bool:
         return False
     candidate, searched = settle(healing, ready[0])
     arms = bench(healing, candidate, healing.edits(), healing.edits(candidate))
-    judgement = judge.judge(candidate, arms, list(healing.alike()), healing.purse.offer)
+    judgement = judge(candidate, arms, list(healing.alike()), healing.purse.offer)
     if judgement.asked:
         healing.purse.spend(proven=judgement.proven)
     judgement.searched = searched
@@ -137,7 +137,7 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
         course.now = look(healing)
         course.looks.append(course.now)
     except TrialError as error:
-        judgement.kept, judgement.why = False, f"{judge.BACK}: {error.what} {error.why}"
+        judgement.kept, judgement.why = False, f"{BACK}: {error.what} {error.why}"
         healing.voice.judged(judgement)
     except KeyboardInterrupt:  # it is proven, and was not looked at again
         course.looks.append(course.now)
@@ -173,7 +173,7 @@ def _whole(healing: Healing) -> Judgement | None:
     while len(healing.kept) > 1:
         fix = every(healing)
         arms = bench(healing, fix, (), fix.edits)
-        found = judge.judge(fix, arms, list(healing.alike()))
+        found = judge(fix, arms, list(healing.alike()))
         if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.broken):
             return found
         last = [one for one in healing.judged if one.kept][-1]

@@ -15,7 +15,7 @@ from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import Purse
 from whyidle.engine.trial.engine import Engine, Entry
-from whyidle.engine.trial.judge import Judgement
+from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end

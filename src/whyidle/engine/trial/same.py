@@ -1,13 +1,69 @@
-"""Every rank of every treated arm, held against the same rank of the untreated ones."""
+"""Every rank of every treated arm, held against the same rank of the untreated ones, and where it
+does not hold against what else the untreated job may become."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.judgement import Bench
 from whyidle.engine.trial.numbers import Check, Untreated, compare
 from whyidle.model.diagnosis import Consent
+from whyidle.model.knobs import REDRAWING, REDRAWING_IN_STEPS
+
+SWAYED = 2
+"""untreated runs with other rounding, at most"""
+
+
+def hold(
+    candidate: Candidate, known: Mapping[int, Untreated], treats: Sequence[Ran], bench: Bench
+) -> tuple[Check, Mapping[int, Untreated]]:
+    """Whether treated arms hold against what is ``known`` of the untreated job, and what that came
+    to: what does not hold at first is held against what else the untreated job may become."""
+    redrawn, compiled = _redraws(candidate, known)
+    if compiled and not redrawn:
+        bench.say("with it, but with the random numbers of code that is not compiled")
+        ran = bench.drawn(fewest(known))
+        redrawn, treats = not ran.good, [ran] if ran.good else treats
+    check = worst(candidate.consent, known, treats, redrawn=redrawn)
+    for say, run in _more(candidate.consent, known, bench, redrawn=redrawn):
+        if check.holds:
+            break
+        bench.say(say)
+        ran = run()
+        if ran.good:
+            known = beside(known, ran)
+            check = worst(candidate.consent, known, treats, redrawn=redrawn)
+    return check, known
+
+
+def _redraws(candidate: Candidate, known: Mapping[int, Untreated]) -> tuple[bool, bool]:
+    """Whether with the fix other random numbers may be drawn, and whether compiled code draws some,
+    which can be told to draw the same."""
+    knobs = {edit.knob for edit in candidate.edits}
+    drew = any(one.base.drew is not False for one in known.values())
+    return bool(knobs & REDRAWING), drew and bool(knobs & REDRAWING_IN_STEPS)
+
+
+def fewest(known: Mapping[int, Untreated]) -> int:
+    """As many as all ranks of the untreated job made."""
+    return min((len(one.base.marks) for one in known.values()), default=0)
+
+
+def _more(
+    consent: Consent, known: Mapping[int, Untreated], bench: Bench, *, redrawn: bool
+) -> list[tuple[str, Callable[[], Ran]]]:
+    """Further untreated runs that may be held against, and what is said of each."""
+    if consent == "none" and all(one.steady for one in known.values()):
+        return []
+    if redrawn or consent not in ("none", "rounding"):
+        return [("an untreated run with other seeds, to know how far apart those are", bench.other)]
+    done = max((len(one.swayed) for one in known.values()), default=0)
+    told = "an untreated run with other rounding, to know how far that goes"
+    return [(told, partial(bench.swayed, 1 + seed, fewest(known))) for seed in range(done, SWAYED)]
 
 
 def untreated(bases: Sequence[Ran]) -> dict[int, Untreated]:

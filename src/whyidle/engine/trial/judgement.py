@@ -1,0 +1,74 @@
+"""What a fix is judged by, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.numbers import Check, Untreated
+from whyidle.engine.trial.once import Left, Once
+from whyidle.engine.trial.pair import Effect
+from whyidle.model.diagnosis import Searched
+
+FEWEST, MOST = 2, 4
+"""pairs"""
+BACK = "rolled back"
+"""so begins why a fix is not kept that did harm"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What runs the arms: without the fix, with it, without it but with other seeds; without it
+    but with other rounding, which is random from a seed, for so many steps; with it, for so many
+    steps, where compiled code draws its random numbers as other code does (``drawn``); and without
+    it, for so many steps, where gradients are compared from step to step (``noisy``)."""
+
+    base: Callable[[], Ran]
+    treated: Callable[[], Ran]
+    other: Callable[[], Ran]
+    swayed: Callable[[int, int], Ran]
+    drawn: Callable[[int], Ran]
+    noisy: Callable[[int], Ran]
+    affordable: Callable[[], bool]
+    """whether there is time for another pair"""
+    say: Callable[[str], None]
+    left: Left | None = None
+    """what of the job is still to run, where that is known"""
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What became of a fix. Times are seconds of a steady step, one for each arm, and where a fix
+    gives steps more samples, of as many samples as a step has without it; ``once`` is what
+    the fix costs once, before the steady part (compiling, starting workers); ``searched`` are the
+    numbers of its knob that were tried before, to choose one; ``notes`` are sentences of what else
+    was seen, without a full stop; ``untreated`` is what it was held against, rank by rank."""
+
+    candidate: Candidate
+    kept: bool = False
+    why: str = ""
+    effect: Effect | None = None
+    check: Check | None = None
+    base_s: list[float] = field(default_factory=list)
+    treated_s: list[float] = field(default_factory=list)
+    once: Once | None = None
+    untreated: Mapping[int, Untreated] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    searched: list[Searched] = field(default_factory=list)
+
+    @property
+    def asked(self) -> bool:
+        """Whether its times were asked for a gain: what failed before was not."""
+        return self.effect is not None and self.effect.pairs >= FEWEST
+
+    @property
+    def broken(self) -> bool:
+        """Whether it did harm: the job failed with it, leaked, or computed something else."""
+        return self.why.startswith(BACK)
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is faster beyond chance, whatever became of it."""
+        return self.asked and self.effect is not None and self.effect.low > 1.0

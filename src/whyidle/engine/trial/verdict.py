@@ -1,0 +1,80 @@
+"""Whether a fix whose times are known is kept, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import WORTH
+from whyidle.engine.trial.judgement import BACK, Bench, Judgement
+from whyidle.engine.trial.leak import leaks
+from whyidle.engine.trial.noise import scale
+from whyidle.engine.trial.pair import Effect
+from whyidle.engine.trial.same import fewest, hold, untreated
+from whyidle.engine.trial.sized import resized, times
+
+HARM = 0.75
+"""a first pair that is slower than this needs no second"""
+
+
+def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:
+    """Keep it, or say why not."""
+    gain = found.effect
+    if gain is None:
+        return
+    if not gains(gain):
+        found.why = _too_little(gain)
+        return
+    left = _left(found, bench, bases)
+    if left is not None and found.once is not None and found.once.pays_after > left:
+        longer = "" if bench.left else " (the real job is longer: --left 20000)"
+        found.why = f"{found.once.told(left)}{longer}"
+        return
+    leak, slow = leaks(bases, treats, fmean(found.treated_s), left)
+    found.notes += [one.told(fmean(found.treated_s)) for one in slow]
+    if leak is not None:
+        found.why = f"{BACK}: it leaks: {leak.told(fmean(found.treated_s))}"
+        return
+    found.check, found.untreated = hold(found.candidate, untreated(bases), treats, bench)
+    found.why = "" if found.check.holds else f"{BACK}: {found.check.told}"
+    if found.check.holds and resized(found.candidate):
+        found.why = _teaches(found, bench, gain)
+    found.kept = not found.why
+
+
+def gains(gain: Effect) -> bool:
+    """Whether it is faster beyond chance, and enough so."""
+    return gain.low > 1.0 and gain.speedup >= WORTH
+
+
+def _too_little(gain: Effect) -> str:
+    if gain.high < 1.0 or gain.speedup < HARM:
+        return "slower"
+    if gain.low > 1.0:
+        return f"worth under {WORTH - 1:.0%}"
+    return "no gain that could be told from chance"
+
+
+def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
+    """Steps that are left of the job, where anybody knows; one that ended by itself tells."""
+    if bench.left is not None:
+        return bench.left.of(fmean(found.base_s))
+    ended = [len(ran.told.marks) for ran in bases if ran.told and ran.ending == "finished"]
+    return float(max(ended)) if ended else None
+
+
+def _teaches(found: Judgement, bench: Bench, gain: Effect) -> str:
+    """Note what samples of a larger batch still teach; why it is not kept, if that is less in all,
+    however much of the doubt is in its favour."""
+    if not bench.affordable():
+        return ""
+    bench.say("an untreated run whose gradients are compared, to know how large a batch may be")
+    ran = bench.noisy(fewest(found.untreated))
+    seen = scale(ran.told) if ran.good and ran.told else None
+    if seen is None:
+        return ""
+    grown = times(found.candidate)
+    found.notes.append(seen.told(grown, gain.speedup))
+    best = gain.high * seen.worth(grown, seen.high)
+    return "" if best > 1.0 else "more samples in a second, and less is learned from them"

@@ -1,0 +1,83 @@
+"""Findings for a terminal: each with its cost, place, proof and fixes; small ones in one line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.exporters import _words as words
+from whyidle.exporters._page import Page, limited
+from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Prescription, Severity
+
+_SEVERITIES: Final[dict[Severity, str]] = {
+    "critical": "bold red",
+    "warning": "bold yellow",
+    "info": "dim",
+}
+_CONSENTS: Final = {
+    "none": "same numbers",
+    "rounding": "other rounding or random order",
+    "numerics": "other precision of numbers",
+    "convergence": "may change learning",
+}
+_PROOFS = 3
+_PLACES = 2
+_FIXES = 2
+"""so many of each are shown, the rest is counted; ``full`` shows all"""
+
+
+def findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
+    """One after the other, the costliest first."""
+    told = [finding for finding in diagnosis.findings if full or finding.severity != "info"]
+    small = [finding for finding in diagnosis.findings if finding not in told]
+    for number, finding in enumerate(told, 1):
+        page.gap()
+        _finding(page, number, finding, full)
+    if small:
+        page.gap()
+        page.line(
+            page.text("also, under 3%: " + ", ".join(finding.cause for finding in small), "dim"),
+            indent=2,
+        )
+
+
+def _finding(page: Page, number: int, finding: Finding, full: bool) -> None:
+    mark = page.text(f"{number}. {finding.severity.upper()} ", _SEVERITIES[finding.severity])
+    page.line(page.text(finding.headline, "bold"), head=mark, indent=2)
+    cost = f"{words.interval(finding.lost)} of the step"
+    _row(page, "costs", f"{cost} · {finding.cause}, {finding.confidence:.0%} sure")
+    places = list(dict.fromkeys(words.place(place) for place in finding.where))
+    for label, text in limited("where", places, None if full else _PLACES):
+        _row(page, label, text)
+    for label, text in limited("proof", _proofs(finding), None if full else _PROOFS):
+        _row(page, label, text)
+    fixes = finding.prescriptions if full else finding.prescriptions[:_FIXES]
+    for fix in fixes:
+        _row(page, "fix", fix.summary, "green")
+        _row(page, "", _worth(fix))
+        if full and fix.risk:
+            _row(page, "", f"mind: {fix.risk}")
+    if len(finding.prescriptions) > len(fixes):
+        _row(page, "", f"and {len(finding.prescriptions) - len(fixes)} more")
+
+
+def _proofs(finding: Finding) -> list[str]:
+    listed = []
+    for evidence in finding.evidence:
+        samples = f" ({evidence.samples} samples)" if (evidence.samples or 0) > 1 else ""
+        listed.append(f"{evidence.quantity}: {words.measured(evidence)}{samples}")
+    return listed
+
+
+def _worth(fix: Prescription) -> str:
+    parts = [foretold(fix.predicted)] if fix.predicted else []
+    return "; ".join([*parts, _CONSENTS[fix.consent]])
+
+
+def foretold(predicted: Predicted) -> str:
+    """What a fix is foretold to bring."""
+    low, high = words.factor(predicted.low), words.factor(predicted.high)
+    return f"predicted {words.factor(predicted.speedup)}× as fast ({low} to {high})"
+
+
+def _row(page: Page, label: str, text: str, style: str = "") -> None:
+    page.line(page.text(text, style), head=page.text(f"{label:<7}", "dim"), indent=5)

@@ -1,0 +1,33 @@
+"""Reading a diagnosis document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from whyidle.errors import StoreError
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.store.versions import upgrade
+
+
+def read_diagnosis(path: Path) -> Diagnosis:
+    """A diagnosis document, of this version or an older one.
+
+    Raises:
+        StoreError: it cannot be read, or is no diagnosis.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"Cannot read {path}.", why=f"{error.strerror or error}.", hint="Check the path."
+        ) from error
+    try:
+        return msgspec.convert(upgrade(msgspec.json.decode(content)), Diagnosis)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is not a diagnosis that this version can read.",
+            why=f"{error}.",
+            hint="Explain the trace again.",
+        ) from error
