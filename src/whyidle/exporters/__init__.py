@@ -21,5 +21,6 @@ for byte):
     where a source cannot be read a second time.
 
 Files that begin with an underscore are parts shared by the forms: ``_palette`` (what the eight
-buckets are called and which colours they have, everywhere), ``_words`` (numbers for people).
+buckets are called and which colours they have, everywhere), ``_words`` (numbers for people); or
+sections of what a terminal shows: ``_findings``, ``_trials``, ``_unsaid``, ``_next``.
 """

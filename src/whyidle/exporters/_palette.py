@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from whyidle.model.buckets import Bucket
+from whyidle.model.diagnosis import State
 
 
 class Look(NamedTuple):
@@ -61,6 +62,14 @@ HOST: Final[dict[str, tuple[str, str]]] = {
     "runtime": ("runtime call", "#a39a8f"),
 }
 """kind of host event -> (title, colour): quiet, so that what was lost stands out"""
+
+BADGES: Final[dict[State, str]] = {
+    "starved": "bold white on red",
+    "inefficient": "bold black on yellow",
+    "saturated": "bold white on green",
+    "inconclusive": "bold white on blue",
+}
+"""state of the verdict -> how a terminal shows it"""
 
 
 def colour_of(group: str) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import LETTERS, SEEN, split
 from whyidle.exporters._page import Colours, Page
-from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._palette import BADGES, LOOKS
 from whyidle.model.buckets import Bucket
 from whyidle.model.live import Moment
 from whyidle.model.telemetry import Reading
@@ -20,12 +20,6 @@ LINES: Final = 7
 """a rule with the verdict, bar, legend, steps, gauges, costliest line, what changed"""
 _RISING: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-=+*#@"
-_STATES: Final = {
-    "starved": "bold white on red",
-    "inefficient": "bold black on yellow",
-    "saturated": "bold white on green",
-    "inconclusive": "bold white on blue",
-}
 
 
 def panel(moment: Moment, *, width: int, colours: Colours | None) -> list[str]:
@@ -51,7 +45,7 @@ def _head(page: Page, moment: Moment) -> Text:
         told = page.text("watching", "bold")
         return Text.assemble(_rule(page, 2), page.text(" whyidle ", "bold"), told)
     verdict = moment.diagnosis.verdict
-    badge = page.text(f" {verdict.state.upper()} ", _STATES[verdict.state])
+    badge = page.text(f" {verdict.state.upper()} ", BADGES[verdict.state])
     return Text.assemble(_rule(page, 2), badge, page.text(f" {verdict.headline}", "bold"))
 
 

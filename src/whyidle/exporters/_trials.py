@@ -6,7 +6,7 @@ from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Searched, Trial
+from whyidle.model.diagnosis import Diagnosis, Healed, Prescription, Searched, Trial
 
 UNTRIED = "not measured"
 
@@ -27,7 +27,7 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
         page.line(page.text("not tried", "dim"), indent=2)
     for trial in untried:
         head = page.text(f"{trial.treatment}: ")
-        gain = f", predicted {promised(trial.promised)}" if trial.promised else ""
+        gain = f", predicted {words.speedup(trial.promised)}" if trial.promised else ""
         page.line(page.text(f"{trial.why}{gain}"), head=head, indent=4)
 
 
@@ -52,6 +52,15 @@ def fruitless(diagnosis: Diagnosis) -> str:
     if not tried:
         return f"{_fixes(len(untried))} known, none could be tried: see why not"
     return f"{_fixes(len(tried))} tried, none kept: not proven faster, or not the same numbers"
+
+
+def first_fix(diagnosis: Diagnosis) -> Prescription | None:
+    """The first fix of the finding that the verdict is about; where fixes were tried, what came of
+    them stands in its place."""
+    for finding in diagnosis.findings if not diagnosis.trials else ():
+        if finding.severity != "info" and finding.prescriptions:
+            return finding.prescriptions[0]
+    return None
 
 
 def _fixes(count: int) -> str:
@@ -138,12 +147,6 @@ def gained(
     return f"{text} ({words.factor(low)} to {words.factor(high)}, measured)"
 
 
-def promised(predicted: Predicted) -> str:
-    """A prediction with its interval."""
-    low, high = words.factor(predicted.low), words.factor(predicted.high)
-    return f"{words.factor(predicted.speedup)}× ({low} to {high})"
-
-
 def foretold(trial: Trial) -> str:
     """What was predicted, and for which number of the knob, where another one was then found to be
     faster; empty where nothing was predicted."""
@@ -152,7 +155,7 @@ def foretold(trial: Trial) -> str:
     own = {edit.knob: edit.value for edit in trial.edits}
     first = trial.searched[0] if trial.searched else None
     other = first is not None and own.get(first.knob, first.value) != first.value
-    return promised(trial.promised) + (f", for {first.value}" if first and other else "")
+    return words.speedup(trial.promised) + (f", for {first.value}" if first and other else "")
 
 
 def _once(trial: Trial) -> str:

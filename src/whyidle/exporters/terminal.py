@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from rich.text import Text
 
@@ -12,20 +11,15 @@ from whyidle.exporters._bar import bar
 from whyidle.exporters._findings import findings, foretold
 from whyidle.exporters._next import NextStep, next_commands
 from whyidle.exporters._page import Colours, Page
-from whyidle.exporters._trials import fruitless, outcome, trials
+from whyidle.exporters._palette import BADGES
+from whyidle.exporters._trials import first_fix, fruitless, outcome, trials
 from whyidle.exporters._unsaid import unsaid
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, State
+from whyidle.model.diagnosis import Diagnosis
 
 SUFFIXES: tuple[str, ...] = ()
 WANTS = "tty"
 
-_STATES: Final[dict[State, str]] = {
-    "starved": "bold white on red",
-    "inefficient": "bold black on yellow",
-    "saturated": "bold white on green",
-    "inconclusive": "bold white on blue",
-}
 _ROOMY = 70
 """columns from which on the headline stands beside the badge"""
 _LATE = 0.01
@@ -100,7 +94,7 @@ def in_brief(
 def _verdict(page: Page, diagnosis: Diagnosis) -> None:
     verdict = diagnosis.verdict
     word = verdict.state.upper()
-    badge = page.text(f"{word}:" if page.plain else f" {word} ", _STATES[verdict.state])
+    badge = page.text(f"{word}:" if page.plain else f" {word} ", BADGES[verdict.state])
     if page.width >= _ROOMY:
         page.line(
             page.text(verdict.headline, "bold"), head=Text().join([badge, Text(" ")]), indent=2
@@ -108,12 +102,10 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
     else:
         page.line(badge, indent=2)
         page.line(page.text(verdict.headline, "bold"), indent=2)
-    best = _best(diagnosis)
-    if best is not None and not diagnosis.trials:  # else what was tried is told below
-        gain = best[1].predicted
+    if fix := first_fix(diagnosis):
         page.line(
-            page.text(best[1].summary, "green"),
-            page.text(f"; {foretold(gain)}" if gain else ""),
+            page.text(fix.summary, "green"),
+            page.text(f"; {foretold(fix.predicted)}" if fix.predicted else ""),
             head=page.text("first fix: ", "dim"),
             indent=2,
         )
@@ -165,11 +157,3 @@ def _ranks(diagnosis: Diagnosis) -> str:
         late_by = words.seconds(worst.lateness_s)
         text += f" · rank {worst.rank} arrives last at collectives, by {late_by}"
     return text
-
-
-def _best(diagnosis: Diagnosis) -> tuple[Finding, Prescription] | None:
-    """The first fix of the finding that the verdict is about."""
-    for finding in diagnosis.findings:
-        if finding.severity != "info" and finding.prescriptions:
-            return finding, finding.prescriptions[0]
-    return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS, Look
+from whyidle.exporters._trials import first_fix
 from whyidle.exporters._words import factor, percent, seconds, size
-from whyidle.model.diagnosis import Attribution, Diagnosis, Prescription
+from whyidle.model.diagnosis import Attribution, Diagnosis
 
 STATES = {
     "starved": ("Starved", "the device waits for something else"),
@@ -47,7 +48,7 @@ def _names(sources: list[str]) -> str:
 def verdict(diagnosis: Diagnosis) -> Markup:
     """The answer, and the numbers behind it."""
     state, meaning = STATES[diagnosis.verdict.state]
-    bound, fix = diagnosis.verdict.bound, _first_fix(diagnosis)
+    bound, fix = diagnosis.verdict.bound, first_fix(diagnosis)
     first, end, rest = sentences(diagnosis.verdict.headline)
     colour = LOOKS[bound].colour if bound else LOOKS["unknown"].colour
     return e(
@@ -84,7 +85,7 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
         tiles.append(
             ("step time", seconds(steps.mean_s), f"{steps.count} steady step{plural}{warm}")
         )
-    fix = _first_fix(diagnosis)
+    fix = first_fix(diagnosis)
     if fix is not None and fix.predicted:
         told = fix.predicted
         tiles.append(
@@ -107,15 +108,6 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     if steps.samples_per_s is not None:
         tiles.append(("throughput", f"{steps.samples_per_s:,.0f}", "samples per second"))
     return tiles
-
-
-def _first_fix(diagnosis: Diagnosis) -> Prescription | None:
-    """The first fix of the finding that the verdict is about; where fixes were tried, what came of
-    them stands in its place."""
-    for finding in diagnosis.findings if not diagnosis.trials else ():
-        if finding.severity != "info" and finding.prescriptions:
-            return finding.prescriptions[0]
-    return None
 
 
 def attribution(diagnosis: Diagnosis) -> Markup:
