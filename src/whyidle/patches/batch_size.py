@@ -7,11 +7,10 @@ import libcst as cst
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._factor import multiply, number
 from whyidle.patches._keyword import Keyword, argument, current
+from whyidle.patches._loaders import BATCH_SIZE, DATA_LOADER
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import NO_LITERAL, Source, source_of
-from whyidle.patches.loader import DATA_LOADER
 
-SIZE = Keyword("batch_size", 1, position=1)
 SHUFFLE = Keyword("shuffle", None, position=2)
 SAMPLERS = (Keyword("sampler", None, position=3), Keyword("batch_sampler", None, position=4))
 
@@ -29,7 +28,7 @@ def batch_size(text: str, change: Change) -> Rewrite:
         if shuffles is None:
             edits.why.append(f"line {source.line(call)} makes a DataLoader that may shuffle or not")
         elif shuffles:
-            multiply(source, edits, call, SIZE, factor, whole="." in factor)
+            multiply(source, edits, call, BATCH_SIZE, factor, whole="." in factor)
     return edits.rewrite(source)
 
 

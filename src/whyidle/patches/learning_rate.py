@@ -14,10 +14,9 @@ from whyidle.model.knobs import RESIZING
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._factor import has, multiply, number
 from whyidle.patches._keyword import Keyword, argument
+from whyidle.patches._loaders import BATCH_SIZE, DATA_LOADER
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
-from whyidle.patches.batch_size import SIZE
-from whyidle.patches.loader import DATA_LOADER
 
 LINEAR = {"SGD": 1e-3, "ASGD": 1e-2}
 ROOT = {
@@ -64,7 +63,7 @@ def _root(times: float) -> str:
 
 def _reason(source: Source, factor: str) -> str:
     """Why rates of this file are left alone; empty where they are not."""
-    sizes = (argument(call, SIZE) for call in source.calls(DATA_LOADER))
+    sizes = (argument(call, BATCH_SIZE) for call in source.calls(DATA_LOADER))
     if not any(size is not None and has(source, size, factor) for size in sizes):
         return "no loader of this file has larger batches"
     if OWN.search(source.text):

@@ -7,10 +7,10 @@ import libcst as cst
 from whyidle.model.knobs import Setting, as_python
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, argument, current, meant
+from whyidle.patches._loaders import DATA_LOADER
 from whyidle.patches._setter import Setter
 from whyidle.patches._source import NO_LITERAL, Source, source_of
 
-DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 WORKERS = Keyword("num_workers", 0, position=5)
 KEYWORDS = {
     "loader.workers": WORKERS,
