@@ -17,7 +17,11 @@ def cached_preprocessing(proof: Proof) -> Plan | None:
     """The result is the same in every epoch, so it can be kept. Random augmentation must stay
     behind the cache. Declines for other causes where no sample was seen to come out the same in
     two epochs. Applied at run time, samples are kept in memory once they are proven to be the same
-    every time: made twice with other random states, bit for bit, and some again in every epoch."""
+    every time: made twice with other random states, bit for bit, and some again in every epoch.
+    Where samples are augmented at random it is not proposed, for no cause sees how they are made.
+    With `dataset.cache = true` written into `plan.toml` by hand, what enters the first random
+    transform of a chain (like torchvision's Compose, or torch.nn.Sequential) is kept instead, once
+    it is proven likewise; the transforms from there on draw their random numbers as ever."""
     if "same_again" in proof.facts and not proof.facts["same_again"]:
         return None
     return Plan(

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from whyidle.probe.knobs import _memory, dataset
-from whyidle.probe.knobs import dataset as knob
+from whyidle.probe.knobs import _memory, _whole, dataset
 from whyidle.probe.knobs._chance import own
+from whyidle.probe.knobs._keeping import PROVE
 
 EDIT = {"dataset.cache": True}
 MADE = torch.zeros(512, dtype=torch.int32).share_memory_()
@@ -83,7 +83,7 @@ def test_each_sample_is_made_once_and_some_again(turn, loading):
     same, hand, made = both(turn, Slow, epochs=4, **loading)
     assert same
     assert not hand.declined
-    assert 64 + knob.PROVE <= made < 2.2 * 64  # 256 without the knob
+    assert 64 + PROVE <= made < 2.2 * 64  # 256 without the knob
     hand.back()
 
 
@@ -270,7 +270,7 @@ def test_memory_is_bounded(turn, monkeypatch):
     same, hand, made = both(turn, Slow)
     assert same
     assert not hand.declined
-    assert 64 + knob.PROVE < made < 3 * 64  # a part is kept
+    assert 64 + PROVE < made < 3 * 64  # a part is kept
 
 
 class Failing(Slow):
@@ -297,7 +297,7 @@ def test_a_fault_in_it_is_not_the_jobs(turn, monkeypatch, name):
 
     torch.manual_seed(1)
     plain = run(Slow())
-    monkeypatch.setattr(dataset, name, broken)
+    monkeypatch.setattr(dataset if name == "Room" else _whole, name, broken)
     hand = turn(EDIT)
     torch.manual_seed(1)
     assert run(Slow()) == plain

@@ -1,13 +1,14 @@
 """Samples as bytes: the same bytes for the same sample, bit for bit, and a new sample from them.
 
 Only what is known through and through is taken: numbers, text, tensors of host memory, arrays,
-images, and lists, tuples and dicts of them.
+images with what is said of them, and lists, tuples and dicts of them.
 """
 
 from __future__ import annotations
 
 import marshal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
@@ -17,6 +18,37 @@ VERSION = 2
 
 class UnknownError(Exception):
     """It holds something of another kind; the message names it."""
+
+
+class Hole:
+    """In a sample, in place of what is not kept: nothing can be done with it but hand it on."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __getattr__(self, name: str) -> Any:
+        raise TypeError(f"{name} of a sample's hole")
+
+    def _touched(self, *_: Any) -> Any:
+        raise TypeError("a sample's hole is looked at")
+
+    __bool__ = __eq__ = __ne__ = __hash__ = __str__ = __format__ = _touched
+    __reduce_ex__ = __copy__ = __deepcopy__ = _touched
+
+
+class Snapshot:
+    """A value as it is now, for ``encode``: whoever changes the value changes nothing here.
+
+    Raises:
+        UnknownError: it is of no kind that is kept.
+    """
+
+    __slots__ = ("form",)
+
+    def __init__(self, value: Any) -> None:
+        self.form = _plain(value)
 
 
 def encode(value: Any) -> bytes:
@@ -43,6 +75,10 @@ def _plain(value: Any) -> Any:
         if not all(type(key) in PLAIN for key in value):
             raise UnknownError("a dict by other keys than text and numbers")
         return ["d", *(part for key in value for part in (key, _plain(value[key])))]
+    if kind is Snapshot:
+        return value.form
+    if kind is Hole:
+        return ["h", value.number]
     found = _tensor(value) or _array(value) or _image(value)
     if found is None:
         raise UnknownError(f"a {kind.__module__}.{kind.__qualname__}")
@@ -87,7 +123,7 @@ def _image(value: Any) -> list[Any] | None:
         return None
     if value.mode not in ("1", "L", "RGB", "RGBA", "I", "F", "CMYK", "YCbCr", "HSV", "LAB"):
         raise UnknownError(f"an image of mode {value.mode}")
-    return ["p", value.mode, value.size, value.tobytes()]
+    return ["p", value.mode, value.size, value.tobytes(), _plain(value.info)]
 
 
 def _value(found: Any) -> Any:
@@ -108,7 +144,10 @@ def _read_tensor(rest: list[Any]) -> Any:
     dtype = getattr(torch, name)
     if not data:
         return torch.empty_strided(shape, stride, dtype=dtype)
-    made = torch.frombuffer(bytearray(data), dtype=dtype).view(shape)
+    flat = torch.empty(len(data), dtype=torch.uint8)  # where PyTorch puts its own tensors
+    room: Any = flat.numpy()
+    memoryview(room)[:] = data
+    made = flat.view(dtype).view(shape)
     if made.stride() == stride:
         return made
     return torch.empty_strided(shape, stride, dtype=dtype).copy_(made)
@@ -122,11 +161,13 @@ def _read_array(order: str, rest: list[Any]) -> Any:
 
 
 def _read_image(rest: list[Any]) -> Any:
-    mode, size, data = rest
-    return sys.modules["PIL.Image"].frombytes(mode, tuple(size), data)
+    mode, size, data, info = rest
+    made = sys.modules["PIL.Image"].frombytes(mode, tuple(size), data)
+    made.info = _value(info)
+    return made
 
 
-READ = {
+READ: dict[str, Callable[[list[Any]], Any]] = {
     "l": lambda rest: [_value(one) for one in rest],
     "u": lambda rest: tuple(_value(one) for one in rest),
     "d": _read_dict,
@@ -135,4 +176,5 @@ READ = {
     "f": lambda rest: _read_array("F", rest),
     "g": lambda rest: _read_array("C", rest)[()],
     "p": _read_image,
+    "h": lambda rest: Hole(rest[0]),
 }

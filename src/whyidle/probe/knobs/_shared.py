@@ -19,7 +19,9 @@ RECORD = struct.Struct("<QI4x")
 IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686")
 PATIENCE_S = 0.05
 """for the lock: whoever holds it does so for a microsecond, unless it was killed"""
-OFF, PROVEN = 0, 1
+OFF, PROVEN, DRAWS, SIGN = range(4)
+"""what processes tell each other of a dataset: whether nothing is kept any more, how many samples
+it was proven with, whether they draw random numbers, and which transforms it has"""
 
 
 class Room:
@@ -72,13 +74,18 @@ class Index:
     def __init__(self, room: Room, items: int) -> None:
         self.room = room
         self.items = items
-        whole: Any = memoryview(mmap.mmap(-1, 8 * (items + 2))).cast("q")
-        self.state, self.places = whole[:2], whole[2:]
+        whole: Any = memoryview(mmap.mmap(-1, 8 * (items + SIGN + 1))).cast("q")
+        self.state, self.places = whole[: SIGN + 1], whole[SIGN + 1 :]
 
     def get(self, item: int) -> bytes | None:
         """The sample, if it is there."""
+        data = self.view(item)
+        return None if data is None else bytes(data)
+
+    def view(self, item: int) -> memoryview | None:
+        """The same in its place, where nobody will ever change it."""
         place = self.places[item] if 0 <= item < self.items else 0
-        return self.room.get(place - 1) if place else None
+        return self.room.view(place - 1) if place else None
 
     def put(self, item: int, data: bytes) -> bool:
         """Keep it; whether there was room."""
