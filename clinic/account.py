@@ -14,6 +14,9 @@ from whyidle.model.buckets import BUCKETS
 
 ALLOWED = 0.05
 """how far a share may be from the device's own"""
+DOES = {"compute": "compute", "transfer": "copy", "communication": "collective"}
+"""what a device that writes down what it does can know of a bucket; the rest of the bucket is idle
+time that was blamed on something, such as a queue that fills again behind a copy"""
 Pair = tuple[Case, Outcome]
 
 
@@ -62,8 +65,9 @@ def unknown(outcome: Outcome) -> float:
 
 def _differences(outcome: Outcome, left: float) -> float:
     """Asked only of outcomes that hold both."""
-    told = outcome.evidence.attribution if outcome.evidence else {}
-    each = (told.get(bucket, 0.0) - true for bucket, true in (outcome.truth or {}).items())
+    told = outcome.evidence.reasons if outcome.evidence else {}
+    truth = outcome.truth or {}
+    each = (told.get(does, 0.0) - truth.get(bucket, 0.0) for bucket, does in DOES.items())
     return max(over if over > 0 else max(0.0, -over - left) for over in each)
 
 

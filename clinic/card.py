@@ -27,6 +27,9 @@ Drawn = Value | tuple[float | str, ...]
 CARDS = Path(__file__).with_name("cards")
 WORKLOADS = Path(__file__).with_name("workloads")
 TWIN = 9
+LATER = frozenset({"memory-leak-growth"})
+"""causes that cost no time until they end the job: a remark is all that can be asked for, and there
+is nothing to time"""
 DIGIT: dict[Level, int] = {"only": 0, "mild": 1, "medium": 2, "severe": 3}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from clinic.card import Case, Fault
+from clinic.card import LATER, Case, Fault
 from clinic.outcome import Gain, Named, Outcome
-from clinic.rivals import LATER, Guess, Opinion
+from clinic.rivals import Guess, Opinion
 
 LEAST = 1.02
 """a planted habit whose cure brings less is a decoy: naming it is a false alarm"""
@@ -17,6 +17,8 @@ LEAST_DECOY = 1.03
 """a decoy whose every pair of runs gained this much was none; it is left out, and said so"""
 ALARM = 1.03
 """a prediction up to here is a remark"""
+SCATTERED = 1.05
+"""a pair that gained so much while the median gained nothing: what the cure brings is not known"""
 HARM = 0.98
 """a cure that leaves less of the sick job's rate does harm"""
 CLOSE = 0.03
@@ -58,16 +60,22 @@ def right(mark: Mark) -> bool | None:
 
 
 def kind_of(case: Case, outcome: Outcome) -> str:
-    """What a case is, by measurement. ``void``: a decoy that was none."""
+    """What a case is, by measurement. ``void``: a decoy that was none, or a cure of which runs do
+    not tell whether it brings anything."""
     gain = outcome.gains.get("cured")
     if gain is None:
         return case.kind
     later = any(fault.names & LATER for fault in case.inject)
     if case.kind in ("single", "masked", "varying") and gain.ratio < LEAST and not later:
-        return "decoy"
+        return "void" if scattered(gain) else "decoy"
     if case.kind == "decoy" and min(gain.ratios) > LEAST_DECOY:
         return "void"
     return case.kind
+
+
+def scattered(gain: Gain) -> bool:
+    """Whether its pairs are too far apart to say that the cure brings nothing, or does harm."""
+    return gain.ratio < LEAST and max(gain.ratios) > SCATTERED
 
 
 def binding(case: Case, outcome: Outcome) -> list[tuple[int, Fault]]:
@@ -176,8 +184,9 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 def harmed(case: Case, outcome: Outcome) -> bool | None:
     """Whether a cure that was advised made the job slower than it was; None where none that was
-    advised, and promised to be worth it, was measured."""
-    ratios = [gain.ratio for _, told, gain in _advised(case, outcome) if told[0] > ALARM]
+    advised, and promised to be worth it, was measured well enough to say."""
+    gains = [gain for _, told, gain in _advised(case, outcome) if told[0] > ALARM]
+    ratios = [gain.ratio for gain in gains if not scattered(gain)]
     return min(ratios) < HARM if ratios else None
 
 
@@ -190,7 +199,9 @@ def _advised(case: Case, outcome: Outcome, most: int | None = None) -> Iterator[
     for number, fault in enumerate(case.inject):
         key = f"cured {number}" if len(case.inject) > 1 else "cured"
         gain = outcome.gains.get(key)
-        one = next((one for one in serious if one.cause in fault.names), None)
+        naming = [one for one in serious if one.cause in fault.names]
+        same = (one for one in naming if fault.treatment in one.predicted)
+        one = next(same, naming[0] if naming else None)
         told = one.best(fault.treatment) if one else None
         if gain is not None and one is not None and told is not None:
             yield one, told, gain

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 import whyidle
-from clinic.card import WORKLOADS, Case, Mode, Options
+from clinic.card import LATER, WORKLOADS, Case, Mode, Options
 from whyidle.store.atomic import write_atomic
 
 FORM = 3
@@ -184,8 +184,11 @@ class Results:
 
 
 def timed(case: Case) -> bool:
-    """Whether its cures can be timed: something is planted, and of a recording there is a twin."""
-    return bool(case.twin if case.recording else case.inject)
+    """Whether its cures can be timed: something is planted that takes time, and of a recording
+    there is a twin."""
+    if case.recording:
+        return bool(case.twin)
+    return any(not fault.names & LATER for fault in case.inject)
 
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from clinic.card import LATER
 from clinic.outcome import Evidence, Outcome
 from whyidle import catalog
 
@@ -42,9 +43,6 @@ class Opinion(msgspec.Struct, frozen=True):
     phase: str = ""
     applies_all: bool = False
 
-
-LATER = frozenset({"memory-leak-growth"})
-"""causes that cost no time until they end the job: a remark is all that can be asked for"""
 
 Doctor = Callable[[Outcome], Opinion]
 

@@ -61,6 +61,7 @@ def parse():
     p.add_argument("--channels", type=int, default=1024)
     p.add_argument("--epoch", type=int, default=100_000)
     p.add_argument("--batch", type=int, default=64)
+    p.add_argument("--larger", type=int, default=1, help="times the batch")
     p.add_argument("--dim", type=int, default=128)
     p.add_argument("--depth", type=int, default=5)
     p.add_argument("--small", type=int, default=0, help="small operators at the end")
@@ -79,7 +80,7 @@ def parse():
     p.add_argument("--keep-outputs", action="store_true")
     p.add_argument("--rank-on-host", action="store_true")
     p.add_argument("--release", action="store_true", help="give unused memory back")
-    p.add_argument("--update", choices=("loop", "together"), default="together")
+    p.add_argument("--update", choices=("loop", "fused"), default="fused")
     p.add_argument("--save-every", type=int, default=0)
     p.add_argument("--test-every", type=int, default=0)
     p.add_argument("--test-batch", type=int, default=64)
@@ -120,9 +121,10 @@ def main():
     torch.set_float32_matmul_precision(args.matmul)
     data = Tiles(args)
     more = {"persistent_workers": not args.leave} if args.workers else {}
+    size = args.batch * args.larger
     loader = DataLoader(
         data,
-        args.batch,
+        size,
         shuffle=True,
         drop_last=True,
         num_workers=args.workers,
@@ -131,7 +133,9 @@ def main():
     )
     device = torch.device(args.device)
     net = Net(args).to(device)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, foreach=args.update == "together")
+    optimizer = torch.optim.AdamW(
+        net.parameters(), lr=1e-3, foreach=False, fused=args.update == "fused"
+    )
     loss_of = nn.CrossEntropyLoss()
     marks, drained, outputs, done, until = [], [], [], False, args.seconds
     while not done:
@@ -166,7 +170,7 @@ def main():
                 break
     if args.times:
         with open(args.times, "w") as file:
-            told = {"begin": begin, "marks": marks, "samples": args.batch, "drained": drained}
+            told = {"begin": begin, "marks": marks, "samples": size, "drained": drained}
             json.dump(told, file)
 
 

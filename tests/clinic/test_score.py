@@ -5,7 +5,7 @@ import pytest
 
 from clinic.account import attribution, attribution_error
 from clinic.card import Budget, Case, Fault
-from clinic.judge import binding, forecasts, judge, kind_of
+from clinic.judge import binding, forecasts, harmed, judge, kind_of
 from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
 from clinic.page.picture import matrix
 from clinic.page.report import judged, page
@@ -57,6 +57,7 @@ def evidence(device="cpu", loaders=(), settings=None, memory=None, **reasons):
     shares = dict.fromkeys(BUCKETS, 0.0) | {"compute": 1.0 - sum(reasons.values())}
     for reason, share in reasons.items():
         shares[{"loader": "input", "gc": "interruption", "python": "host"}[reason]] += share
+    reasons = {"compute": shares["compute"], **reasons}
     return Evidence(
         attribution=shares, reasons=reasons, device=device, cores=2.0, loaders=list(loaders),
         settings=settings or {}, memory_share=memory,
@@ -119,6 +120,29 @@ def test_a_decoy_that_costs_is_left_out():
     assert kind_of(job, outcome(gain=1.2)) == "void"
     assert kind_of(job, outcome(gain=1.02)) == "decoy"
     assert score([(job, outcome(gain=1.2))]).tables[0].alarms_decoy is None
+
+
+def test_a_cure_whose_runs_scatter_is_neither_worth_nothing_nor_harm():
+    job = case("sync-checkpoint")
+    runs = {"cured": Gain([(1.0, 0.66), (1.0, 0.94), (1.0, 0.95), (1.0, 1.14)])}
+    came = msgspec.structs.replace(outcome(finding("sync-checkpoint")), gains=runs)
+    assert kind_of(job, came) == "void"
+    assert harmed(job, came) is None
+    alike = {"cured": Gain([(1.0, 0.93), (1.0, 0.94), (1.0, 0.95)])}
+    came = msgspec.structs.replace(came, gains=alike)
+    assert kind_of(job, came) == "decoy"
+    assert harmed(job, came)
+
+
+def test_the_prediction_judged_is_that_of_the_cards_cure():
+    planted = fault("unfused-optimizer", also=("python-gc-pauses",), treatment="fuse")
+    job = msgspec.structs.replace(case(), inject=(planted,))
+    other, own = finding("python-gc-pauses", 4.0), finding("unfused-optimizer")
+    own = msgspec.structs.replace(own, predicted={"fuse": (1.3, 1.2, 1.4)})
+    (found,) = forecasts(job, outcome(other, own, gain=1.3))
+    assert found.predicted == 1.3
+    (found,) = forecasts(job, outcome(other, gain=1.3))
+    assert found.predicted == 4.0
 
 
 def test_of_two_the_one_whose_cure_brings_more_is_first():
@@ -219,9 +243,20 @@ def test_attribution_is_held_against_the_device():
     assert attribution_error(outcome()) is None
 
 
+def test_what_an_idle_device_is_blamed_on_is_none_of_its_doing():
+    """A queue that fills again behind a copy is a matter of copies, and the device idles then."""
+    truth = {"compute": 0.6, "communication": 0.0, "transfer": 0.3}
+    seen = msgspec.structs.replace(
+        evidence(), attribution=dict.fromkeys(BUCKETS, 0.0) | {"compute": 0.6, "transfer": 0.4},
+        reasons={"compute": 0.6, "copy": 0.29, "copy_refill": 0.11},
+    )  # fmt: skip
+    assert attribution_error(outcome(truth=truth, seen=seen)) == pytest.approx(0.01)
+
+
 def seen_unknown(**shares):
     told = dict.fromkeys(BUCKETS, 0.0) | shares
-    return msgspec.structs.replace(evidence(), attribution=told)
+    does = {"compute": told["compute"], "copy": told["transfer"]}
+    return msgspec.structs.replace(evidence(), attribution=told, reasons=does)
 
 
 def test_what_is_said_to_be_unknown_is_no_error_of_what_is_told_too_small():

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.places import at_place
+from whyidle.analysis.sampling import seen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -44,9 +45,10 @@ def python_between_operators(facts: Facts) -> Proof | None:
     ------------------
     On jobs without a GPU, stretches of at least 0.2 ms in which the training thread shows Python
     frames but no operator. Shorter ones are the usual way from one operator to the next, which
-    recording itself makes longer. Of ranks that meet in every step only what all of them have
-    counts: what one does beyond the others makes it late (``late-rank``). The gain is the time of
-    these stretches halved, in every tenth step only, or gone.
+    recording itself makes longer; and as many looks at operators as are known to be taken for
+    Python are taken off. Of ranks that meet in every step only what all of them have counts: what
+    one does beyond the others makes it late (``late-rank``). The gain is the time of these
+    stretches halved, in every tenth step only, or gone.
 
     What looks alike
     ----------------
@@ -66,7 +68,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     spent = facts.part("python") - debugging(facts) - searches(facts)
     long = spent.length >= PAUSE_NS
     pauses = Intervals(spent.start[long], spent.end[long])
-    share = facts.share_of(pauses) * (1.0 - freeing(facts, spent))
+    share = seen(facts, facts.share_of(pauses)) * (1.0 - freeing(facts, spent))
     if share < LEAST_SHARE:
         return None
     where = _places(facts, pauses)
