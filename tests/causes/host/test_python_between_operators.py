@@ -46,6 +46,12 @@ def test_the_place_is_named_and_the_fix_goes_there():
     assert "train.py(44): accuracy" in [evidence.value for evidence in found.evidence]
 
 
+def test_looks_at_operators_that_are_taken_for_python_are_taken_off():
+    plain, watched = train(800), replace(train(800), settings={"false_waits": 0.02})
+    before, after = (judge(each).evidence[0].value for each in (plain, watched))
+    assert after == pytest.approx((before - 0.02) / 0.98, abs=0.002)
+
+
 def test_short_python_is_the_way_to_the_next_operator():
     assert judge(train(0)) is None
 

@@ -296,6 +296,20 @@ def test_a_ready_batch_that_is_taken_slowly_is_a_slow_hand_off():
 
 
 @pytest.mark.parametrize(
+    ("tensors", "unpickle", "found"),
+    [(2, 0.3, False), (2, 2.5, True), (40, 0.3, True), (None, 0.3, True)],
+)
+def test_a_few_tensors_are_no_slow_hand_off_unless_unpacking_them_is(tensors, unpickle, found):
+    """Fewer would not be handed over faster: it waits for the worker to pass them on."""
+    timeline = replace(SLOWLY, cpu=7).run
+    takes = timeline.loading.takes.copy()
+    takes["unpickle"] = ms(unpickle)
+    seen = replace(timeline, loading=replace(timeline.loading, takes=takes, tensors=tensors))
+    proof = catalog.causes()["worker-handoff-bottleneck"].test(Facts(seen))
+    assert bool(proof) is found
+
+
+@pytest.mark.parametrize(
     "job",
     [
         replace(SLOWLY, cpu=4, unpickle=0.5),
