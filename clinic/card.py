@@ -68,7 +68,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Seconds of training that a case may take, besides what starting takes."""
 
     watch_s: float = 8.0
-    arm_s: float = 3.5
+    arm_s: float = 3.0
     pairs: int = 2
     limit_s: float = 60.0
     """a process that takes longer has failed"""

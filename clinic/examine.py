@@ -18,10 +18,12 @@ from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis, Finding
 
-NEAR, TRIES = (0.94, 1.10), 2
-"""between these, up to so many times the pairs are run"""
-SETTLED = 0.03
-"""pairs that differ by no more tell what more of them would"""
+NEAR, MOST_PAIRS = (0.94, 1.10), 5
+"""between these, up to so many pairs are run: all five on one side of nothing are so by chance in
+one case of sixteen"""
+SETTLED, STEADY = 0.03, 1.05
+"""pairs that differ by no more, of arms of which none is faster than its like by more, tell what
+more of them would; a machine that drifts makes pairs agree by chance"""
 CLEAR = 1.25
 """from here on one pair tells enough: whether it is planted does not hang on a few percent"""
 
@@ -115,14 +117,16 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
     spent = dict.fromkeys(arms, 0.0)
     gains: dict[str, Gain] = {}
     wanted = list(arms)
-    for number in range(case.budget.pairs * TRIES):
+    for number in range(max(case.budget.pairs, MOST_PAIRS)):
         for name in wanted if number % 2 == 0 else reversed(wanted):
             begin = launch.wall()
             rates[name].append(runs.alone(case, arms[name], mode).rate(case.measure))
             spent[name] += launch.wall() - begin
         gains = _gains(rates, spent)
         enough = 1 if clear(gains.values()) else case.budget.pairs
-        if number + 1 >= enough and (not near(gains["cured"]) or settled(gains.values())):
+        if number + 1 >= enough and not near(gains["cured"]):
+            break
+        if settled(gains.values()) and all(map(steady, rates.values())):
             break
         wanted = ["sick", *(name for name, gain in gains.items() if gain.ratio < CLEAR)]
     return gains
@@ -151,6 +155,11 @@ def settled(gains: Iterable[Gain]) -> bool:
     """Whether the pairs of every cure agree."""
     ratios = [gain.ratios for gain in gains]
     return all(len(own) > 1 and max(own) - min(own) <= SETTLED for own in ratios)
+
+
+def steady(rates: list[float]) -> bool:
+    """Whether all runs of one arm went at the same pace."""
+    return max(rates) <= STEADY * min(rates)
 
 
 def _timed(case: Case, cured: frozenset[int]) -> Options:

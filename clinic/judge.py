@@ -20,7 +20,7 @@ ALARM = 1.03
 SCATTERED = 1.05
 """a pair that gained so much while the median gained nothing: what the cure brings is not known"""
 HARM = 0.98
-"""a cure that leaves less of the sick job's rate does harm"""
+"""a cure that leaves less of the sick job's rate does harm, if it was slower in every pair"""
 CLOSE = 0.03
 """cures whose gains differ by less are as good: naming either is right"""
 NONE = "none"
@@ -186,8 +186,8 @@ def harmed(case: Case, outcome: Outcome) -> bool | None:
     """Whether a cure that was advised made the job slower than it was; None where none that was
     advised, and promised to be worth it, was measured well enough to say."""
     gains = [gain for _, told, gain in _advised(case, outcome) if told[0] > ALARM]
-    ratios = [gain.ratio for gain in gains if not scattered(gain)]
-    return min(ratios) < HARM if ratios else None
+    slower = [g.ratio < HARM and max(g.ratios) < 1.0 for g in gains if not scattered(g)]
+    return any(slower) if slower else None
 
 
 Advised = tuple[Named, tuple[float, float, float], Gain]

@@ -14,6 +14,8 @@ from whyidle.model.knobs import RESIZING
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
+RISKY = 0.90
+"""a best fix whose stated interval reaches below this speed-up is ``info``: it may do harm"""
 CRITICAL = 0.20
 """from this share of the step on a finding is ``critical`` (where peers agree)"""
 
@@ -50,9 +52,8 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
 
 
 def _treatable(item: Judged) -> bool:
-    """Whether a fix needs nobody's hand, and leaves what is learned alone."""
-    offered = _prescribe(item.cause, item.proof)
-    return any(p.automatic and p.consent != "convergence" for p in offered)
+    """Whether a fix leaves what is learned alone."""
+    return any(p.consent != "convergence" for p in _prescribe(item.cause, item.proof))
 
 
 def _resizes(prescription: Prescription) -> bool:
@@ -88,7 +89,7 @@ def severity(item: Judged, high: float, prescriptions: Sequence[Prescription]) -
     device. ``critical`` asks for the cause's own bucket to hold as much, and a device that works,
     if dearly, never is: peers keep that for waiting."""
     gain = min(_gain(item.proof.predicted, prescriptions), item.proof.high * item.spread)
-    if gain < WORTH:
+    if gain < WORTH or _risky(item.proof.predicted, prescriptions):
         return "info"
     waits = item.bucket != "compute"
     return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
@@ -98,6 +99,12 @@ def _gain(predicted: Predicted, prescriptions: Sequence[Prescription]) -> float:
     """Share of the step that the best fix is expected to win: what no fix reaches is no news."""
     offered = [p.predicted.speedup for p in prescriptions if p.predicted and not _resizes(p)]
     return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
+
+
+def _risky(predicted: Predicted, prescriptions: Sequence[Prescription]) -> bool:
+    """Whether the best fix may well slow the job down."""
+    offered = [p.predicted for p in prescriptions if p.predicted and not _resizes(p)]
+    return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
 
 
 def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:

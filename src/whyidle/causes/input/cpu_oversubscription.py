@@ -122,7 +122,8 @@ def _kept_waiting(facts: Facts) -> float:
 def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
     """The share of the step that is won if the cores have but the training process's work, as now,
     and that of the loading threads; its own thread cannot run any shorter. Operators split their
-    work evenly: what their other threads take beyond what it takes itself, they spin."""
+    work evenly: what their other threads take beyond what it takes itself, they spin. Crowded
+    cores did as much as they can: what the job got of them is what there is."""
     own = training(facts)
     if own is None:
         return waits / 2
@@ -130,7 +131,9 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
     if threads:
         own = min(own, threads * (1.0 - waits - workers.waiting))
     loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
-    least = max(1.0 - waits - workers.waiting, (own + loading) / workers.cores)
+    got = facts.outside.summed(*_CPU) if facts.outside else None
+    given = min(got or workers.cores, workers.cores)
+    least = max(1.0 - waits - workers.waiting, (own + loading) / given)
     return max(0.0, 1.0 - least)
 
 
