@@ -132,6 +132,9 @@ def test_a_cure_whose_runs_scatter_is_neither_worth_nothing_nor_harm():
     came = msgspec.structs.replace(came, gains=alike)
     assert kind_of(job, came) == "decoy"
     assert harmed(job, came)
+    once_faster = {"cured": Gain([(1.0, 0.93), (1.0, 0.94), (1.0, 1.01)])}
+    came = msgspec.structs.replace(came, gains=once_faster)
+    assert harmed(job, came) is False
 
 
 def test_the_prediction_judged_is_that_of_the_cards_cure():

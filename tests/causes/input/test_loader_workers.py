@@ -477,6 +477,13 @@ def test_threads_that_burn_more_than_the_training_thread_itself_spin():
     assert speedups[1] > speedups[0] + 0.05
 
 
+def test_crowded_cores_do_no_more_than_the_job_got_of_them():
+    job = replace(BESIDE, cpu=25)
+    cause = catalog.causes()["cpu-oversubscription"]
+    less, more = (judged(cause, used_up(job, used=used)).predicted.speedup for used in (1.75, 1.98))
+    assert 1.0 <= less < more
+
+
 @pytest.mark.parametrize(
     "seen", [{"waits": 0.0}, {"used": 1.2}], ids=["nobody waits for a core", "cores are left"]
 )
