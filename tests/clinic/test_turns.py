@@ -186,7 +186,8 @@ def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
     ("rates", "pairs"),
     [
         ([1.0, 1.05, 1.05, 1.0], 2),  # near 1, and both pairs say so
-        ([1.0, 1.0, 1.09, 1.0, 1.0, 1.05, 1.05, 1.0], 4),  # near 1, and they differ
+        ([1.0, 1.0, 1.09, 1.0, 1.0, 1.05, 1.05, 1.0, 1.0, 1.0], 5),  # near 1, and they differ
+        ([1.0, 1.01, 1.11, 1.1, 1.0, 1.01, 1.11, 1.1, 1.0, 1.01], 5),  # they agree, all drifts
         ([1.0, 1.15, 1.3, 1.0], 2),  # they differ, and it does not matter
         ([1.0, 1.5], 1),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle import catalog
-from whyidle.engine._findings import RISKY, Judged, _treatable, severity
+from whyidle.engine._findings import RISKY, Judged, severity
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted, Prescription
 
@@ -41,13 +41,3 @@ def test_another_fix_that_promises_less_does_not_matter():
     assert severity(judged(1.5, 1.0), 0.5, [risky, sure]) == "info"
     better = offered(1.45, 1.1)
     assert severity(judged(1.5, 1.0), 0.5, [risky, better]) == "critical"
-
-
-@pytest.mark.parametrize(
-    ("cause", "first"), [("python-overhead-in-step", True), ("rank-workload-imbalance", False)]
-)
-def test_a_fix_by_hand_claims_its_time_before_one_that_changes_what_is_learned(cause, first):
-    facts = {"every": 10, "batch": 8, "times": 4}
-    predicted = Predicted(speedup=1.2, low=1.1, high=1.3, method="of this test")
-    proof = Proof("slow", 0.0, 0.5, predicted, (), 0.9, facts=facts)
-    assert _treatable(Judged(catalog.causes()[cause], proof, None, 1.0)) is first

@@ -52,8 +52,9 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
 
 
 def _treatable(item: Judged) -> bool:
-    """Whether a fix leaves what is learned alone."""
-    return any(p.consent != "convergence" for p in _prescribe(item.cause, item.proof))
+    """Whether a fix needs nobody's hand, and leaves what is learned alone."""
+    offered = _prescribe(item.cause, item.proof)
+    return any(p.automatic and p.consent != "convergence" for p in offered)
 
 
 def _resizes(prescription: Prescription) -> bool:
