@@ -112,7 +112,7 @@ def measured(case: Case, mode: Mode, results: Results, *, fresh: bool = False) -
 def paired(case: Case, mode: Mode) -> dict[str, Gain]:
     """Pairs of runs, taken in turn and in turned order; more of them where there is little, one
     where there is much."""
-    arms = {name: _timed(case, cured) for name, cured in case.arms().items()}
+    arms = {name: from_start(case, cured) for name, cured in case.arms().items()}
     rates: dict[str, list[float]] = {name: [] for name in arms}
     spent = dict.fromkeys(arms, 0.0)
     gains: dict[str, Gain] = {}
@@ -162,7 +162,7 @@ def steady(rates: list[float]) -> bool:
     return max(rates) <= STEADY * min(rates)
 
 
-def _timed(case: Case, cured: frozenset[int]) -> Options:
+def from_start(case: Case, cured: frozenset[int]) -> Options:
     """What falls ill later is ill from the start where only its cure is timed."""
     options = case.arm(cured)
     return {**options, case.onset: 0.0} if case.onset else options

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clinic.healing import Healed
+from clinic.healing import HARM, Healed
 
-WORTH, HARM = 1.02, 0.97
-"""times as fast: from the first on a cure counts, below the second a plan did harm"""
+WORTH = 1.02
+"""times as fast: from here on a cure counts"""
 GIVEN = ("none", "rounding")
 """what may be changed without being asked: only cures that need no more are held against a plan"""
 
@@ -18,7 +18,7 @@ def score(found: Sequence[Healed]) -> list[str]:
     given = [one for one in whole if one.consent in GIVEN]
     share = sorted(_shares((one.gain, one.oracle) for one in given))
     safe = sorted(_shares((one.safe_gain, one.oracle) for one in given))
-    harmed = [one.id for one in whole if one.gain is not None and one.gain < HARM]
+    harmed = [one.id for one in whole if one.harmed]
     unsafe = [one.id for one in whole if one.safe_gain is not None and one.safe_gain < HARM]
     errors = sorted(
         abs(1 / t.predicted - 1 / t.speedup)

@@ -1,5 +1,6 @@
 """What ``whyidle fix`` makes of a case: the job's own rate with the plan that came of it, beside
-that of the cured twin, and of the job with every safe fix at once."""
+that of the cured twin, and of the job with every safe fix at once; all in one turn, as a machine's
+pace drifts."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from statistics import median
 import msgspec
 
 from clinic import launch
-from clinic.card import Case, Mode
-from clinic.examine import measured
+from clinic.card import Case, Mode, Options
+from clinic.examine import from_start
 from clinic.outcome import Results, timed, watch_key
 from clinic.times import JobError, written
 from clinic.typed import command, environment
@@ -21,7 +22,10 @@ from whyidle.store.atomic import write_atomic
 
 LONG_S = 100_000.0
 """so long a job would train that is only tried"""
-PAIRS = 2
+HARM = 0.97
+"""times as fast: below this a plan did harm"""
+PAIRS, MOST_PAIRS = 2, 4
+"""runs of each arm, and of those where the plan seems to leave the job slower"""
 SAFE = """schema = "whyidle/plan/1"
 command = []
 made = "2026-01-01T00:00:00+00:00"
@@ -70,7 +74,8 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one case. Rates are samples/s, told by the job; ``safe`` is with every safe fix."""
+    """Of one case. Rates are samples/s, told by the job; ``safe`` is with every safe fix,
+    ``cured`` is the twin without what was planted."""
 
     id: str
     mode: Mode
@@ -78,10 +83,9 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     sick: list[float] = []
     planned: list[float] = []
     safe: list[float] = []
+    cured: list[float] = []
     consent: str = "none"
     """what the card's cure changes"""
-    oracle: float | None = None
-    """what the cured twin gains"""
     seconds: float = 0.0
     error: str = ""
 
@@ -89,6 +93,17 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     def gain(self) -> float | None:
         """Of the plan: the job itself is the judge, not the trial that chose it."""
         return _ratio(self.planned, self.sick)
+
+    @property
+    def oracle(self) -> float | None:
+        """What the cured twin gains."""
+        return _ratio(self.cured, self.sick)
+
+    @property
+    def harmed(self) -> bool:
+        """Whether the plan left the job slower: all in all, and in every pair."""
+        pairs = zip(self.planned, self.sick, strict=False)
+        return bool(self.gain and self.gain < HARM and all(a < b for a, b in pairs))
 
     @property
     def safe_gain(self) -> float | None:
@@ -110,9 +125,6 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
     found = Healed(id=case.id, mode=mode, consent=case.consent)
     try:
         with launch.turn(lock), launch.scratch(case, mode) as folder:
-            gains = measured(case, mode, results) if timed(case) else {}
-            oracle = gains["cured"].ratio if gains else None
-            found = msgspec.structs.replace(found, oracle=oracle)
             found = _healed(found, case, mode, folder, budget_s)
     except (JobError, subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
         found = msgspec.structs.replace(found, error=str(error)[-400:])
@@ -123,7 +135,7 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
 
 
 def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float) -> Healed:
-    options = case.arm()
+    options = from_start(case, frozenset())
     whyidle = [sys.executable, "-m", "whyidle"]
     words = command(options, mode, LONG_S, case.measure)
     fix = [*whyidle, "fix", "--quiet", "--no-store", "--budget", f"{budget_s:.0f}s"]
@@ -141,16 +153,31 @@ def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float
     document = msgspec.json.decode((folder / "told.json").read_bytes())
     tried = [msgspec.convert(one, Tried) for one in document["trials"] if one["tried"]]
     (folder / "safe.toml").write_text(SAFE, encoding="utf-8")
-    plan = ["--plan", "plan.toml"] if (folder / "plan.toml").is_file() else []
-    arms = {"sick": [], "planned": plan, "safe": ["--plan", "safe.toml"]}
-    rates: dict[str, list[float]] = {name: [] for name in arms}
-    for number in range(PAIRS):
+    found = msgspec.structs.replace(found, tried=tried)
+    return _compared(found, case, mode, folder)
+
+
+def _compared(found: Healed, case: Case, mode: Mode, folder: Path) -> Healed:
+    """With the rates of its arms, run in turn and in turned order."""
+    sick = from_start(case, frozenset())
+    arms: dict[str, tuple[Options, list[str]]] = {"sick": (sick, [])}
+    if (folder / "plan.toml").is_file():
+        arms["planned"] = (sick, ["--plan", "plan.toml"])
+    arms["safe"] = (sick, ["--plan", "safe.toml"])
+    if timed(case):
+        arms["cured"] = (from_start(case, case.arms()["cured"]), [])
+    rates: dict[str, list[float]] = {name: [] for name in ("sick", "planned", "safe", "cured")}
+    for number in range(MOST_PAIRS):
         for name in list(arms) if number % 2 == 0 else reversed(arms):
-            if name == "planned" and not plan:
-                continue
-            run = [*whyidle, "run", "--quiet", "--no-live", "--profile", "off", *arms[name]]
+            options, plan = arms[name]
+            run = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
             words = command(options, mode, case.budget.arm_s, case.measure)
-            launch.start([*run, *words], folder, options, case.budget)
+            launch.start([*run, "--profile", "off", *plan, *words], folder, options, case.budget)
             rates[name].append(written(folder).rate(case.measure))
-    rates["planned"] = rates["planned"] or rates["sick"]
-    return msgspec.structs.replace(found, tried=tried, **rates)
+        if number + 1 >= PAIRS:
+            found = msgspec.structs.replace(found, **rates)
+            if not found.harmed:
+                break
+    if "planned" not in arms:
+        found = msgspec.structs.replace(found, planned=found.sick)
+    return found

@@ -13,7 +13,7 @@ def one(name, gain, oracle, safe=1.0, tried=()):
         sick=[100.0, 50.0],
         planned=[100.0 * gain, 50.0 * gain],
         safe=[100.0 * safe, 50.0 * safe],
-        oracle=oracle,
+        cured=[100.0 * oracle, 50.0 * oracle] if oracle else [],
         tried=list(tried),
     )
 
@@ -34,6 +34,14 @@ def test_a_healthy_job_that_became_slower_is_harm():
     told = "\n".join(score([one("c0019", 0.9, None, safe=0.5)]))
     assert "with the plan, of 1 | 1 |" in told
     assert "with every safe fix | 1 |" in told
+
+
+def test_harm_is_shown_by_every_pair():
+    drifting = msgspec.structs.replace(one("c0019", 0.9, None), planned=[70.0, 51.0])
+    told = "\n".join(score([drifting]))
+    assert drifting.gain is not None
+    assert drifting.gain < 0.97
+    assert "with the plan, of 1 | 0 |" in told
 
 
 def test_predictions_are_judged_by_the_step_time():
