@@ -3,7 +3,6 @@
 import numpy as np
 
 from whyidle.importers import _asleep, probe
-from whyidle.importers._speaking import HELD_US
 
 MS = 1_000_000
 ENGINE = "/lib/torch/autograd/graph.py(979): _engine_run_backward"
@@ -104,84 +103,3 @@ def test_then_operators_that_sleep_wait_for_the_lock():
     held = np.arange(24) % 3 == 0
     samples, _, blocked = contended(held, awake_ms=0)
     assert (blocked == (samples["stack"] == 2)).all()
-
-
-def waits(stack, us, count):
-    """Looks at one place that were had so many us late."""
-    samples = np.zeros(count, probe.SAMPLE)
-    samples["stack"], samples["held"] = stack, us
-    return samples
-
-
-def test_a_lock_is_taken_where_looks_wait_longer_than_for_the_free_one_of_a_backward_pass():
-    quiet = np.concatenate([waits(0, 130, 10), waits(2, 400, 30)])
-    assert _asleep.taken_us(quiet, [ENGINE, FORWARD, OWN, ""]) == 260
-
-
-def test_waits_that_were_not_measured_make_no_operator_python():
-    assert _asleep.taken_us(waits(0, 0, 10), [ENGINE, ""]) == _asleep.LEAST_US
-
-
-def test_a_machine_that_is_slow_to_hand_locks_over_proves_nothing_sooner():
-    slow = np.concatenate([waits(0, 700, 10), waits(2, 400, 30)])
-    assert _asleep.taken_us(slow, [ENGINE, FORWARD, OWN, ""]) == HELD_US
-
-
-def test_hardly_any_look_at_a_backward_pass_tells_nothing():
-    assert _asleep.taken_us(waits(0, 100, 4), [ENGINE, ""]) == HELD_US
-
-
-def ends(looks, false=0.0, between=True):
-    stacks = [ENGINE, FORWARD, OWN, ""]
-    return _asleep.unseen_ends(looks, 300.0, stacks, np.full(len(looks), between), false)
-
-
-def spread(first, last, count=1_000):
-    """Looks at Python that waited for so long, us, and such at a backward pass."""
-    made = np.concatenate([waits(0, 100, 50), waits(2, 0, count)])
-    made["held"][50:] = np.linspace(first, last, count, endpoint=False)
-    return made
-
-
-def test_what_looks_miss_of_python_is_told_by_how_long_they_waited():
-    """Stretches of 1 ms: a lock that is free takes 0.1 ms, so 0.2 of each goes unseen."""
-    assert abs(ends(spread(100, 1_100)) - 0.2 / 0.8) < 0.01
-
-
-def test_long_stretches_have_few_ends():
-    assert ends(spread(100, 5_100)) < 0.05
-
-
-def test_few_looks_tell_of_no_ends():
-    assert ends(np.concatenate([waits(0, 100, 50), waits(2, 400, 4)])) == 0.0
-    assert ends(np.concatenate([waits(0, 100, 4), waits(2, 400, 50)])) == 0.0
-
-
-def test_looks_inside_calls_and_before_the_steps_tell_of_no_ends():
-    assert ends(spread(100, 1_100), between=False) == 0.0
-    early = spread(100, 1_100)
-    early["time"][:50] = 1
-    assert ends(early) == 0.0
-
-
-def test_looks_that_waited_for_a_free_lock_are_neither_python_nor_near_its_end():
-    """15 ms of Python in each hundredth step: ten looks at it, of which hardly one is near an end,
-    and among a thousand at a free lock, one in a hundred that waited, each third not for long."""
-    made = np.concatenate(
-        [waits(0, 100, 500), waits(2, 2_000, 10), waits(2, 100, 990), waits(2, 400, 3)]
-    )
-    made = np.concatenate([made, waits(2, 700, 7)])
-    assert ends(made) > 0.09
-    assert ends(made, false=0.01) < 0.01
-
-
-def test_how_often_a_free_lock_is_waited_for_is_told_by_the_backward_pass():
-    def told(waited, quiet):
-        looks = np.concatenate([waits(0, 400, waited), waits(0, 100, quiet), waits(2, 900, 50)])
-        return _asleep.false_waits(looks, 300.0, [ENGINE, FORWARD, OWN, ""])
-
-    assert abs(told(200, 9_800) - 0.02) < 0.001
-    assert 0.0 < told(0, 100) < _asleep.USUAL  # none of so few may be chance
-    assert told(0, 10_000) < 0.001
-    assert told(0, 4) == 0.0
-    assert told(20, 80) == 0.0  # somebody has it

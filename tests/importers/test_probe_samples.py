@@ -41,6 +41,16 @@ def test_native_code_of_others_is_no_operator(leaf, look, compute):
     assert Facts(train(leaf, look)).attribution["compute"] == pytest.approx(compute, abs=0.1)
 
 
+def test_one_late_look_of_many_at_an_operator_is_no_python():
+    job = Guest()
+    for number in range(40):
+        (job.python if number == 20 else job.work)(TORCH + LINE, ms(5))
+        job.work(TORCH + LINE, ms(55))
+        job.backward("/lib/torch/autograd/graph.py(979): _engine_run_backward", ms(30))
+        job.step("/job/train.py(22): <module>", ms(10))
+    assert Facts(job.timeline()).attribution["compute"] == 1.0
+
+
 def test_sources_are_read_only_where_memory_grows():
     reads = [[0, 1, 100], [1, 6, 101], [2, 12, 102]]
     assert "kept" not in train("/job/a.py(1): f", "work", memory=reads).settings

@@ -66,7 +66,7 @@ def unseen(facts: Facts, share: float) -> float:
 
 def ends(facts: Facts, share: float) -> float:
     """What looks missed for certain of Python, of which they found ``share``: as ``unseen``, but
-    estimated from how long looks at Python waited (``importers._asleep.unseen_ends``)."""
+    estimated from how long looks at Python waited (``importers._lock.unseen_ends``)."""
     told = float(facts.timeline.settings.get("unseen_ends") or 0.0)
     return min(share * told, unseen(facts, share))
 
@@ -74,7 +74,7 @@ def ends(facts: Facts, share: float) -> float:
 def seen(facts: Facts, share: float) -> float:
     """Share of the scope that Python has, of which looks told ``share``: a few of the looks at
     operators, which leave the lock free, wait as if Python had it, in the backward pass as well
-    (``importers._asleep.false_waits``)."""
+    (``importers._lock.false_waits``)."""
     false = float(facts.timeline.settings.get("false_waits") or 0.0)
     whole = facts.share("python") + facts.share("compute")
     return max(0.0, (share - false * whole) / (1.0 - false))

@@ -24,101 +24,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.importers._speaking import HELD_US
+from whyidle.importers._lock import FEWEST, HELD_US, TAKEN, engine
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
 
 HALF: Final = 0.5
 """looks are what at least this part of them must be"""
-FEWEST: Final = 5
-"""looks for which it must be so"""
-LEAST_US: Final = 200
-"""no less is told apart from waking up: in 229 recordings, all of one machine of two virtual cores,
-looks at a backward pass waited 0.13 ms (median of their medians), nine of ten 0.17 ms"""
 SLEPT: Final = 0.4
 """a thread that slept for more than this share of the time until the next look was waiting"""
-TAKEN: Final = 0.1
-"""share of the looks at a backward pass with the lock taken, from which on another thread has it:
-0 to 0.02 where none does, in a dozen jobs, alone and of two ranks; 0.46 to 0.79 where one does"""
-USUAL: Final = 0.007
-"""share of the looks at a backward pass that waited as if the lock was taken where nobody else has
-it: 113 of 16,219 in 136 recordings of one machine of two virtual cores"""
-NEAR: Final = 1 / 3
-"""the part of these that waited less than twice as long: 38 of the 113"""
 Z: Final = 1.645
 """of a limit that is passed by chance once in twenty times"""
 MANY: Final = 0.1
 """share of all looks that are at a backward pass, where the job does not mostly compile"""
-_ENGINE = re.compile(
-    r"/torch/autograd/(graph\.py\(\d+\): _engine_run_backward|__init__\.py\(\d+\): backward)$"
-)
 _OPERATOR = re.compile(r"/torch/(?!_dynamo|_inductor|_functorch|_guards|fx/|utils/data/)")
-
-
-def taken_us(samples: NDArray[Any], leaf: list[str]) -> float:
-    """How long a look waits for a lock that somebody has, us: longer than for a free one here.
-
-    A backward pass runs outside the lock, so what looks at it wait is what this machine takes to
-    hand a free one over: mostly 0.1 to 0.2 ms. Twice what nine of ten such looks wait is not that;
-    ``LEAST_US`` at least, ``HELD_US`` at most, and where they are few.
-    """
-    free = _free(samples, leaf)
-    if len(free) < FEWEST:
-        return float(HELD_US)
-    return float(np.clip(2.0 * np.percentile(free, 90), LEAST_US, HELD_US))
-
-
-def false_waits(samples: NDArray[Any], taken: float, leaf: list[str]) -> float:
-    """The share of looks at a free lock that waited as long as if somebody had it (0-1).
-
-    Looks at a backward pass, which runs outside the lock, tell; ``USUAL`` counts as one such wait,
-    as few looks may hold none by chance. 0 where they are too few, and where so many of them waited
-    that somebody did have the lock (``TAKEN``).
-    """
-    free = _free(samples, leaf)
-    if len(free) < FEWEST or (free >= taken).mean() >= TAKEN:
-        return 0.0
-    return float(((free >= taken).sum() + 1.0) / (len(free) + 1.0 / USUAL))
-
-
-def unseen_ends(
-    samples: NDArray[Any], taken: float, leaf: list[str], between: Mask, false: float
-) -> float:
-    """How many looks fell into Python and could not tell, per look that could.
-
-    A look at Python waits until the stretch ends, so near the end of each it waits no longer than
-    for a free lock. Moments are random: such a stretch is looked at as often in any microsecond
-    before its end. So what is missed between a free lock's usual wait and ``taken`` is at least as
-    dense as what is found between ``taken`` and twice that, as no stretch is longer near its end.
-
-    Args:
-        samples: as the probe wrote them.
-        taken: see ``taken_us``.
-        leaf: what each stack ends in.
-        between: looks between recorded calls; of these, those count that were random and had while
-            steps were trained.
-        false: see ``false_waits``: so many of the looks at a free lock are not counted.
-    """
-    engine = _are(leaf, _ENGINE)[samples["stack"].astype(np.int64)]
-    if engine.sum() < FEWEST:
-        return 0.0
-    steps = samples["time"][engine]
-    mine = between & ~engine & (samples["time"] >= steps.min()) & (samples["time"] <= steps.max())
-    held = samples["held"][mine & (samples["cpu"] >= 0)]
-    told = float((held >= taken).sum() - false * len(held)) / (1.0 - false)
-    if told < FEWEST:
-        return 0.0
-    near = ((held >= taken) & (held < 2 * taken)).sum() - NEAR * false * (len(held) - told)
-    usual = float(np.median(samples["held"][engine]))
-    missed = max(float(near), 0.0) * max(taken - usual, 0.0) / taken
-    return min(missed / told, 1.0)
-
-
-def _free(samples: NDArray[Any], leaf: list[str]) -> NDArray[Any]:
-    """How long looks at a backward pass waited for the lock, which it leaves free, us."""
-    free: NDArray[Any] = samples["held"][_are(leaf, _ENGINE)[samples["stack"].astype(np.int64)]]
-    return free
 
 
 def asleep_locked(samples: NDArray[Any], leaf: list[str]) -> Mask:
@@ -205,13 +124,13 @@ def _taken(leaf: list[str], stack: NDArray[Any], held: Mask, idle: Mask) -> floa
     """The share of the looks at a backward pass for which another thread had the lock; 0 where
     they are few, or a few among many at which the thread was awake: so it is where a compiler runs
     in a backward pass."""
-    engine = _are(leaf, _ENGINE)[stack]
-    waited = engine & held
-    if engine.sum() < FEWEST or waited.sum() < 2:
+    backward = engine(leaf)[stack]
+    waited = backward & held
+    if backward.sum() < FEWEST or waited.sum() < 2:
         return 0.0
-    if engine.mean() < MANY and idle[waited].mean() < HALF / 2:
+    if backward.mean() < MANY and idle[waited].mean() < HALF / 2:
         return 0.0
-    return float(held[engine].mean())
+    return float(held[backward].mean())
 
 
 def _are(leaf: list[str], pattern: re.Pattern[str]) -> Mask:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.importers._asleep import HALF, asleep, operator, slept_locked, sum_slept
-from whyidle.importers._speaking import HELD_US
+from whyidle.importers._lock import HELD_US
 from whyidle.model.timeline import HostKind
 
 Mask = NDArray[np.bool_]
@@ -62,7 +62,7 @@ def doing(
         read: when each look was had, ns.
         stacks: as text; the last one is of looks of which none is known.
         idle: looks at a thread that was hardly ever awake until the next one.
-        taken: see ``_asleep.taken_us``.
+        taken: see ``_lock.taken_us``.
         alone: operators never sleep.
     """
     numbers = samples["stack"].astype(np.int64)

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.importers._lock import HELD_US
 from whyidle.model.timeline import Looks
 
 I64 = NDArray[np.int64]
 
 LONGEST_NS = 500_000_000
 """a sample speaks for at most this long"""
-HELD_US = 500
-"""Python ran, and no native operator, when the interpreter's lock was not free for this long;
-where the recording tells how long a free one takes, less (``importers._asleep.taken_us``)"""
 _CALL = re.compile(
     r"^(whyidle::(backward|optimizer|compile)|Optimizer\.step#|enumerate\(DataLoader\)|save_checkpoint|"
     r"Python GC|gc\.collect)"

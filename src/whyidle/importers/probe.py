@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
-from whyidle.importers._asleep import false_waits, taken_us, unseen_ends
 from whyidle.importers._called import Frames
 from whyidle.importers._doing import alone, doing
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
+from whyidle.importers._lock import false_waits, found_free, taken_us, undelayed, unseen_ends
 from whyidle.importers._speaking import dated, looks_of, phase_of, spoken_for
 from whyidle.model.marks import MARK
 from whyidle.model.timeline import (
@@ -131,9 +131,11 @@ def load(path: Path) -> Timeline:
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
     leaf = [stack.split(";", 1)[0] for stack in stacks]
     facts["taken_us"] = taken = taken_us(samples, leaf)
-    facts["false_waits"] = false = false_waits(samples, taken, leaf)
-    between = phase_of(spans, samples, names) % 2 == 0
+    free, false = found_free(samples, taken, leaf), false_waits(samples, taken, leaf)
+    facts["false_waits"] = false * float(1.0 - free.mean()) if len(samples) else 0.0
+    between = (phase_of(spans, samples, names) % 2 == 0) & ~free
     facts["unseen_ends"] = unseen_ends(samples, taken, leaf, between, false)
+    samples = undelayed(samples, free)
     host, all_names, details, threads, looks = _host(
         spans, samples, names, stacks, base, taken=taken, alone=alone(facts)
     )
