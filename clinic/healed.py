@@ -17,6 +17,7 @@ def score(found: Sequence[Healed]) -> list[str]:
     whole = [one for one in found if one.gain is not None]
     given = [one for one in whole if one.consent in GIVEN]
     share = sorted(_shares((one.gain, one.oracle) for one in given))
+    applied = sorted(_shares((one.gain, one.oracle) for one in given if not one.by_hand))
     safe = sorted(_shares((one.safe_gain, one.oracle) for one in given))
     harmed = [one.id for one in whole if one.harmed]
     unsafe = [one.id for one in whole if one.safe_gain is not None and one.safe_gain < HARM]
@@ -29,6 +30,9 @@ def score(found: Sequence[Healed]) -> list[str]:
     lines = ["| what | here | target |", "|---|---|---|"]
     lines.append(f"| healed over oracle, median of {len(share)} | {_at(share, 0.5)} | ≥ 0.95 |")
     lines.append(f"| the same, 10th percentile | {_at(share, 0.1)} | ≥ 0.85 |")
+    lines.append(f"| the median without those left to the user, {len(applied)} | "
+                 f"{_at(applied, 0.5)} | |")  # fmt: skip
+    lines.append(f"| their 10th percentile | {_at(applied, 0.1)} | |")
     lines.append(f"| slower by over 3 % with the plan, of {len(whole)} | {len(harmed)} | 0 |")
     lines.append(f"| slower by over 3 % with every safe fix | {len(unsafe)} | |")
     lines.append(f"| every safe fix over oracle, median | {_at(safe, 0.5)} | |")

@@ -24,8 +24,11 @@ LONG_S = 100_000.0
 """so long a job would train that is only tried"""
 HARM = 0.97
 """times as fast: below this a plan did harm"""
-PAIRS, MOST_PAIRS = 2, 4
+PAIRS, MOST_PAIRS = 3, 5
 """runs of each arm, and of those where the plan seems to leave the job slower"""
+LEFT = ("left to you", "needs your consent")
+"""so begins why a fix was not tried that cannot be applied to a process that runs, or that nobody
+allowed"""
 SAFE = """schema = "whyidle/plan/1"
 command = []
 made = "2026-01-01T00:00:00+00:00"
@@ -62,9 +65,10 @@ checkpoint.asynchronous = true
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One trial of the product's."""
+    """One fix of the product's: what its trial showed, or why it had none."""
 
     treatment: str
+    tried: bool
     kept: bool
     predicted: float | None
     speedup: float | None
@@ -86,6 +90,8 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     cured: list[float] = []
     consent: str = "none"
     """what the card's cure changes"""
+    cures: list[str] = []
+    """what the product calls the card's cures"""
     seconds: float = 0.0
     error: str = ""
 
@@ -106,6 +112,12 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.gain and self.gain < HARM and all(a < b for a, b in pairs))
 
     @property
+    def by_hand(self) -> bool:
+        """Whether a cure was advised, and left to the user."""
+        left = {one.treatment for one in self.tried if one.why.startswith(LEFT)}
+        return not left.isdisjoint(self.cures)
+
+    @property
     def safe_gain(self) -> float | None:
         """Of every safe fix."""
         return _ratio(self.safe, self.sick)
@@ -122,7 +134,8 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=Healed)
     begin = launch.wall()
-    found = Healed(id=case.id, mode=mode, consent=case.consent)
+    cures = [fault.treatment for fault in case.inject]
+    found = Healed(id=case.id, mode=mode, consent=case.consent, cures=cures)
     try:
         with launch.turn(lock), launch.scratch(case, mode) as folder:
             found = _healed(found, case, mode, folder, budget_s)
@@ -151,7 +164,7 @@ def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float
     if done.returncode:
         raise JobError(f"fix ended with {done.returncode}: {done.stderr.decode()[-300:]}")
     document = msgspec.json.decode((folder / "told.json").read_bytes())
-    tried = [msgspec.convert(one, Tried) for one in document["trials"] if one["tried"]]
+    tried = [msgspec.convert(one, Tried) for one in document["trials"]]
     (folder / "safe.toml").write_text(SAFE, encoding="utf-8")
     found = msgspec.structs.replace(found, tried=tried)
     return _compared(found, case, mode, folder)

@@ -19,7 +19,7 @@ def one(name, gain, oracle, safe=1.0, tried=()):
 
 
 def trial(predicted, speedup):
-    return Tried("gc-freeze", True, predicted, speedup, speedup, speedup, "")
+    return Tried("gc-freeze", True, True, predicted, speedup, speedup, speedup, "")
 
 
 def test_the_plan_is_held_against_the_cure_and_every_safe_fix():
@@ -60,3 +60,14 @@ def test_a_cure_that_needs_consent_is_no_measure_of_a_plan_that_had_none():
     told = "\n".join(score([asked]))
     assert "median of 0 | – |" in told
     assert "with the plan, of 1 | 0 |" in told
+
+
+def test_what_was_left_to_the_user_is_told_apart():
+    left = Tried("leaner-batches", False, False, 1.5, None, None, None, "left to you: only who")
+    advised = msgspec.structs.replace(
+        one("c0302", 1.0, 2.0, tried=[left]), cures=["leaner-batches"]
+    )
+    found = [advised, one("c0012", 1.9, 2.0, tried=[left])]
+    told = "\n".join(score(found))
+    assert "median of 2 | 0.50 |" in told
+    assert "left to the user, 1 | 0.95 |" in told
