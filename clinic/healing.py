@@ -90,8 +90,6 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     cured: list[float] = []
     consent: str = "none"
     """what the card's cure changes"""
-    cures: list[str] = []
-    """what the product calls the card's cures"""
     seconds: float = 0.0
     error: str = ""
 
@@ -113,9 +111,10 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether a cure was advised, and left to the user."""
-        left = {one.treatment for one in self.tried if one.why.startswith(LEFT)}
-        return not left.isdisjoint(self.cures)
+        """Whether what promised most was left to the user."""
+        promised = [one for one in self.tried if one.predicted]
+        best = max(promised, key=lambda one: one.predicted or 0.0, default=None)
+        return best is not None and best.why.startswith(LEFT)
 
     @property
     def safe_gain(self) -> float | None:
@@ -134,8 +133,7 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=Healed)
     begin = launch.wall()
-    cures = [fault.treatment for fault in case.inject]
-    found = Healed(id=case.id, mode=mode, consent=case.consent, cures=cures)
+    found = Healed(id=case.id, mode=mode, consent=case.consent)
     try:
         with launch.turn(lock), launch.scratch(case, mode) as folder:
             found = _healed(found, case, mode, folder, budget_s)

@@ -64,10 +64,8 @@ def test_a_cure_that_needs_consent_is_no_measure_of_a_plan_that_had_none():
 
 def test_what_was_left_to_the_user_is_told_apart():
     left = Tried("leaner-batches", False, False, 1.5, None, None, None, "left to you: only who")
-    advised = msgspec.structs.replace(
-        one("c0302", 1.0, 2.0, tried=[left]), cures=["leaner-batches"]
-    )
-    found = [advised, one("c0012", 1.9, 2.0, tried=[left])]
+    found = [one("c0302", 1.0, 2.0, tried=[left, trial(1.1, 1.0)])]
+    found.append(one("c0012", 1.9, 2.0, tried=[left, trial(1.8, 1.9)]))
     told = "\n".join(score(found))
     assert "median of 2 | 0.50 |" in told
     assert "left to the user, 1 | 0.95 |" in told

@@ -9,9 +9,9 @@ from whyidle.model.treatment import Plan, treatment
 
 @treatment("blocking-logging-upload", consent="none")
 def fewer_reports(_proof: Proof) -> Plan | None:
-    """Thin reports of the training loop to every tenth, and send them from the background."""
+    """Thin reports of the training loop to every fiftieth, and send them from the background."""
     return Plan(
-        summary="log every tenth step, from a background thread; no histograms of parameters",
-        edits=(Edit(knob="logging.interval_factor", value=10, was=1),),
+        summary="log every fiftieth step, from a background thread; no histograms of parameters",
+        edits=(Edit(knob="logging.interval_factor", value=50, was=1),),
         risk="curves have fewer points",
     )

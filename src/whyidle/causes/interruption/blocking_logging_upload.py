@@ -19,8 +19,9 @@ LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
 LEAST_BLOCKED = 0.03
 """a thread that waits for less than this may just have lost its processor"""
-EVERY_TENTH = 0.1
-"""residual when only each tenth report is made"""
+EVERY_FIFTIETH = 0.02
+"""residual when a report is made every 50 steps, which is what Lightning does if not told otherwise
+(``Trainer(log_every_n_steps=50)``)"""
 LEFT_AT_WORST = 0.5
 """residual at the careful end: a background thread still competes for the interpreter"""
 
@@ -71,7 +72,7 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     found = pauses(facts, "logging")
     if found is None or found.share < LEAST_SHARE:
         return None
-    high = interruptions(found.share, EVERY_TENTH)
+    high = interruptions(found.share, EVERY_FIFTIETH)
     low = interruptions(found.least, LEFT_AT_WORST) if found.recurring else 0.0
     return Proof(
         headline=f"Logging holds the training loop for {found.share:.0%} of the step",
@@ -114,7 +115,7 @@ def _blocked(facts: Facts) -> Proof | None:
             low,
             most,
             "P9: made rarer or in the background",
-            interruptions(share, EVERY_TENTH),
+            interruptions(share, EVERY_FIFTIETH),
         ),
         evidence=(
             measured(
