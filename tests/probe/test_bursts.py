@@ -122,6 +122,31 @@ def test_one_burst_once_steady(run, tmp_path):
     assert json.dumps(run.told)
 
 
+def test_a_run_that_is_only_looked_at_has_its_burst_soon_whatever_it_costs(monkeypatch, tmp_path):
+    monkeypatch.setattr(pace, "price_s", lambda events, cuda: 1.0)
+    usual = Run(monkeypatch, tmp_path)
+    usual.train(8)
+    assert "bursts.json" not in usual.loop.recorder.documents
+    monkeypatch.setenv("WHYIDLE_PROFILE", "look")
+    run = Run(monkeypatch, tmp_path)
+    assert run.bursts.awaited
+    run.begin()
+    assert run.at < 5e9
+    assert run.bursts.awaited
+    run.train(3)
+    assert [one["state"] for one in run.told["bursts"]] == ["recorded"]
+    assert not run.bursts.awaited
+
+
+def test_no_burst_is_awaited_that_will_not_come(run):
+    run.loop.recorder.facts["rank"] = 1
+    assert not run.bursts.awaited
+    run.loop.recorder.facts["rank"] = 0
+    assert run.bursts.awaited
+    run.bursts.forbid("the job has a profiler of its own")
+    assert not run.bursts.awaited
+
+
 def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
     reached = []
     run.bursts.wanted = lambda: reached.append(run.loop.steps)

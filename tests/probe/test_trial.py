@@ -47,6 +47,17 @@ def test_it_goes_on_until_there_is_time_enough_as_well(tmp_path):
     assert len(witness.marks) > 2
 
 
+@pytest.mark.parametrize(("steps", "longer"), [(3, 1.0), (10**9, trial.LONGER)])
+def test_it_goes_on_for_a_recording_that_is_awaited_but_not_for_ever(tmp_path, steps, longer):
+    witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05})
+    witness.waits = lambda: len(witness.marks) < steps
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        step_for(witness, 5.0)
+    assert 0.05 * longer <= time.monotonic() - begun < 2.5
+    assert len(witness.marks) >= min(steps, 3)
+
+
 def step_for(witness, seconds):
     optimizer, begun = Stepper(), time.monotonic()
     while time.monotonic() - begun < seconds:
@@ -75,6 +86,13 @@ def test_losses_are_kept_as_they_were(witness, tmp_path):
     assert [float.fromhex(loss) for loss in told["losses"][:3]] == [1.5, 3.5, 3.0]
     assert told["losses"][3] == "nan"
     assert told["ended"] == "finished"
+
+
+def test_losses_of_the_cpu_hold_no_tensor(witness):
+    """A kept tensor takes a kilobyte: memory that grows with every step looks like a leak."""
+    witness.saw(torch.tensor(1.5, requires_grad=True))
+    witness.saw(torch.ones(3, device="meta"))
+    assert [type(loss) for loss in witness.losses] == [float, torch.Tensor]
 
 
 def test_it_tells_how_far_parameters_go(tmp_path):

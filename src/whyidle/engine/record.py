@@ -45,14 +45,15 @@ class Limits:
 
     steps: int | None = None
     stop_after: int | None = None
-    profile: Literal["auto", "off"] = "auto"
-    """short recordings of every operator: where they are worth it, or not at all"""
+    profile: Literal["auto", "off", "look"] = "auto"
+    """short recordings of every operator: where they are worth it, not at all, or soon and
+    whatever they cost, for a run that is only looked at"""
 
     def told(self) -> dict[str, str]:
         """As the probe is told."""
         asked = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
         told = {name: str(number) for name, number in asked.items() if number is not None}
-        return told | ({"WHYIDLE_PROFILE": "off"} if self.profile == "off" else {})
+        return told | ({"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {})
 
 
 def environment(

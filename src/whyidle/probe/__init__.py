@@ -34,7 +34,7 @@ def install(framework: str) -> None:
     if os.environ.get("WHYIDLE_TRIAL"):
         from . import trial
 
-        trial.install(folder)
+        trial.install(folder, _loops[-1])
 
 
 _loops: list[Any] = []

@@ -41,6 +41,8 @@ class Bursts:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
+        self.look = os.environ.get("WHYIDLE_PROFILE") == "look"
+        """whether the run is only looked at: then a burst comes soon, whatever it costs"""
         self._forget()
         os.register_at_fork(before=self._forks, after_in_child=self._forget)
 
@@ -208,8 +210,17 @@ class Bursts:
             self.off = told or self.profiler.refused()
             if self.off is not None:
                 self.tell()
-        rank = facts.get("rank") or os.environ.get("RANK") or "0"
-        return self.off is None and str(rank) == "0"
+        return self.off is None and self._first_rank()
+
+    def _first_rank(self) -> bool:
+        rank = self.loop.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
+        return str(rank) == "0"
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the first burst of this process is still to come or to end."""
+        to_come = self.off is None and not self.told and self._first_rank()
+        return not self.closed and (to_come or self._running())
 
     @property
     def recorded(self) -> list[dict[str, Any]]:

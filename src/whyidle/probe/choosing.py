@@ -58,7 +58,8 @@ class Choice:
         compiled, before = _compiles(), self._compiled
         self._compiled = compiled
         share = self._wait_share()
-        early = self.bursts.loop.steps < pace.LEAST_STEPS or elapsed < pace.LEAST_S
+        least_s = pace.LOOK_S if self.bursts.look else pace.LEAST_S
+        early = self.bursts.loop.steps < pace.LEAST_STEPS or elapsed < least_s
         if early or compiled != before or not self._settled(lengths):
             self._odd = 0
             return
@@ -84,12 +85,12 @@ class Choice:
         if self._nodes is None:
             self.bursts.wanted = self._count
             return
-        price = self._price_s()
+        price, share = self._price_s(), pace.LOOK_BUDGET if self.bursts.look else pace.BUDGET
         if self._events > pace.MOST_EVENTS:
             self.bursts.rest("a step has too many operators")
         elif self.attempts >= MOST_ATTEMPTS or len(self.bursts.recorded) >= MOST_BURSTS:
             self.bursts.rest("as many as a run may have")
-        elif pace.affordable(price, self.bursts.spent_s, elapsed):
+        elif pace.affordable(price, self.bursts.spent_s, elapsed, share):
             self.attempts += 1
             self.picture, self._odd, self._nodes = picture, 0, None
             self.bursts.wanted = self.bursts.start

@@ -31,6 +31,9 @@ EVENTS_PER_NODE = 32
 (bags of embeddings) in twelve small networks, 22 in Linears alone, on PyTorch 2.13"""
 EVENTS_PER_TENSOR = {False: 32, True: 9}
 """events of an AdamW step per tensor: one by one (31; for-each on the CPU 34), and fused (8)"""
+LOOK_BUDGET, LOOK_S = 0.5, 1.0
+"""the same share, and ``LEAST_S``, of a run that is only looked at: for a price of a second,
+as CUDA may have, the budget above would have 200 s pass first"""
 MOST_EVENTS = 200_000
 """in one burst; some 50 MB of trace"""
 
@@ -75,6 +78,6 @@ def price_s(recorded: int, cuda: bool) -> float:
     return START_S[cuda] + recorded * EVENT_S[cuda]
 
 
-def affordable(price: float, spent: float, elapsed_s: float) -> bool:
-    """Whether a burst fits into what bursts may take of the run so far."""
-    return spent + price <= BUDGET * elapsed_s
+def affordable(price: float, spent: float, elapsed_s: float, share: float = BUDGET) -> bool:
+    """Whether a burst fits into the ``share`` that bursts may take of the run so far."""
+    return spent + price <= share * elapsed_s

@@ -1,10 +1,11 @@
 """The witness of a trial: when each step ended, what it learned, and the end after long enough.
 
-Losses are those that ``backward`` is called on. They are kept as tensors and read at the end, so
-that nothing waits for a device in between. The document ``PID.trial.json`` is written when the
-asked number of steps and seconds is done, or when the process ends. Several ranks end after the
-same step (``together``). Where several values of a knob race, ``PID.rung.json`` tells on the way
-how long a step takes by then.
+Losses are those that ``backward`` is called on. Those of a device are kept as tensors and read at
+the end, so that nothing waits for it in between; those of the CPU as numbers, as a kept tensor
+takes a kilobyte, which in every step looks like a leak. The document ``PID.trial.json`` is written
+when the asked number of steps and seconds is done, or when the process ends. Several ranks end
+after the same step (``together``). Where several values of a knob race, ``PID.rung.json`` tells on
+the way how long a step takes by then.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ MOST_OTHERS = 50
 """steps of other optimizers in a row, after which the one that came first is given up"""
 BACKWARDS = 8
 """after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
+LONGER = 3.0
+"""times as long as asked it goes on at most for operators that are to be recorded"""
 MEMORY_NS = 50_000_000
 """so far apart is what a device holds looked up, at least"""
 clock = time.perf_counter_ns
@@ -46,6 +49,8 @@ class Witness:
         self.steps: int = asked.get("steps") or 0
         self.seconds: float = asked.get("seconds") or 0.0
         """both are wanted"""
+        self.waits: Callable[[], bool] = bool
+        """whether something is still to be recorded (nothing is)"""
         self.rungs: list[float] = asked.get("rungs") or []
         """seconds after which it is told how long a step takes"""
         self.rung = 0
@@ -87,7 +92,7 @@ class Witness:
         self.drawn.backward()
         each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
         if len(self.losses) < MOST_LOSSES:
-            self.losses.append(sum(one.detach().sum() for one in each))
+            self.losses.append(_light(sum(one.detach().sum() for one in each)))
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has stepped."""
@@ -130,6 +135,7 @@ class Witness:
         if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
             self.tell_rung()
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
+        due = due and not (ran_s < LONGER * self.seconds and self.waits())
         if self.ranks.enough(self.marks, due):
             self.tell("stopped")
             self.ranks.gather()
@@ -192,12 +198,19 @@ class Witness:
         self._write("trial", document)
 
 
-def install(folder: str) -> None:
+def _light(loss: Any) -> Any:
+    """As a number, where reading it waits for nothing."""
+    plain = type(loss).__name__ == "Tensor" and loss.device.type == "cpu"
+    return loss.item() if plain else loss
+
+
+def install(folder: str, loop: Any = None) -> None:
     """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
     ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
     to be off by, if they are), ``eager`` (whether compiled code is to draw the random numbers
-    that it would draw uncompiled), ``per_sample`` (what rungs tell) and ``noise`` (whether
-    gradients are compared from step to step)."""
+    that it would draw uncompiled), ``per_sample`` (what rungs tell), ``noise`` (whether
+    gradients are compared from step to step) and ``profile`` (whether it goes on until ``loop`` has
+    recorded operators once)."""
     text = os.environ.get("WHYIDLE_TRIAL")
     if not text:
         return
@@ -207,6 +220,8 @@ def install(folder: str) -> None:
     asked = json.loads(text)
     _seed(int(asked.get("seed", 0)))
     witness = Witness(folder, asked)
+    if asked.get("profile") and loop is not None and loop.bursts is not None:
+        witness.waits = lambda: loop.bursts.awaited
     if asked.get("sway"):
         from .rounding import Sway
 

@@ -44,7 +44,8 @@ class Guard(Protocol):
 class Asked:
     """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
     to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
-    ``profile`` it is also watched in detail; with ``sway``, a seed, its results are off by about
+    ``profile`` it is also watched in detail, and goes on until its operators
+    have been recorded once; with ``sway``, a seed, its results are off by about
     what another order of its sums brings; with ``eager`` compiled code draws the random numbers
     that it would draw uncompiled; with ``patch`` it runs copies of the user's files that
     are patched so; ``rungs`` are seconds from the first step on after which it tells how long a
@@ -146,13 +147,13 @@ def environment(
 ) -> dict[str, str]:
     """The job's: with the probe, the witness, and the knobs in it; ``place`` is what its place
     adds."""
-    own = {**os.environ, **Limits(profile="auto" if asked.profile else "off").told()}
+    own = {**os.environ, **Limits(profile="look" if asked.profile else "off").told()}
     own |= place or {}
     before = own.get("PYTHONPATH")
     own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     own["WHYIDLE_RUN"] = str(folder / "recording")
     own["PYTHONHASHSEED"] = str(asked.seed)
-    told = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise")
+    told = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise", "profile")
     limits = {name: getattr(asked, name) for name in told}
     own["WHYIDLE_TRIAL"] = json.dumps(limits)
     if asked.edits:
