@@ -17,7 +17,7 @@ from clinic.verbs.run import run
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "clinic"
-PAGE = ROOT / "docs" / "results" / "clinic.md"
+PAGE, HEALED = (ROOT / "docs" / "results" / name for name in ("clinic.md", "healed.md"))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -51,7 +51,8 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--lock", type=Path, help="a file that timed jobs hold in turn")
         if name in ("run", "report", "heal"):
             one.add_argument("--results", type=Path, default=RESULTS, help="folder of outcomes")
-            one.add_argument("--write", type=Path, nargs="?", const=PAGE, help=f"to {PAGE.name}")
+            page = HEALED if name == "heal" else PAGE
+            one.add_argument("--write", type=Path, nargs="?", const=page, help=f"to {page.name}")
         if name in ("run", "report"):
             one.add_argument("--no-oracle", action="store_true", help="do not time the cures")
         if name == "report":

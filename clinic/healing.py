@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from operator import lt
 from pathlib import Path
 from statistics import median
 
@@ -105,9 +106,13 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def harmed(self) -> bool:
-        """Whether the plan left the job slower: all in all, and in every pair."""
-        pairs = zip(self.planned, self.sick, strict=False)
-        return bool(self.gain and self.gain < HARM and all(a < b for a, b in pairs))
+        """Whether the plan left the job slower."""
+        return _slower(self.planned, self.sick)
+
+    @property
+    def safe_harmed(self) -> bool:
+        """Whether every safe fix did."""
+        return _slower(self.safe, self.sick)
 
     @property
     def by_hand(self) -> bool:
@@ -125,6 +130,12 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 def _ratio(one: Sequence[float], another: Sequence[float]) -> float | None:
     pairs = list(zip(one, another, strict=False))
     return median(a / b for a, b in pairs) if pairs else None
+
+
+def _slower(one: Sequence[float], another: Sequence[float]) -> bool:
+    """All in all, and in every pair: a machine's pace drifts."""
+    gain = _ratio(one, another)
+    return gain is not None and gain < HARM and all(map(lt, one, another))
 
 
 def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path | None) -> Healed:

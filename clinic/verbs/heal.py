@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from datetime import date
 
-from clinic.healed import rows, score
+from clinic.healed import page
 from clinic.healing import heal
-from clinic.outcome import Results
+from clinic.outcome import Results, machine
 from clinic.verbs import FAILED
 from clinic.verbs._chosen import startable
 
@@ -22,8 +23,13 @@ def healed(args: argparse.Namespace) -> int:
         said = f"x{one.gain:.2f}" if one.gain else one.error[-120:]
         oracle = f" of x{one.oracle:.2f}" if one.oracle else ""
         print(f"[{number}/{len(jobs)}] {case.id} {said}{oracle} {kept}", flush=True)
-    text = "\n".join([*score(found), "", *rows(found)])
+    text = page(found, _words(args), f"{date.today()} on {machine()}")
     print(text)
     if args.write:
-        args.write.write_text(f"{text}\n", encoding="utf-8")
+        args.write.write_text(text, encoding="utf-8")
     return FAILED if any(one.error for one in found) else 0
+
+
+def _words(args: argparse.Namespace) -> str:
+    words = f"python -m clinic heal --mode {args.mode} --budget {args.budget}"
+    return words + (f" --reseed {args.reseed}" if args.reseed is not None else "")

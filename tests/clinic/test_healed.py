@@ -2,7 +2,7 @@
 
 import msgspec
 
-from clinic.healed import rows, score
+from clinic.healed import page, rows, score
 from clinic.healing import Healed, Tried
 
 
@@ -25,15 +25,14 @@ def trial(predicted, speedup):
 def test_the_plan_is_held_against_the_cure_and_every_safe_fix():
     found = [one("c0011", 2.0, 2.0), one("c0012", 1.5, 2.0, safe=1.8), one("c0013", 1.0, 1.0)]
     told = "\n".join(score(found))
-    assert "healed over oracle, median of 2 | 0.75 |" in told or "median of 2 | 1.00 |" in told
-    assert "10th percentile | 0.75 |" in told
-    assert "with the plan, of 3 | 0 |" in told
+    assert "healed over oracle, median of 2 | 0.75 | 0.50 |" in told
+    assert "10th percentile | 0.75 | 0.50 |" in told
+    assert "left slower, of 3 | 0 | 0 |" in told
 
 
 def test_a_healthy_job_that_became_slower_is_harm():
     told = "\n".join(score([one("c0019", 0.9, None, safe=0.5)]))
-    assert "with the plan, of 1 | 1 |" in told
-    assert "with every safe fix | 1 |" in told
+    assert "left slower, of 1 | 1 | 1 |" in told
 
 
 def test_harm_is_shown_by_every_pair():
@@ -41,7 +40,7 @@ def test_harm_is_shown_by_every_pair():
     told = "\n".join(score([drifting]))
     assert drifting.gain is not None
     assert drifting.gain < 0.97
-    assert "with the plan, of 1 | 0 |" in told
+    assert "left slower, of 1 | 0 | 0 |" in told
 
 
 def test_predictions_are_judged_by_the_step_time():
@@ -52,6 +51,7 @@ def test_predictions_are_judged_by_the_step_time():
 def test_a_case_that_failed_counts_in_nothing_and_is_listed():
     failed = Healed(id="c0014", mode="cpu", error="it hung")
     assert "median of 0 | – |" in "\n".join(score([failed]))
+    assert "| failed | 1 |" in "\n".join(score([failed]))
     assert "it hung" in rows([failed])[-1]
 
 
@@ -59,7 +59,7 @@ def test_a_cure_that_needs_consent_is_no_measure_of_a_plan_that_had_none():
     asked = msgspec.structs.replace(one("c0191", 1.0, 3.0), consent="convergence")
     told = "\n".join(score([asked]))
     assert "median of 0 | – |" in told
-    assert "with the plan, of 1 | 0 |" in told
+    assert "left slower, of 1 | 0 | 0 |" in told
 
 
 def test_what_was_left_to_the_user_is_told_apart():
@@ -68,4 +68,13 @@ def test_what_was_left_to_the_user_is_told_apart():
     found.append(one("c0012", 1.9, 2.0, tried=[left, trial(1.8, 1.9)]))
     told = "\n".join(score(found))
     assert "median of 2 | 0.50 |" in told
-    assert "left to the user, 1 | 0.95 |" in told
+    assert "left to the user, median of 1 | 0.95 |" in told
+
+
+def test_the_page_says_how_it_was_made_and_what_was_no_gpu():
+    emulated = msgspec.structs.replace(one("c1023", 2.0, 2.0), mode="emulated")
+    told = page([one("c0012", 1.9, 2.0), emulated], "python -m clinic heal", "2026-01-02 on a box")
+    assert "Made on 2026-01-02 on a box by `python -m clinic heal`." in told
+    assert "1 of them ran on the emulated device, which is no GPU" in told
+    assert "| c0012 | 2.00 | 1.90 |" in told
+    assert "emulated" not in page([one("c0012", 1.9, 2.0)], "", "")
