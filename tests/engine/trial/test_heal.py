@@ -165,6 +165,14 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     assert {trial.treatment: trial.why for trial in told.trials}["gc-freeze"] == heal.STOPPED
 
 
+def test_the_interval_of_a_single_pair_is_unknown(monkeypatch):
+    """Great harm ends a trial after one pair, which tells nothing of chance."""
+    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda turned: 3.0 if turned else 1.0)
+    (trial,) = document.document(job.heal()).trials
+    assert trial.speedup == pytest.approx(1 / 3)
+    assert (trial.low, trial.high, trial.pairs) == (None, None, 1)
+
+
 def test_without_a_fix_that_may_be_tried_nothing_runs(monkeypatch):
     job = Job(monkeypatch, [diagnosis()], both)
     found = job.heal()

@@ -42,11 +42,13 @@ def test_one_pair_alone_says_nothing_of_its_interval():
     assert found.speedup == pytest.approx(2.0)
     assert found.low < 1e-9
     assert found.high > 1e9
+    assert not found.known
 
 
 def test_other_runs_tell_of_the_scatter_of_one_pair():
     found = effect([2.0], [1.0], alike=[[1.0, 1.01, 0.99], [2.0, 2.01]])
     assert 1.7 < found.low < 2.0 < found.high < 2.4
+    assert found.known
 
 
 def test_runs_that_agree_to_the_digit_still_have_an_interval():

@@ -35,6 +35,11 @@ class Effect:
     high: float
     pairs: int
 
+    @property
+    def known(self) -> bool:
+        """Whether anything tells how far chance may lead: one pair alone does not."""
+        return self.low > 0.0
+
 
 def common(base: Sequence[Told], treated: Sequence[Told]) -> tuple[int, int]:
     """How many steps of either's arms are compared."""
