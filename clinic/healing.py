@@ -179,23 +179,28 @@ def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float
     return _compared(found, case, mode, folder)
 
 
+def _rate(case: Case, mode: Mode, options: Options, plan: list[str]) -> float:
+    """Of one arm, in a folder of its own: what it leaves there would be in the next one's way."""
+    run = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live", "--profile", "off"]
+    words = command(options, mode, case.budget.arm_s, case.measure)
+    with launch.scratch(case, mode) as folder:
+        launch.start([*run, *plan, *words], folder, options, case.budget)
+        return written(folder).rate(case.measure)
+
+
 def _compared(found: Healed, case: Case, mode: Mode, folder: Path) -> Healed:
     """With the rates of its arms, run in turn and in turned order."""
     sick = from_start(case, frozenset())
     arms: dict[str, tuple[Options, list[str]]] = {"sick": (sick, [])}
     if (folder / "plan.toml").is_file():
-        arms["planned"] = (sick, ["--plan", "plan.toml"])
-    arms["safe"] = (sick, ["--plan", "safe.toml"])
+        arms["planned"] = (sick, ["--plan", str(folder / "plan.toml")])
+    arms["safe"] = (sick, ["--plan", str(folder / "safe.toml")])
     if timed(case):
         arms["cured"] = (from_start(case, case.arms()["cured"]), [])
     rates: dict[str, list[float]] = {name: [] for name in ("sick", "planned", "safe", "cured")}
     for number in range(MOST_PAIRS):
         for name in list(arms) if number % 2 == 0 else reversed(arms):
-            options, plan = arms[name]
-            run = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
-            words = command(options, mode, case.budget.arm_s, case.measure)
-            launch.start([*run, "--profile", "off", *plan, *words], folder, options, case.budget)
-            rates[name].append(written(folder).rate(case.measure))
+            rates[name].append(_rate(case, mode, *arms[name]))
         if number + 1 >= PAIRS:
             found = msgspec.structs.replace(found, **rates)
             if not found.harmed:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from .frames import outwards
 from .phases import _patch
 from .sampler import describe
 
@@ -64,7 +65,7 @@ def asked(loop: Loop) -> bool:
 
 def _note(loop: Loop, mode: str, on: bool, frame: FrameType) -> None:
     if on and not str(frame.f_globals.get("__name__")).startswith(_COMPILER):
-        loop.asked = {**loop.asked, mode: describe(frame)}
+        loop.asked = {**loop.asked, mode: describe(outwards(frame))}
 
 
 def own() -> dict[str, bool]:

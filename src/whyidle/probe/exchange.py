@@ -18,6 +18,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import guard
+from .frames import outwards
 from .recorder import ANNOTATION, now
 from .sampler import describe
 
@@ -39,7 +40,7 @@ def made(ranks: Ranks, ddp: Any) -> None:
     """A model was wrapped: its exchanges are recorded from now on."""
     ranks.models = [known for known in ranks.models if known() is not None]
     ranks.models.append(weakref.ref(ddp))
-    ranks.made = describe(sys._getframe(1))
+    ranks.made = describe(outwards(sys._getframe(1)))
     _backward(ranks)
     if ddp.__dict__.get("find_unused_parameters") and "walk" not in ranks.loop.undo:
         _walk(ranks, type(ddp.reducer))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import guard
+from .frames import outwards
 from .recorder import ANNOTATION, PYTHON, RUNTIME, now
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
 def mark(loop: Loop, begin: int) -> None:
     """Note the stack of this thread as a sample, so that a rare span has its exact place."""
     if loop.sampler is not None and threading.get_ident() == loop.sampler.watched:
-        stack = loop.sampler.stacks.number(sys._getframe(1))
+        stack = loop.sampler.stacks.number(outwards(sys._getframe(1)))
         loop.recorder.samples.append((begin, -1, threading.get_ident(), stack, 0))
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import operator
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +26,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from . import guard
+from .frames import frames_of
 from .recorder import FLUSH_S, Recorder, now
 
 PERIOD_S = 0.02
@@ -50,6 +51,7 @@ FELT = 2.2
 """times its own CPU that a look takes from the job, which waits for the interpreter's lock and is
 woken: 112 us of 49, 180 of 99, 239 of 128 in three runs of 7 us operators, one after the other"""
 DEPTH = 48
+_CODE, _AT = operator.attrgetter("f_code"), operator.attrgetter("f_lasti")
 MOST_KEYS = 20_000
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OWN = (
@@ -176,9 +178,9 @@ class Sampler:
         if self._asleep.acquire(timeout=(wanted - begin) / 1e9):
             return True
         got, begun = now(), time.thread_time()
-        frame = sys._current_frames().get(self.watched)
-        stack = -1 if frame is None else self.stacks.number(frame)
-        del frame  # the stack first: what follows lets go of the lock, and the job goes on
+        frames = frames_of(self.watched)
+        stack = self.stacks.number(frames) if frames else -1
+        del frames  # the stack first: what follows lets go of the lock, and the job goes on
         runnable, _ = self._clock.read()
         _, after = self._own.read()
         if stack >= 0:
@@ -213,41 +215,34 @@ class Stacks:
         self._known: dict[tuple[int, ...], int] = {}
         self._alive: dict[int, CodeType] = {}
 
-    def number(self, frame: FrameType | None) -> int:
-        """The number of the stack that ends in ``frame``; frames of our own are left out."""
-        key: list[int] = []
-        at = frame
-        while at is not None and len(key) < 2 * DEPTH:
-            key.append(id(at.f_code))
-            key.append(at.f_lasti)
-            at = at.f_back
-        known = tuple(key)
-        found = self._known.get(known)
+    def number(self, frames: Sequence[FrameType]) -> int:
+        """The number of a stack, given innermost frame first; frames of our own are left out."""
+        codes = tuple(map(_CODE, frames))
+        key = (*map(id, codes), *map(_AT, frames))
+        found = self._known.get(key)
         if found is None:
-            found = self._learn(known, frame)
+            found = self._learn(key, codes, frames)
         return found
 
-    def _learn(self, key: tuple[int, ...], frame: FrameType | None) -> int:
+    def _learn(
+        self, key: tuple[int, ...], codes: Sequence[CodeType], frames: Sequence[FrameType]
+    ) -> int:
         if len(self._known) >= MOST_KEYS:
             self._known.clear()
             self._alive.clear()
-        at = frame
-        while at is not None:
-            self._alive[id(at.f_code)] = at.f_code  # so that no other code gets its id
-            at = at.f_back
-        found = self._known[key] = self.recorder.stack(describe(frame))
+        self._alive.update(zip(map(id, codes), codes, strict=True))  # no other code gets its id
+        found = self._known[key] = self.recorder.stack(describe(frames))
         return found
 
 
-def describe(frame: FrameType | None) -> str:
+def describe(frames: Sequence[FrameType]) -> str:
     """A stack as text, innermost frame first: ``file(line): function;...``."""
     parts: list[str] = []
-    while frame is not None and len(parts) < DEPTH:
+    for frame in frames:
         code = frame.f_code
         if not code.co_filename.startswith(_OWN):
             parts.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
-        frame = frame.f_back
-    return ";".join(parts)
+    return ";".join(parts[:DEPTH])
 
 
 class _Clock:
