@@ -24,14 +24,17 @@ from typing import Any
 
 DEEPEST = 96
 MADE_WHEN_ASKED = sys.version_info[:2] == (3, 11)
+COLLECTS_AFTERWARDS = sys.version_info >= (3, 11, 9)
+"""asking for the innermost frames of all threads does so by itself; before, two threads that ask
+and collect could wait for each other for ever (python/cpython issue 106883, its pull 117332)"""
 _call: Any = getattr(operator, "call", None)
 """from 3.11 on there is one"""
 
 
 def frames_of(thread: int) -> list[FrameType]:
     """Frames of a thread, the innermost first, ``DEEPEST`` at most; none where it has ended."""
-    current = at_once(sys._current_frames)
-    return outwards(current.get(thread))
+    ask = sys._current_frames
+    return outwards((ask() if COLLECTS_AFTERWARDS else at_once(ask)).get(thread))
 
 
 def outwards(frame: FrameType | None) -> list[FrameType]:
