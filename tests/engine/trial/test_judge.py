@@ -11,7 +11,7 @@ from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import WHOLE, Purse
 from whyidle.engine.trial.judge import judge
-from whyidle.engine.trial.judgement import Bench
+from whyidle.engine.trial.judgement import MOST, Bench
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.tree import Sample
@@ -85,7 +85,7 @@ def test_chance_alone_is_rarely_taken_for_a_gain():
     """A thousand fixes that do nothing, arms that scatter by 4 %: looked at after each pair."""
     chance, kept = random.Random(2), 0
     for _ in range(1000):
-        arms = [[ran(0.1 * math.exp(chance.gauss(0, 0.04))) for _ in range(4)] for _ in range(2)]
+        arms = [[ran(0.1 * math.exp(chance.gauss(0, 0.04))) for _ in range(MOST)] for _ in range(2)]
         kept += judge(FIX, bench(*arms), []).kept
     assert kept <= 40
 
@@ -97,7 +97,7 @@ def test_of_many_fixes_that_do_nothing_hardly_ever_one_is_kept():
         purse, alike, kept = Purse(), [], False
         for _ in range(6):
             arms = [
-                [ran(0.1 * math.exp(chance.gauss(0, 0.04)), LOSSES[:14]) for _ in range(4)]
+                [ran(0.1 * math.exp(chance.gauss(0, 0.04)), LOSSES[:14]) for _ in range(MOST)]
                 for _ in range(2)
             ]
             found = judge(FIX, bench(*arms), alike, purse.offer)
@@ -119,11 +119,11 @@ def test_one_that_is_tried_late_must_be_surer():
 
 
 def test_what_is_within_the_scatter_is_not_kept():
-    base = [ran(0.2), ran(0.15), ran(0.22), ran(0.17)]
+    base = [ran(0.2), ran(0.15), ran(0.22), ran(0.17), ran(0.16), ran(0.21)]
     found = judge(FIX, bench(base, [ran(0.17)]), [])
     assert not found.kept
     assert "chance" in found.why
-    assert found.effect.pairs == 4
+    assert found.effect.pairs == MOST
 
 
 def test_what_is_surely_worth_nothing_ends_early():

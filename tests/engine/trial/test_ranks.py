@@ -89,7 +89,8 @@ def test_all_ranks_end_after_the_same_step_and_tell(train):
     assert one.losses != other.losses  # each has data of its own
     assert one.norm == other.norm is not None  # and they have one model
     assert found.told == one
-    assert found.samples[-1].own > 50 << 20  # three interpreters with PyTorch
+    most = max(sample.own for sample in found.samples)  # the last ones may be of the end
+    assert most > 50 << 20  # three interpreters with PyTorch
 
 
 def test_a_rank_that_fails_ends_the_arm_where_a_launcher_looks(train):

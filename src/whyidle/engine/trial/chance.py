@@ -13,7 +13,7 @@ import math
 
 WHOLE = 0.05
 """in so many of all healings, at most, a fix is kept that brings nothing"""
-EARLY = 0.2
+EARLY = 0.1
 """of a trial's chance, for each look before its last: looking again and again finds something in
 the end, so whoever stops early must be surer (as in trials by Haybittle and Peto)"""
 _CLOSE = 1e-9
