@@ -1,5 +1,6 @@
 """One arm, with real processes."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_it_ends_when_it_has_run_long_enough(train):
     assert len(found.told.marks) >= 12
     assert 0.2e9 <= found.told.marks[-1] - found.told.marks[0] < 2e9
     assert len(found.told.losses) == len(found.told.marks)
+
+
+def test_one_that_is_looked_at_goes_on_until_its_operators_are_recorded(train):
+    """Asked for two seconds, it would otherwise end before the recorder comes to it."""
+    found = ran(train, 100_000, Asked(steps=12, seconds=2.0, profile=True))
+    assert found.ending == "stopped"
+    (told,) = found.recording.glob("*.bursts.json")
+    assert [one["state"] for one in json.loads(told.read_text())["bursts"]] == ["recorded"]
+    plain = run(
+        [sys.executable, str(train), "100000"],
+        Asked(steps=12, seconds=2.0),
+        train.parent / "plain",
+        Open(),
+    )
+    assert not list(plain.recording.glob("*.bursts.json"))
 
 
 def test_a_job_that_ends_by_itself_tells_all_it_did(train):
