@@ -160,3 +160,8 @@ def test_a_slow_job_comes_to_a_rung_with_enough_steps(train):
         Open(),
     )
     assert few.rung is None
+
+
+def test_operators_are_recorded_soon_where_it_is_looked_at_and_never_where_timed(tmp_path):
+    assert environment(Asked(profile=True), tmp_path)["WHYIDLE_PROFILE"] == "look"
+    assert environment(Asked(), tmp_path)["WHYIDLE_PROFILE"] == "off"
