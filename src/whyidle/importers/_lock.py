@@ -32,8 +32,8 @@ it: 113 of 16,219 in 136 recordings of one machine of two virtual cores"""
 NEAR: Final = 1 / 3
 """the part of these that waited less than twice as long: 38 of the 113"""
 CHANCE: Final = 0.01
-"""chance, of the waits at one line, below which they are none: a hundredth of the lines at which
-looks waited by chance alone count as Python all the same"""
+"""waits at one line count where chance brings as many less often than this: so a hundredth of the
+lines that leave the lock free count as Python all the same"""
 _ENGINE = re.compile(
     r"/torch/autograd/(graph\.py\(\d+\): _engine_run_backward|__init__\.py\(\d+\): backward)$"
 )
@@ -65,7 +65,7 @@ def false_waits(samples: NDArray[Any], taken: float, leaf: list[str]) -> float:
     that somebody did have the lock (``TAKEN``).
     """
     free = _free(samples, leaf)
-    if len(free) < FEWEST or (free >= taken).mean() >= TAKEN:
+    if _contended(free, taken):
         return 0.0
     return float(((free >= taken).sum() + 1.0) / (len(free) + 1.0 / USUAL))
 
@@ -109,6 +109,11 @@ def _free(samples: NDArray[Any], leaf: list[str]) -> NDArray[Any]:
     return free
 
 
+def _contended(free: NDArray[Any], taken: float) -> bool:
+    """Whether looks at a backward pass are too few, or tell of another thread that has the lock."""
+    return len(free) < FEWEST or bool((free >= taken).mean() >= TAKEN)
+
+
 def found_free(samples: NDArray[Any], taken: float, leaf: list[str]) -> Mask:
     """Looks that found the lock free, as the other looks at the same line tell.
 
@@ -125,7 +130,7 @@ def found_free(samples: NDArray[Any], taken: float, leaf: list[str]) -> Mask:
         leaf: what each stack ends in.
     """
     backward = _free(samples, leaf)
-    if len(backward) < FEWEST or (backward >= taken).mean() >= TAKEN:
+    if _contended(backward, taken):
         return np.zeros(len(samples), dtype=bool)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(leaf))}
     stack = samples["stack"].astype(np.int64)
