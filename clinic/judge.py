@@ -200,8 +200,8 @@ def _advised(case: Case, outcome: Outcome, most: int | None = None) -> Iterator[
         key = f"cured {number}" if len(case.inject) > 1 else "cured"
         gain = outcome.gains.get(key)
         naming = [one for one in serious if one.cause in fault.names]
-        same = (one for one in naming if fault.treatment in one.predicted)
-        one = next(same, naming[0] if naming else None)
+        same = [one for one in naming if fault.treatment in one.predicted]
+        one = next(iter(same if fault.treatment else naming), None)
         told = one.best(fault.treatment) if one else None
         if gain is not None and one is not None and told is not None:
             yield one, told, gain

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.replay import Replay, Saved, nothing
+from whyidle.analysis.replay import Replay, Saved, added, nothing
 from whyidle.model.diagnosis import Predicted
 
 F64 = NDArray[np.float64]
@@ -130,6 +130,7 @@ def substituted(
     *,
     unrecorded: Saved = nothing,
     timed: bool = False,
+    besides: tuple[Saved, Saved, Saved] = (nothing, nothing, nothing),
 ) -> tuple[float, float, Predicted]:
     """P5: device events that take other times, replayed against the recorded launches.
 
@@ -140,13 +141,17 @@ def substituted(
         unrecorded: host time that only the recording cost. Without it the host launches earlier,
             which is the hopeful end; both steps are compared without it.
         timed: that cost was measured and not estimated, so that it is expected, too.
+        besides: host time that passes no longer, or comes on top: the same three.
 
     Returns:
         The share of the step saved, careful and hopeful, and the predicted speed-up.
     """
     now, free = replay.base_ns, replay.run(unrecorded)
     recorded, alone = (
-        [1.0 - replay.run(saved, factor=factor) / length for factor in factors]
+        [
+            1.0 - replay.run(added(saved, host), factor=factor) / length
+            for factor, host in zip(factors, besides, strict=True)
+        ]
         for saved, length in ((nothing, now), (unrecorded, free))
     )
     low = max(0.0, min(recorded[0], alone[0]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import phases
 from .recorder import PYTHON, RUNTIME
+from .wrapping import patch, spans
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -99,7 +100,7 @@ def watch(loop: Loop, torch: Any, kind_: str) -> None:
     for name in phases.READS:
         if hasattr(torch.Tensor, name):
             reads = phases._read(loop, name, kind_)
-            phases._patch(loop, f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
+            patch(loop, f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
     owner = module(torch, kind_)
     calls = (
         ("synchronize", f"{kind_}DeviceSynchronize", RUNTIME),
@@ -107,5 +108,5 @@ def watch(loop: Loop, torch: Any, kind_: str) -> None:
     )
     for name, span, how in calls:
         if hasattr(owner, name):
-            spans = phases._spans(loop, span, how, f"{kind_}.{name}")
-            phases._patch(loop, f"{kind_}.{name}", owner, name, spans)
+            timed = spans(loop, span, how, f"{kind_}.{name}")
+            patch(loop, f"{kind_}.{name}", owner, name, timed)

@@ -12,8 +12,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from .frames import outwards
-from .phases import _patch
 from .sampler import describe
+from .wrapping import patch
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -39,7 +39,7 @@ def install(loop: Loop) -> None:
     for mode, name, kind in asks:
         if kind is not None:
             where = f"{kind.__name__}.{name}"
-            _patch(loop, where, kind, name, _noting(loop, where, mode))
+            patch(loop, where, kind, name, _noting(loop, where, mode))
 
 
 def _noting(

@@ -24,8 +24,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from . import accelerator, phases
+from . import accelerator
 from .recorder import now
+from .wrapping import patch
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -105,8 +106,8 @@ class Cuda:
         """Hear of captures on any thread."""
         graph = getattr(self.cuda, "CUDAGraph", None)
         if hasattr(graph, "capture_begin"):
-            phases._patch(loop, "device capture", graph, "capture_begin", self._begins)
-            phases._patch(loop, "device capture end", graph, "capture_end", self._ends)
+            patch(loop, "device capture", graph, "capture_begin", self._begins)
+            patch(loop, "device capture end", graph, "capture_end", self._ends)
 
     def _begins(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -34,6 +34,7 @@ from . import (
 )
 from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
 from .sampler import Sampler
+from .wrapping import patch
 
 PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
@@ -365,7 +366,7 @@ class Loop(hot.Hot):
 
             return wrapper
 
-        phases._patch(self, where, owner, name, recording)
+        patch(self, where, owner, name, recording)
 
 
 def install(recorder: Recorder) -> Loop:

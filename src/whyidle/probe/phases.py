@@ -1,26 +1,22 @@
-"""What interrupts or surrounds a step: evaluation, explicit collections, synchronisations, saves.
+"""What interrupts or surrounds a step: evaluation, explicit collections, synchronisations.
 
 All of it is rare, so each record may also note the caller's stack at once.
 """
 
 from __future__ import annotations
 
-import functools
 import gc
-import os
-import sys
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import guard
-from .frames import outwards
 from .recorder import ANNOTATION, PYTHON, RUNTIME, now
+from .saving import Saving
+from .wrapping import Wrap, mark, patch, spans
 
 if TYPE_CHECKING:
     from .loop import Loop
 
-MOST_SAVES = 50
 READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
 """methods of a tensor that wait for a device"""
 WAITED_NS = 20_000
@@ -31,81 +27,12 @@ def install(loop: Loop) -> None:
     """Wrap the call sites around a step."""
     import torch
 
-    _patch(loop, "gc.collect", gc, "collect", _spans(loop, "gc.collect", PYTHON))
-    _patch(loop, "save", torch, "save", _saving(loop))
+    patch(loop, "gc.collect", gc, "collect", spans(loop, "gc.collect", PYTHON))
+    Saving(loop).install(torch)
     _evaluation(loop, torch)
     _scaler(loop, torch)
     if torch.cuda.is_available():
         _device(loop, torch)
-
-
-Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def _patch(loop: Loop, where: str, owner: Any, name: str, wrap: Wrap) -> None:
-    """Replace ``owner.name`` by what ``wrap`` makes of it, and remember how to take it off."""
-    original = getattr(owner, name)
-    wrapper = functools.wraps(original)(wrap(original))
-    home = sys.modules.get(getattr(original, "__module__", None) or "")
-    owners = [owner]
-    if home is not None and home is not owner and getattr(home, name, None) is original:
-        owners.append(home)  # where it was defined, or it could not be pickled by its name
-    for each in owners:
-        setattr(each, name, wrapper)
-
-    def undo() -> None:
-        for each in owners:
-            setattr(each, name, original)
-
-    loop.undo[where] = undo
-
-
-def _spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
-    """Record every call as a span of this name, with its place. ``where`` is what comes off after
-    a fault, if it has another name."""
-
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            begin = now()
-            loop.contained(where or name, mark, loop, begin)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                loop.contained(where or name, loop.span, name, kind, begin)
-
-        return wrapper
-
-    return wrap
-
-
-def mark(loop: Loop, begin: int) -> None:
-    """Note the stack of this thread as a sample, so that a rare span has its exact place."""
-    if loop.sampler is not None and threading.get_ident() == loop.sampler.watched:
-        stack = loop.sampler.stacks.number(outwards(sys._getframe(1)))
-        loop.recorder.samples.append((begin, -1, threading.get_ident(), stack, 0))
-
-
-def _saving(loop: Loop) -> Wrap:
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        timed = _spans(loop, "save_checkpoint", ANNOTATION, "save")(original)
-
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            begin = now()
-            try:
-                return timed(*args, **kwargs)
-            finally:
-                target = kwargs.get("f", args[1] if len(args) > 1 else None)
-                loop.contained("save", _saved, loop, target, now() - begin)
-
-        return wrapper
-
-    return wrap
-
-
-def _saved(loop: Loop, target: Any, took: int) -> None:
-    if isinstance(target, (str, os.PathLike)) and len(loop.saves) < MOST_SAVES:
-        size = os.stat(target).st_size if os.path.exists(target) else None
-        loop.saves.append({"path": os.fspath(target), "bytes": size, "seconds": took / 1e9})
 
 
 class Evaluation:
@@ -129,7 +56,7 @@ class Evaluation:
             self.loop.evaluating = self
             self.loop.alert()
             for where, owner, name, wrap in self.switches:
-                _patch(self.loop, where, owner, name, wrap(self))
+                patch(self.loop, where, owner, name, wrap(self))
             mark(self.loop, self.begin)
 
     def closes(self) -> None:
@@ -158,8 +85,8 @@ def _evaluation(loop: Loop, torch: Any) -> None:
     evaluation = Evaluation(loop, torch.is_grad_enabled, switches)
     compiling = guard.compiling()
     module = torch.nn.Module
-    _patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
-    _patch(loop, "evaluation end", module, "train", _trains(loop, evaluation, compiling))
+    patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
+    patch(loop, "evaluation end", module, "train", _trains(loop, evaluation, compiling))
 
 
 def _evals(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
@@ -222,7 +149,7 @@ def _scaler(loop: Loop, torch: Any) -> None:
 
         return wrapper
 
-    _patch(loop, "scaler", scaler, "step", steps)
+    patch(loop, "scaler", scaler, "step", steps)
 
 
 def _skipped(loop: Loop, optimizer: Any, begin: int) -> None:
@@ -234,20 +161,20 @@ def _device(loop: Loop, torch: Any) -> None:
     """Reads that may wait for a GPU; on a job without one they cost nothing and are left alone."""
     for name in READS:
         if hasattr(torch.Tensor, name):
-            _patch(loop, f"Tensor.{name}", torch.Tensor, name, _read(loop, name))
-    _patch(
+            patch(loop, f"Tensor.{name}", torch.Tensor, name, _read(loop, name))
+    patch(
         loop,
         "cuda.synchronize",
         torch.cuda,
         "synchronize",
-        _spans(loop, "cudaDeviceSynchronize", RUNTIME),
+        spans(loop, "cudaDeviceSynchronize", RUNTIME),
     )
-    _patch(
+    patch(
         loop,
         "cuda.empty_cache",
         torch.cuda,
         "empty_cache",
-        _spans(loop, "torch.cuda: empty_cache", PYTHON),
+        spans(loop, "torch.cuda: empty_cache", PYTHON),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._narrower import casts
+from whyidle.causes.device._narrower import casts, launched_casts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, single_precision
@@ -102,7 +102,28 @@ def test_large_weights_cost_casts():
     """67 MB are read and 34 written in 49 us, and as much is moved for the gradient."""
     small, large = (casts(Facts(cast(side).timeline())) for side in (64, 4096))
     assert (large - small) / 80 == pytest.approx(2 * 49e-6, rel=0.02)
-    assert small / 80 == pytest.approx(2 * 2e-6, rel=0.05)  # two more of the shortest kernels
+    assert small / 80 == pytest.approx(4 * 2e-6, rel=0.05)  # four of the shortest, with the bias
+
+
+def feed(bias, host):
+    """A host that needs ``host`` us for a launch, and a loop that launches 20 in a step."""
+    job = Builder()
+    shapes = [[64, 256], [256, 256], [256] if bias else []]
+    for _ in range(4):
+        with job.step():
+            for _ in range(20):
+                gemm = [(GEMMS["fp32"], us(host))]
+                job.op("aten::linear", kernels=gemm, host=us(host), dims=shapes)
+    return job
+
+
+def test_a_host_that_is_as_slow_as_the_device_launches_casts_too():
+    """Two for the weight and two for the bias, which is as long again as the step was."""
+    for bias, casts_each in ((False, 2), (True, 4)):
+        facts = Facts(feed(bias, 60).timeline())
+        added = facts.launching.replay.run(launched_casts(facts, 1.0))
+        launched = casts_each * 80 * 60e3
+        assert added - facts.launching.replay.base_ns == pytest.approx(launched, rel=0.35)
 
 
 def test_volta_gets_float16():

@@ -295,6 +295,20 @@ def test_a_ready_batch_that_is_taken_slowly_is_a_slow_hand_off():
     assert covers(proof, speedup(job, replace(job, unpickle=1.2)), slack=0.02)
 
 
+def test_what_taking_a_batch_takes_beside_unpacking_it_stays_with_leaner_batches():
+    """Its memory is asked of the worker, whatever is in it."""
+    job = Job(workers=1, train=20, cpu=2, pickle=3, unpickle=6, cores=2.0, ready=2)
+    timeline = job.run
+    takes = timeline.loading.takes.copy()
+    takes["unpickle"] = ms(2)
+    seen = replace(timeline, loading=replace(timeline.loading, takes=takes))
+    declared = catalog.causes()["worker-handoff-bottleneck"]
+    whole, partly = declared.test(Facts(timeline)), declared.test(Facts(seen))
+    step = Facts(timeline).step_s
+    assert whole.predicted.speedup == pytest.approx(step / (step - 5.4e-3), rel=0.02)
+    assert partly.predicted.speedup == pytest.approx(step / (step - 1.8e-3), rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("tensors", "unpickle", "found"),
     [(2, 0.3, False), (2, 2.5, True), (40, 0.3, True), (None, 0.3, True)],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import substituted
+from whyidle.analysis.replay import Saved, nothing
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 
@@ -137,9 +138,11 @@ def proof(
     evidence: tuple[Evidence, ...],
     confidence: float,
     told: dict[str, object] | None = None,
+    besides: tuple[Saved, Saved, Saved] = (nothing, nothing, nothing),
 ) -> Proof | None:
     """A proof that these kernels are dearer than they need be; None where cheaper ones would win
-    nothing, because the host is the bottleneck, or where the start-up is the story."""
+    nothing, because the host is the bottleneck, or where the start-up is the story. ``besides``:
+    host time that the cheaper ones take less, or more."""
     length = facts.device.end - facts.device.start
     most = float((length * (1.0 - factors[2]))[facts.device_rows].sum()) / facts.scope.total
     if facts.cold_start or most < LEAST_SHARE:
@@ -150,6 +153,7 @@ def proof(
         method,
         unrecorded=facts.launching.recording(1.0),
         timed=facts.launching.timed,
+        besides=besides,
     )
     if high < LEAST_SHARE:
         return None

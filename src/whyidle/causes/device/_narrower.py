@@ -8,14 +8,15 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
+from whyidle.analysis.replay import Saved
 from whyidle.causes.device._busy import F64, I64
 
 CAST_BYTES = 2 * (4 + 2)
 """per element of a weight: it is read in 32 bits and written in 16, its gradient the other way"""
 CASTS = 2
-"""kernels per weight that do this"""
+"""kernels per parameter that do this"""
 WEIGHTED = r"^aten::(linear|conv[123]d)$"
-"""operators whose second input is a weight"""
+"""operators whose second input is a weight, and whose third is a bias"""
 
 
 def narrower(facts: Facts, rows: I64, peak: float, *, size: float = 1.0) -> F64:
@@ -51,10 +52,32 @@ def casts(facts: Facts) -> float:
     peak, lengths = facts.peak, facts.seconds(facts.kernels)
     if peak is None or not peak.bandwidth or not len(lengths):
         return 0.0
-    host = facts.timeline.host
-    rows = facts.named(WEIGHTED)
-    rows = rows[facts.host_scope.covers(host.start[rows])]
-    shapes = [shapes_of(facts.timeline, int(detail)) for detail in host.detail[rows]]
-    weights = [each[1] for each in shapes if len(each) > 1 and each[1]]
+    weights = [shape for shapes in _parameters(facts, _weighted(facts)) for shape in shapes]
     moving = CAST_BYTES * float(sum(math.prod(weight) for weight in weights)) / peak.bandwidth
     return moving + CASTS * len(weights) * float(lengths.min())
+
+
+def launched_casts(facts: Facts, share: float) -> Saved:
+    """The host launches this ``share`` of those casts, at what a launch costs it where nothing
+    records: less than nothing is saved. Every cast counts where its forward pass is."""
+    launching, host = facts.launching, facts.timeline.host
+    rows = _weighted(facts)
+    rows = rows[np.argsort(host.start[rows], kind="stable")]
+    own = max(facts.share_of(launching.dispatch) - launching.recorded, 0.0)
+    launch_ns = own * facts.scope.total / max(len(launching.calls), 1)
+    count = [max(len(shapes), 1) for shapes in _parameters(facts, rows)]
+    cost = np.concatenate([[0.0], np.cumsum(count)]) * (-CASTS * share * launch_ns)
+    starts = host.start[rows]
+    return lambda times: cost[np.searchsorted(starts, times, side="left")]
+
+
+def _weighted(facts: Facts) -> I64:
+    rows, host = facts.named(WEIGHTED), facts.timeline.host
+    return rows[facts.host_scope.covers(host.start[rows])]
+
+
+def _parameters(facts: Facts, rows: I64) -> list[list[tuple[int, ...]]]:
+    """Shapes of the weight and of the bias of operators; none where they are not recorded."""
+    details = facts.timeline.host.detail[rows]
+    shapes = [shapes_of(facts.timeline, int(detail)) for detail in details]
+    return [[each for each in every[1:3] if each] for every in shapes]

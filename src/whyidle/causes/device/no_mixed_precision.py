@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.replay import nothing
 from whyidle.causes.device import _busy
-from whyidle.causes.device._narrower import casts, narrower
+from whyidle.causes.device._narrower import casts, launched_casts, narrower
 from whyidle.model.cause import Proof, cause
 
 MOSTLY = 0.5
@@ -93,6 +94,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         ),
         confidence=0.7,
         told={"dtype": dtype},
+        besides=(launched_casts(facts, 1.0), launched_casts(facts, 1.0), nothing),
     )
 
 

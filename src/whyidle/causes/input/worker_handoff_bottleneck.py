@@ -12,6 +12,10 @@ from whyidle.model.cause import Proof, cause
 
 LEFT = (0.5, 0.1, 0.0)
 """share of packing and unpacking that is left: careful, expected, hopeful"""
+FETCHED = (1.0, 1.0, 0.0)
+"""share of taking a ready batch, beyond unpacking it, that is left: the same. A tensor's memory is
+asked of the worker by a few messages (PyTorch's ``file_descriptor`` strategy), which a thread there
+answers when the interpreter lock is free; of few tensors it costs what it costs of many objects"""
 
 
 @cause(
@@ -35,10 +39,11 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     ------------------
     Time inside pickling, measured in the workers, and inside unpickling, measured in the training
     process, account for at least half of the waiting that the workers' figures explain, and for
-    half of what a batch costs. Expected is a hand-off at a tenth of its cost, which a few
-    contiguous tensors reach; careful is half of it. The step is then as long as the workers take
-    to make its batches, or as all the work takes on the cores, if that is longer than the rest of
-    the step.
+    half of what a batch costs. Expected is packing and unpacking at a tenth of its cost, as a few
+    contiguous tensors take; careful is half of it. What taking a ready batch takes beyond that
+    is the exchange with the worker about its memory, and is expected to stay. The step is then as
+    long as the workers take to make its batches, or as all the work takes on the cores, if that is
+    longer than the rest of the step and that exchange.
 
     Or the batch was ready whenever it was asked for, and taking it over still holds the loop for at
     least 15 % of the step, beyond what workers that are slower than the loop need for making it,
@@ -88,10 +93,12 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
 def _leaner(workers: Workers, own: float) -> list[float]:
     """What the step wins where half, a tenth or nothing of packing and unpacking is left: workers
     then make batches, and the cores do all the work, as fast as they can."""
+    exchange = max(0.0, workers.ready * workers.facts.step_s - workers.unpickle * workers.per_step)
     gains = []
-    for left, worth in zip(LEFT, BUSY_CORE, strict=True):
+    for left, fetched, worth in zip(LEFT, FETCHED, BUSY_CORE, strict=True):
         packing, unpacking = left * workers.pickle, left * workers.unpickle * workers.per_step
         work = workers.mean("cpu") + packing
         stall = workers.stall(workers.count, own + packing, work, worth=worth)
-        gains.append(max(0.0, workers.waiting - (stall + unpacking) / workers.facts.step_s))
+        waits = max(stall, fetched * exchange) + unpacking
+        gains.append(max(0.0, workers.waiting - waits / workers.facts.step_s))
     return gains

@@ -1,0 +1,71 @@
+"""Checkpoints: ``torch.save``, and what a job does to be sure of the file that it wrote."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .recorder import ANNOTATION, now
+from .wrapping import Wrap, patch, spans
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+MOST_SAVES = 50
+SURE = ("fsync", "replace", "rename")
+"""functions of ``os`` that belong to a checkpoint, if they follow one in the same step: the file is
+brought to the disk and takes the place of the last one, whose memory is freed"""
+SPAN = "save_checkpoint"
+
+
+class Saving:
+    """Records saves of one process."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.last: tuple[int, int] | None = None
+        """step and thread of the last save"""
+
+    def install(self, torch: Any) -> None:
+        """Wrap the functions."""
+        patch(self.loop, "save", torch, "save", self.saves)
+        for name in SURE:
+            patch(self.loop, f"os.{name}", os, name, self.follows(f"os.{name}"))
+
+    def saves(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.save``, with how large the file became."""
+        timed = spans(self.loop, SPAN, ANNOTATION, "save")(original)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            try:
+                return timed(*args, **kwargs)
+            finally:
+                self.last = self.loop.steps, threading.get_ident()
+                target = kwargs.get("f", args[1] if len(args) > 1 else None)
+                self.loop.contained("save", self.saved, target, now() - begin)
+
+        return wrapper
+
+    def saved(self, target: Any, took: int) -> None:
+        """Note a file that was written."""
+        saves = self.loop.saves
+        if isinstance(target, (str, os.PathLike)) and len(saves) < MOST_SAVES:
+            size = os.stat(target).st_size if os.path.exists(target) else None
+            saves.append({"path": os.fspath(target), "bytes": size, "seconds": took / 1e9})
+
+    def follows(self, where: str) -> Wrap:
+        """A call that is part of a save if this thread saved last, and has not stepped since."""
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            timed = spans(self.loop, SPAN, ANNOTATION, where)(original)
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                mine = self.last == (self.loop.steps, threading.get_ident())
+                return (timed if mine else original)(*args, **kwargs)
+
+            return wrapper
+
+        return wrap

@@ -1,0 +1,60 @@
+"""A function of somebody else's, replaced by one that also records its calls."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .frames import outwards
+from .recorder import now
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def patch(loop: Loop, where: str, owner: Any, name: str, wrap: Wrap) -> None:
+    """Replace ``owner.name`` by what ``wrap`` makes of it, and remember how to take it off."""
+    original = getattr(owner, name)
+    wrapper = functools.wraps(original)(wrap(original))
+    home = sys.modules.get(getattr(original, "__module__", None) or "")
+    owners = [owner]
+    if home is not None and home is not owner and getattr(home, name, None) is original:
+        owners.append(home)  # where it was defined, or it could not be pickled by its name
+    for each in owners:
+        setattr(each, name, wrapper)
+
+    def undo() -> None:
+        for each in owners:
+            setattr(each, name, original)
+
+    loop.undo[where] = undo
+
+
+def spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
+    """Record every call as a span of this name, with its place. ``where`` is what comes off after
+    a fault, if it has another name."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            loop.contained(where or name, mark, loop, begin)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                loop.contained(where or name, loop.span, name, kind, begin)
+
+        return wrapper
+
+    return wrap
+
+
+def mark(loop: Loop, begin: int) -> None:
+    """Note the stack of this thread as a sample, so that a rare span has its exact place."""
+    if loop.sampler is not None and threading.get_ident() == loop.sampler.watched:
+        stack = loop.sampler.stacks.number(outwards(sys._getframe(1)))
+        loop.recorder.samples.append((begin, -1, threading.get_ident(), stack, 0))

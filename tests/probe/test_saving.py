@@ -1,0 +1,78 @@
+"""What belongs to a checkpoint, and what does not."""
+
+import os
+import threading
+
+import pytest
+import torch
+
+from tests.probe.standin import Loop
+from whyidle.probe.saving import MOST_SAVES, SURE, Saving
+
+
+class Saved(Loop):
+    """A loop that saves."""
+
+    steps, sampler = 3, None
+
+    def __init__(self):
+        super().__init__()
+        self.saves = []
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    """One whose hooks come off in the end."""
+    saves = Saved()
+    before = {name: getattr(os, name) for name in SURE}
+    Saving(saves).install(torch)
+    yield saves
+    for undo in saves.undo.values():
+        undo()
+    assert {name: getattr(os, name) for name in SURE} == before
+
+
+def write(folder):
+    with (folder / "new").open("wb") as file:
+        file.write(b"x")
+        os.fsync(file.fileno())
+    (folder / "new").replace(folder / "old")
+
+
+def test_making_sure_of_a_checkpoint_is_part_of_it(loop, tmp_path):
+    write(tmp_path)
+    assert not loop.spans  # of something else
+    torch.save({}, tmp_path / "kept")
+    write(tmp_path)
+    assert loop.spans == ["save_checkpoint"] * 3
+    assert (tmp_path / "old").read_bytes() == b"x"
+    loop.steps += 1
+    write(tmp_path)
+    assert len(loop.spans) == 3  # of the next step
+
+
+def test_of_another_thread_is_no_part_of_it(loop, tmp_path):
+    torch.save({}, tmp_path / "kept")
+    thread = threading.Thread(target=write, args=(tmp_path,))
+    thread.start()
+    thread.join()
+    assert len(loop.spans) == 1
+
+
+def test_files_are_noted_with_their_size(loop, tmp_path):
+    for number in range(MOST_SAVES + 2):
+        torch.save({}, tmp_path / f"{number}.pt")
+    assert len(loop.saves) == MOST_SAVES
+    first = loop.saves[0]
+    assert first["path"] == str(tmp_path / "0.pt")
+    assert first["bytes"] == (tmp_path / "0.pt").stat().st_size
+    with (tmp_path / "open").open("wb") as file:
+        torch.save({}, file)
+    assert not loop.faults
+
+
+def test_a_failing_call_fails_as_before(loop, tmp_path):
+    torch.save({}, tmp_path / "kept")
+    with pytest.raises(FileNotFoundError):
+        (tmp_path / "none").replace(tmp_path / "old")
+    assert not loop.faults
