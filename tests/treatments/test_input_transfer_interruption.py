@@ -107,6 +107,15 @@ def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():
     assert plan("rarer-evaluation", rarer=None) is None
 
 
+def test_evaluations_without_a_loader_and_without_gradients_are_left_to_people():
+    gradients, batches = "evaluation.inference_mode", "evaluation.batch_factor"
+    assert set(knobs("larger-evaluation")) == {gradients, batches}
+    assert set(knobs("larger-evaluation", batches=False, graph=True)) == {gradients}
+    assert plan("larger-evaluation", batches=False, graph=True).automatic
+    assert plan("larger-evaluation", batches=True, graph=False).automatic
+    assert not plan("larger-evaluation", batches=False, graph=False).automatic
+
+
 def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
     assert plan("debug-mode-off", mode="anomaly_mode").automatic
     assert not plan("debug-mode-off", mode="deterministic").automatic

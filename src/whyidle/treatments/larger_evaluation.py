@@ -12,19 +12,23 @@ paid once"""
 
 
 @treatment("heavy-evaluation", consent="rounding")
-def larger_evaluation(_proof: Proof) -> Plan | None:
+def larger_evaluation(proof: Proof) -> Plan | None:
     """Larger batches and no autograd bookkeeping in evaluation change no learning, only rounding.
     Applied at run time, the script keeps its batches and gets the results of each: the model
     computes several of them together where its inputs are parts of the loader's batches and its
     results are seen to depend on no other sample of the batch. Declines for compiled models, hooks,
     random numbers in evaluation, several ranks, and loaders that shuffle; the first evaluations are
-    left as they are."""
+    left as they are. Left to the user where evaluation takes its batches from no loader, and
+    records no gradients as it is."""
+    batches, graph = (bool(proof.facts.get(name, True)) for name in ("batches", "graph"))
+    factor = Edit(knob="evaluation.batch_factor", value=FACTOR, was=1)
     return Plan(
         summary="evaluate under torch.inference_mode() with two to four times the batch, and keep "
         "metrics on the device until the end",
         edits=(
             Edit(knob="evaluation.inference_mode", value=True, was=False),
-            Edit(knob="evaluation.batch_factor", value=FACTOR, was=1),
+            *((factor,) if batches or not graph else ()),
         ),
         risk="more device memory during evaluation",
+        automatic=batches or graph,
     )

@@ -215,6 +215,27 @@ def test_rarer_evaluations_win_what_they_took():
 LOOP = "/job/train.py(20): main"
 
 
+NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+@pytest.mark.parametrize("name", ["evaluation", "evaluation#grad"])
+@pytest.mark.parametrize("asks", [False, True])
+def test_how_a_watched_job_evaluates_is_told(name, asks):
+    guest = Guest()
+    for _ in range(20):
+        with guest.call(NEXT):
+            guest.wait(LOOP, us(100))
+        guest.backward(LOOP, ms(9))
+        guest.step(LOOP, ms(1))
+        with guest.call(name):
+            if asks:
+                with guest.call(NEXT):
+                    guest.wait(LOOP, us(100))
+            guest.work(LOOP, ms(5))
+    proof = contracts.run_cause(catalog.causes()["heavy-evaluation"], [guest.timeline()])
+    assert (proof.facts["batches"], proof.facts["graph"]) == (asks, name == "evaluation#grad")
+
+
 def collecting(every, length=40_000):
     """Steps of 5 ms on a CPU, and 1 ms longer after a collection of so many us."""
     guest = Guest()

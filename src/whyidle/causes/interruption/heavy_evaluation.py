@@ -11,6 +11,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
+from whyidle.analysis.loader import MULTI, SINGLE
 from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
@@ -87,8 +88,19 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"rarer": _rarer(passed) if found.recurring else None},
+        facts={"rarer": _rarer(passed) if found.recurring else None, **_how(facts, found)},
     )
+
+
+def _how(facts: Facts, found: Pauses) -> dict[str, object]:
+    """Whether evaluations ask a DataLoader for batches, and may record what gradients need: a
+    watched process tells where they were off."""
+    host, names = facts.timeline.host, facts.timeline.names
+    asked = facts.named(f"{SINGLE}|{MULTI}")
+    return {
+        "batches": bool(found.spans.covers(host.start[asked]).any()),
+        "graph": {names[name] for name in host.name[found.rows]} != {"evaluation"},
+    }
 
 
 def _passed(facts: Facts, found: Pauses) -> tuple[float, float, float]:
