@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from . import Hand
+from ._opened import Files
 
 ASKS = {
     "open": (0,),
@@ -45,7 +46,7 @@ LEAVES = frozenset(
     ]
 )
 """events after which anybody may look at any file"""
-SILENT = ("stat", "lstat", "access")
+SILENT = ("stat", "lstat", "access", "fstat")
 MOVES = ("rename", "replace")
 ABILITIES = (
     os.supports_dir_fd,
@@ -63,6 +64,7 @@ class Waiting:
         self.hand = hand
         self.writers = writers
         self.knobs = knobs
+        self.files = Files(hand, self.on)
         self.listens = False
         self.busy: set[int] = set()
         """threads that wait now: what they do themselves is not listened to"""
@@ -93,6 +95,8 @@ class Waiting:
 
     def on(self, name: Any) -> None:
         """Until this file, and all in the folder of this name, are whole."""
+        if type(name) is int:
+            self._quietly(self.files.settle, name)
         if not self.writers.pending or not isinstance(name, (str, bytes, os.PathLike)):
             return
         self._quietly(self._on, name)

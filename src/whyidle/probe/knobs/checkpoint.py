@@ -4,14 +4,17 @@ The copy shares all memory until somebody writes to it, so nothing is copied ahe
 interpreter of its own. What lies on a device is copied to the host first (``_state``). The file
 takes its place when it is whole, so at any time there is the one before or the new one. Whoever
 opens, asks for or removes it, or starts a program, waits until then (``_waiting``); so does the end
-of the process. Renaming it, as careful scripts do, is left to another copy. Where a copy could not
-do the same, the script writes as it always did.
+of the process. Renaming it, as careful scripts do, is left to another copy, and a file that they
+have opened themselves is written like a named one (``_opened``). Where a copy could not do the
+same, the script writes as it always did.
 """
 
 from __future__ import annotations
 
 import atexit
+import builtins
 import functools
+import io
 import os
 import shutil
 import signal
@@ -23,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import DeclinedError, Hand, _memory
+from ._opened import Opened, put
 from ._state import State, UnknownError, state_of
 from ._waiting import Waiting
 
@@ -171,17 +175,21 @@ def _write(path: str, write: Callable[[str], Any], before: int) -> None:
 def _move(source: str, target: str, before: int) -> None:
     if before >= 0:
         os.read(before, 1)
+    if not os.path.getsize(source):
+        raise OSError(f"{source} was not written")  # its writer was ended
     os.replace(source, target)
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Have ``torch.save`` to a named file return at once."""
+    """Have ``torch.save`` to a file return at once."""
     import torch
 
     if not hasattr(os, "fork"):
         raise DeclinedError("this system cannot fork a process")
     saves = Saves(hand, edits)
     hand.replace(torch, "save", saves.wrap)
+    for owner in (builtins, io):
+        hand.replace(owner, "open", saves.waiting.files.wrap)
     for name in MEETINGS if torch.distributed.is_available() else ():
         hand.replace(torch.distributed, name, saves.waiting.before)
     hand.undo.append(saves.waiting.end)
@@ -202,9 +210,9 @@ class Saves:
 
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             write = functools.partial(_original, original, args, kwargs)
-            if not isinstance(f, (str, os.PathLike)) or self.hand.child:
+            if not isinstance(f, (str, os.PathLike, Opened)) or self.hand.child:
                 return write(obj, f)
-            self.waiting.on(f)
+            self.waiting.on(_name(f))
             if self.writers.failed:
                 told, self.writers.failed = self.writers.failed, ""
                 raise RuntimeError(told)
@@ -216,14 +224,19 @@ class Saves:
 
     def _beside(self, write: Callable[[Any, Any], Any], obj: Any, f: Any) -> bool:
         """Whether it is being written by another process now."""
-        path = os.path.realpath(os.fspath(f))
+        path = os.path.realpath(_name(f))
+        if isinstance(f, Opened) and not f.fresh():
+            return False
         state = _possible(self.hand, self.edits, path, obj)
         if state is None:
             return False
 
         def in_copy(draft: str) -> None:
             state.as_it_was()
-            write(state.value, draft)
+            if isinstance(f, Opened):
+                put(write, state.value, draft, path)
+            else:
+                write(state.value, draft)
 
         try:
             self.waiting.begin()
@@ -231,8 +244,14 @@ class Saves:
         except OSError as error:
             self.hand.decline(self.edits, f"no copy of the process can be made: {error}")
             return False
+        if isinstance(f, Opened):
+            self.waiting.files.begin(f)
         self.hand.took(*self.edits)
         return True
+
+
+def _name(f: Any) -> str:
+    return f.path if isinstance(f, Opened) else os.fspath(f)
 
 
 def _original(original: Callable[..., Any], args: Any, kwargs: Any, obj: Any, f: Any) -> Any:
