@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 
 import pytest
 import torch
@@ -57,6 +58,17 @@ def test_of_another_thread_is_no_part_of_it(loop, tmp_path):
     thread.start()
     thread.join()
     assert len(loop.spans) == 1
+
+
+def test_of_a_child_is_no_part_of_it(loop, tmp_path):
+    torch.save({}, tmp_path / "kept")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads
+        child = os.fork()
+    if not child:
+        write(tmp_path)
+        os._exit(len(loop.spans))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_files_are_noted_with_their_size(loop, tmp_path):

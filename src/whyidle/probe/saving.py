@@ -33,6 +33,11 @@ class Saving:
         patch(self.loop, "save", torch, "save", self.saves)
         for name in SURE:
             patch(self.loop, f"os.{name}", os, name, self.follows(f"os.{name}"))
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A child has saved nothing: it never steps, and all that it renames would follow."""
+        self.last = None
 
     def saves(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """``torch.save``, with how large the file became."""
