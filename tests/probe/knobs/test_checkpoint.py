@@ -18,7 +18,7 @@ import pytest
 import small_jobs as jobs
 import torch
 
-from whyidle.probe.knobs import _memory, _state, _waiting, checkpoint
+from whyidle.probe.knobs import _memory, _state, _waiting, _writers, checkpoint
 
 EDIT = {"checkpoint.asynchronous": True}
 
@@ -32,7 +32,7 @@ def elsewhere(tmp_path, monkeypatch):
 def slow(monkeypatch, tmp_path_factory):
     """Writers, in their own process, wait until somebody waits for them: ``slow()`` lets them go
     in a moment."""
-    write, go = checkpoint._write, tmp_path_factory.mktemp("go") / "now"
+    write, go = _writers._write, tmp_path_factory.mktemp("go") / "now"
 
     def slowly(*args):
         until = time.monotonic() + 20
@@ -40,7 +40,7 @@ def slow(monkeypatch, tmp_path_factory):
             time.sleep(0.002)
         write(*args)
 
-    monkeypatch.setattr(checkpoint, "_write", slowly)
+    monkeypatch.setattr(_writers, "_write", slowly)
     timers = []
 
     def release():
@@ -209,13 +209,13 @@ def test_the_one_before_stands_until_the_new_one_is_whole(turn, slow):
 
 
 def test_files_appear_in_the_order_in_which_they_were_saved(turn, monkeypatch):
-    write = checkpoint._write
+    write = _writers._write
 
     def first_slowly(path, *rest):
         time.sleep(0.3 if path.endswith("1.pt") else 0)
         write(path, *rest)
 
-    monkeypatch.setattr(checkpoint, "_write", first_slowly)
+    monkeypatch.setattr(_writers, "_write", first_slowly)
     turn(EDIT)
     for number in range(1, 7):  # more than may be written at a time
         torch.save([number], f"{number}.pt")
@@ -283,7 +283,7 @@ def test_a_disk_that_fails_is_told_at_the_next_save(turn, monkeypatch, capfd):
 
     turn(EDIT)
     with monkeypatch.context() as planted:
-        planted.setattr(checkpoint, "_write", full)
+        planted.setattr(_writers, "_write", full)
         torch.save([1], "c.pt")
         assert not os.path.exists("c.pt")
     assert "c.pt could not be written" in capfd.readouterr().err

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from whyidle.probe.knobs import _opened, checkpoint
+from whyidle.probe.knobs import _opened, _writers
 
 EDIT = {"checkpoint.asynchronous": True}
 VALUE = {"weights": torch.arange(9.0), "epoch": 3}
@@ -27,13 +27,13 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def slowly(monkeypatch):
     """Writers take a moment."""
-    write = checkpoint._write
+    write = _writers._write
 
     def late(*args):
         time.sleep(0.2)
         write(*args)
 
-    monkeypatch.setattr(checkpoint, "_write", late)
+    monkeypatch.setattr(_writers, "_write", late)
 
 
 def keep(value, name="c.pt"):
@@ -187,7 +187,7 @@ def test_other_files_are_written_as_ever(turn, name):
 
 
 def killed(monkeypatch):
-    monkeypatch.setattr(checkpoint, "_write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(_writers, "_write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def full(monkeypatch):
