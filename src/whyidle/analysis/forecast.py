@@ -158,3 +158,13 @@ def substituted(
     middle = max(low, (alone if timed else recorded)[1])
     high = max(middle, recorded[2], alone[2])
     return low, high, remove(low, high, method, middle)
+
+
+def no_faster(
+    low: float, high: float, predicted: Predicted, floor: float
+) -> tuple[float, float, Predicted]:
+    """The same where the step cannot become shorter than a share of it; it may at the hopeful end,
+    as that share is not known well."""
+    most = max(0.0, 1.0 - floor)
+    expected = min(1.0 - 1.0 / predicted.speedup, most)
+    return min(low, most), high, remove(min(low, most), high, predicted.method, expected)

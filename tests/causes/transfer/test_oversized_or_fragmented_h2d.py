@@ -3,6 +3,7 @@
 import pytest
 from judging import covers, judge, measured
 
+from whyidle.testing import builder
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -36,6 +37,23 @@ def test_two_hundred_small_copies_and_one():
     assert covers(proof, packed)
     # its bytes travel at the rate of an unknown board, half of the twin's
     assert proof.predicted.speedup == pytest.approx(packed, rel=0.12)
+
+
+def test_no_more_is_promised_than_the_host_keeps_up_with(monkeypatch):
+    """The device is 200 ms behind; its 40 copies take 6.5 of 8.5 ms, the host 5 ms beside them."""
+    monkeypatch.setattr(builder, "PINNED_GBS", 0.05)
+    made = Builder()
+    made.behind(us(200_000))
+    for _ in range(6):
+        with made.step():
+            for _ in range(40):
+                made.copy("h2d", 8_000, pinned=True)
+            made.quiet(us(5_000))
+            for _ in range(10):
+                made.op("aten::mm", kernels=[(GEMM, us(200))])
+    proof = judge("oversized-or-fragmented-h2d", made)
+    assert proof.predicted.speedup == pytest.approx(8.5 / 5.1, rel=0.05)
+    assert proof.predicted.high > 3.0
 
 
 def test_a_dozen_small_copies_are_usual():

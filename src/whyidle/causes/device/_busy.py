@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import substituted
+from whyidle.analysis.forecast import no_faster, substituted
+from whyidle.analysis.pacing import far_ahead, pace_s
 from whyidle.analysis.replay import Saved, nothing
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
@@ -155,6 +156,8 @@ def proof(
         timed=facts.launching.timed,
         besides=besides,
     )
+    if far_ahead(facts):  # whose launches are in no replay
+        low, high, predicted = no_faster(low, high, predicted, pace_s(facts) / facts.step_s)
     if high < LEAST_SHARE:
         return None
     return Proof(

@@ -12,6 +12,7 @@ from whyidle.analysis.copies import BIG_BYTES, Copies, copies, copy_place, pinne
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
+from whyidle.analysis.pacing import between_s, pace_s
 from whyidle.model.cause import Proof, cause
 from whyidle.model.timeline import Detail
 
@@ -48,11 +49,12 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     ------------------
     Fragmented: at least twenty copies per step of at most 64 KiB, with the device idle during
     them and their calls; packed into one they cost what one does and what their bytes take at the
-    rate of pinned memory, and at best the host's work between them is saved as well. Oversized:
-    copies of a megabyte and more whose operator recorded a 64-bit type, or a float image (four
-    dimensions, one, three or four channels); only the exposed part counts. Half of it is expected,
-    but all where the device converts 64-bit floats of that shape as they come: then the job itself
-    does without their width, and the conversion is saved as well.
+    rate of pinned memory, and at best the host's work between them is saved as well; no more is
+    expected than a host that is spared that work keeps up with. Oversized: copies of a megabyte
+    and more whose operator recorded a 64-bit type, or a float image (four dimensions, one, three
+    or four channels); only the exposed part counts. Half of it is expected, but all where the
+    device converts 64-bit floats of that shape as they come: then the job itself does without
+    their width, and the conversion is saved as well.
 
     What looks alike
     ----------------
@@ -120,16 +122,25 @@ def _fragmented(facts: Facts, found: Copies) -> _Option | None:
     high = max(0.0, share * (1.0 - kept) - packed)
     between = found.exposed * part + _between(facts, found.rows[small])
     hopeful = max(high, between * (1.0 - kept))
+    expected = min((high + hopeful) / 2, _kept_up_with(facts, found.rows[small]))
     return _Option(
         f"{count / facts.step_count:.0f} small copies per step go to the GPU one by one",
-        high / 2,
+        min(high / 2, expected),
         high,
-        (high + hopeful) / 2,
+        expected,
         hopeful,
         "fixed cost of the copies, packed into one",
         found.rows[small],
         True,
     )
+
+
+def _kept_up_with(facts: Facts, rows: NDArray[np.int64]) -> float:
+    """Share of the step that can be won before the host is slower than the device: it is spared
+    what it does from one copy to the next."""
+    calls = facts.launches.call[rows]
+    spared = between_s(facts, calls[calls >= 0]) * max(len(rows) / facts.step_count - 1.0, 0.0)
+    return max(0.0, 1.0 - max(pace_s(facts) - spared, 0.0) / facts.step_s)
 
 
 def _between(facts: Facts, rows: NDArray[np.int64]) -> float:
