@@ -9,12 +9,12 @@ MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"
 
 
-def judged(steps, python=10):
+def judged(steps, python=10, at="/job/train.py(30): metrics;/job/train.py(15): <module>"):
     job = Guest()
     for _ in range(steps):
         job.backward(OPS, 10 * MS)
         job.step(OPS, 5 * MS)
-        job.python("/job/train.py(30): metrics;/job/train.py(15): <module>", python * MS)
+        job.python(at, python * MS)
     return judge("python-overhead-in-step", job)
 
 
@@ -27,3 +27,10 @@ def test_few_looks_make_a_wide_prediction():
 def test_the_careful_end_is_half_of_what_there_is_at_least():
     proof = judged(8)
     assert proof.low < 0.5 * 10 / 25
+
+
+def test_of_python_at_no_line_nothing_is_expected():
+    told = judged(60, at="")
+    assert not told.where
+    assert (told.predicted.low, told.predicted.speedup) == (1.0, 1.0)
+    assert told.predicted.high > 1.2

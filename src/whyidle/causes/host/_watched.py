@@ -50,7 +50,8 @@ def python_overhead(facts: Facts) -> Proof | None:
     """Python between the calls of a step, but for a search for unused parameters, which has a cause
     of its own. Its careful and hopeful ends hold the sampling error of its share
     (``analysis.sampling.bounds``), less what looks at a free lock tell (``seen``); what is expected
-    holds what looks missed for certain, the hopeful end all that they cannot see."""
+    holds what looks missed for certain, the hopeful end all that they cannot see. Of Python that no
+    look shows a line of nothing is expected: nobody could move it."""
     spans = facts.part("python") - debugging(facts) - searches(facts)
     kept = 1.0 - freeing(facts, spans)
     share = kept * seen(facts, facts.share_of(spans))
@@ -60,7 +61,7 @@ def python_overhead(facts: Facts) -> Proof | None:
     least, most = (kept * seen(facts, bound) for bound in bounds(facts, spans))
     most = min(1.0, most + unseen(facts, share))
     whole = min(share + ends(facts, share), most)
-    gains = (REMOVED[0] * least, REMOVED[1] * whole, most)
+    gains = (REMOVED[0] * least, REMOVED[1] * whole, most) if where else (0.0, 0.0, most)
     at = at_place(where)
     return Proof(
         headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms of each step",
