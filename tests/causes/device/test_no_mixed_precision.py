@@ -121,7 +121,7 @@ def test_a_host_that_is_as_slow_as_the_device_launches_casts_too():
     """Two for the weight and two for the bias, which is as long again as the step was."""
     for bias, casts_each in ((False, 2), (True, 4)):
         facts = Facts(feed(bias, 60).timeline())
-        added = facts.launching.replay.run(launched_casts(facts, 1.0))
+        added = facts.launching.replay.run(launched_casts(facts))
         launched = casts_each * 80 * 60e3
         assert added - facts.launching.replay.base_ns == pytest.approx(launched, rel=0.35)
 

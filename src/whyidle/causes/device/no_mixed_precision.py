@@ -79,7 +79,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         these = rows[precision == kind]
         _busy.scale(factors, these, _times(facts, these, dtype, usual))
     _busy.scale(factors, _memory_bound(facts), MEMORY_BOUND)
-    added = casts(facts) / whole
+    added, launched = casts(facts) / whole, launched_casts(facts)
     for factor in factors[:2]:
         factor[rows] += added
     return _busy.proof(
@@ -94,7 +94,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         ),
         confidence=0.7,
         told={"dtype": dtype},
-        besides=(launched_casts(facts, 1.0), launched_casts(facts, 1.0), nothing),
+        besides=(launched, launched, nothing),
     )
 
 
