@@ -6,6 +6,7 @@ class Loop:
 
     def __init__(self):
         self.recorder, self.undo, self.faults, self.spans = self, {}, [], []
+        self.noting, self.home, self.steps = None, 0, 0
 
     def contained(self, where, work, *args):
         try:

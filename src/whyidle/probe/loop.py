@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import (
+    anomaly,
     bursts,
     collector,
     compiling,
@@ -62,6 +63,7 @@ class Loop(hot.Hot):
         "ids",
         "imported",
         "looks",
+        "noting",
         "numbers",
         "optimizers",
         "others",
@@ -95,6 +97,7 @@ class Loop(hot.Hot):
         self.backwards = 0
         self.skipped = 0
         self.asked: dict[str, str] = {}
+        self.noting: anomaly.Noting | None = None
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
         self.evaluating: phases.Evaluation | None = None

@@ -15,7 +15,8 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.sampling import bounds
-from whyidle.causes.host._searching import searching
+from whyidle.causes.host._noting import SEARCHED, noted
+from whyidle.causes.host._searching import passes, searching
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
 
@@ -84,11 +85,15 @@ def debug_mode(facts: Facts) -> Proof | None:
     gains, mode = max(priced, key=lambda pair: pair[0][1])
     if gains[2] < LEAST_SHARE:
         return None
-    seen = facts.share_of(seen_of(facts, mode))
     evidence = [
         measured(_said(each), share, "ratio", source="the process itself") for each, share in on
     ]
-    if mode.frames is not None:
+    timed = noted(facts) if mode is ANOMALY else None
+    if timed is not None:
+        name = "noting where operators are called, share of step"
+        evidence.append(measured(name, timed.timed, "ratio", source="the process itself"))
+    elif mode.frames is not None:
+        seen = facts.share_of(seen_of(facts, mode))
         evidence.append(measured("samples inside it, share of step", seen, "ratio"))
     return Proof(
         headline=mode.headline,
@@ -134,17 +139,28 @@ def _spared(facts: Facts, mode: Mode) -> Intervals:
 
 
 def _gains(facts: Facts, mode: Mode, work: float) -> tuple[float, float, float]:
-    """At least what samples show, with the sampling error of that, and what comes with it; and what
-    they do not show: by the backward pass where that tells, or else the class figure."""
-    spans = seen_of(facts, mode)
-    least, most = bounds(facts, spans) if len(spans) else (0.0, 0.0)
-    seen = (least, facts.share_of(spans), most)
+    """At least what is known of it, with the error of that, and what comes with it; and what is not
+    known: by the backward pass where that tells, or else the class figure."""
+    seen, whole = _known(facts, mode)
     costs = _costs(facts, mode, seen, work)
     careful, expected, hopeful = (
-        max(share, min(share * whole, work), cost)
-        for share, whole, cost in zip(seen, mode.whole, costs, strict=True)
+        max(share, min(share * times, work), cost)
+        for share, times, cost in zip(seen, whole, costs, strict=True)
     )
     return careful, expected, hopeful
+
+
+def _known(
+    facts: Facts, mode: Mode
+) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Share of the step, and how many times as much all of the mode takes: what was timed is all
+    that it takes outside of the backward pass, of samples that is known from other jobs."""
+    timed = noted(facts) if mode is ANOMALY else None
+    if timed is not None:
+        return (timed.timed, timed.noting, timed.noting), (1.0, 1.0, 1.0)
+    spans = seen_of(facts, mode)
+    least, most = bounds(facts, spans) if len(spans) else (0.0, 0.0)
+    return (least, facts.share_of(spans), most), mode.whole
 
 
 def _costs(
@@ -153,11 +169,20 @@ def _costs(
     careful, expected, hopeful = (cost * work for cost in mode.costs)
     searched = None
     if mode is ANOMALY:
-        searched = searching(facts, seen_of(facts, mode), _spared(facts, mode))
+        timed = noted(facts)
+        least = SEARCHED * timed.noting if timed else 0.0
+        searched = searching(facts, timed.forward if timed else _forward(facts, mode), least)
     if searched is None:
         return careful, expected, hopeful
     found = [min(work, share + search) for share, search in zip(seen, searched, strict=True)]
     return min(careful, found[0]), found[1], min(hopeful, found[2])
+
+
+def _forward(facts: Facts, mode: Mode) -> float:
+    """Share of the step that the forward pass takes, if all work before the backward pass is its:
+    where some of that needs no gradients, less of the backward pass seems to be too much."""
+    known = seen_of(facts, mode) | _spared(facts, mode) | passes(facts)
+    return facts.share_of(facts.part("compute") - known)
 
 
 def seen_of(facts: Facts, *modes: Mode) -> Intervals:

@@ -13,30 +13,31 @@ from __future__ import annotations
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
 
+BACKWARD = r"^whyidle::backward$"
 LEAST_ORDINARY, ORDINARY = 2.5, 1.7
 """length of a backward pass over that of its forward pass: at most (but for embeddings), usual"""
 MOST_SEARCHED = 0.65
 """share of a backward pass"""
 
 
-def searching(
-    facts: Facts, known: Intervals, optimizer: Intervals
-) -> tuple[float, float, float] | None:
-    """Share of the step that the search takes (careful, expected, hopeful); None where passes are
-    not marked. ``known`` is what samples show of the mode.
+def passes(facts: Facts) -> Intervals:
+    """Backward passes, as they are marked."""
+    host, rows = facts.timeline.host, facts.named(BACKWARD)
+    return union(host.start[rows], host.end[rows])
 
-    The work before a backward pass is taken for its forward pass: where some of it needs no
-    gradients, less of the backward pass seems to be too much, and less is promised.
-    """
-    host, rows = facts.timeline.host, facts.named(r"^whyidle::backward$")
-    if not len(rows):
+
+def searching(
+    facts: Facts, forward: float, least: float = 0.0
+) -> tuple[float, float, float] | None:
+    """Share of the step that the search takes (careful, expected, hopeful), given that of forward
+    passes without what the mode takes in them, and what is expected at least; None where passes
+    are not marked."""
+    marked = passes(facts)
+    if not len(marked) or forward <= 0.0:
         return None
-    passes = union(host.start[rows], host.end[rows])
-    forward = facts.share_of(facts.part("compute") - passes - optimizer - known)
-    if not forward:
-        return None
-    backward = facts.share_of(facts.part("compute") & passes)
+    backward = facts.share_of(facts.part("compute") & marked)
     careful, expected = (
         max(0.0, backward - ratio * forward) for ratio in (LEAST_ORDINARY, ORDINARY)
     )
+    expected = max(expected, min(least, MOST_SEARCHED * backward))
     return careful, expected, max(expected, MOST_SEARCHED * backward)

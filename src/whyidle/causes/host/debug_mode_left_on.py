@@ -46,10 +46,10 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     A watched process whose device is the CPU tells by itself whether anomaly mode, a profiler of
     PyTorch, a tracer or profiler of Python, or deterministic algorithms are on, and which line
     asked for it. The gain is a class figure on its work, and at least what stack samples show of
-    the mode's own code. Anomaly mode also searches gradients, of which no sample tells: it is
-    expected to take 1.55 times what samples show, or that and the time by which the backward pass
-    exceeds 1.7 times the forward pass, as it usually takes, where that is more. A profiler that is
-    on for some steps only is no mode left on.
+    the mode's own code. What anomaly mode takes to note where operators are called is timed; it
+    also searches gradients, which is expected to take the time by which the backward pass exceeds
+    1.7 times the forward pass, as it usually takes, and at least a fifth of the noting. A profiler
+    that is on for some steps only is no mode left on.
 
     What looks alike
     ----------------
