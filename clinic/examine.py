@@ -24,8 +24,9 @@ one case of sixteen"""
 SETTLED, STEADY = 0.03, 1.05
 """pairs that differ by no more, of arms of which none is faster than its like by more, tell what
 more of them would; a machine that drifts makes pairs agree by chance"""
-CLEAR = 1.25
-"""from here on one pair tells enough: whether it is planted does not hang on a few percent"""
+CLEAR = 2.5
+"""from here on one pair tells enough: a machine that is a tenth faster or slower moves the step
+with the cure by a few percent of the sick one, and whether something is planted not at all"""
 
 
 def examine(

@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from clinic.card import WORKLOADS, Budget, Case, Mode, Options
 from clinic.times import JobError
 from clinic.typed import NAME, environment
+from clinic.warmed import warm as become
 
 LOOK_S = 0.05
 """between two looks at a job that runs: so much is lost at its end"""
+SAID = "said.txt"
 GIVE_WAY_S = 0.1
 """nobody who waits for a lock is slower to take it"""
 
@@ -69,26 +72,20 @@ def start(
     *,
     may_fail: bool = False,
     done: Callable[[], bool] | None = None,
+    warm: bool = False,
 ) -> int:
-    """Run to the end, or until it is ``done``; nothing of it survives a time-out.
+    """Run to the end, or until it is ``done``; nothing of it survives a time-out. ``warm``: by an
+    interpreter that is there already.
 
     Raises:
         JobError: it failed.
         StoppedError: it was ended by ``stop``, or had not begun then.
     """
-    own = environment(options)
     if _stopping.is_set():
         raise StoppedError
-    with (folder / "said.txt").open("wb") as said:
-        child = subprocess.Popen(
-            [*words, "--times", "times.json"],
-            cwd=folder,
-            env=own,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    said = folder / SAID
+    said.touch()
+    with (_warm if warm else _afresh)([*words, "--times", "times.json"], folder, options) as child:
         try:
             status = _ended(child, budget.limit_s, done)
         finally:
@@ -96,12 +93,46 @@ def start(
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     if status and not may_fail:
-        tail = (folder / "said.txt").read_text("utf-8", "replace").strip()[-600:]
+        tail = said.read_text("utf-8", "replace").strip()[-600:]
         raise JobError(f"ended with {status}: {tail}")
     return status
 
 
-def _ended(child: subprocess.Popen[bytes], limit_s: float, done: Callable[[], bool] | None) -> int:
+class Child(Protocol):
+    """A process that leads a session of its own."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    def poll(self) -> int | None:
+        """Its status; None while it runs."""
+
+    def wait(self) -> int:
+        """The same, once it has ended."""
+
+
+@contextmanager
+def _afresh(words: list[str], folder: Path, options: Options) -> Iterator[Child]:
+    with (folder / SAID).open("wb") as said:
+        yield subprocess.Popen(
+            words,
+            cwd=folder,
+            env=environment(options),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+@contextmanager
+def _warm(words: list[str], folder: Path, options: Options) -> Iterator[Child]:
+    with become(words[1:], folder, environment(options), folder / SAID) as child:
+        yield child
+
+
+def _ended(child: Child, limit_s: float, done: Callable[[], bool] | None) -> int:
     """Its status; 0 where it is done, though not gone."""
     until = wall() + limit_s
     while wall() < until:

@@ -16,7 +16,7 @@ import msgspec
 from clinic.card import Case, Mode, Options
 from clinic.launch import scratch, start
 from clinic.times import JobError, Times, written
-from clinic.typed import command, environment
+from clinic.typed import NAME, command, environment
 
 
 def alone(case: Case, options: Options, mode: Mode) -> Times:
@@ -26,7 +26,12 @@ def alone(case: Case, options: Options, mode: Mode) -> Times:
         # taking an interpreter down with all its tensors is nearly a second that tells nothing;
         # ranks are in sessions of their own, and would be left behind
         done = None if "@ranks" in options else partial(_has_told, folder)
-        start(words, folder, options, case.budget, done=done)
+        warm = (
+            words[1] == NAME
+            and case.measure == "steps"
+            and not any(name.startswith("$") for name in options)
+        )
+        start(words, folder, options, case.budget, done=done, warm=warm)
         return written(folder)
 
 

@@ -22,7 +22,7 @@ CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
 SHEET = sheet(
     workload="job",
     before="[budget]\nwatch_s = 1\narm_s = 1\nlimit_s = 5",
-    habit='sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"',
+    habit='sick = { rest = 3 }\ncured = { rest = 1 }\nfix = "rest less"',
 )
 JOB = """
 import argparse, json, os, sys, time
@@ -76,11 +76,11 @@ def test_a_device_that_is_behind_its_host_is_timed_where_it_had_done_everything(
 def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
     results = Results(tmp_path / "kept")
     gain = examine.measured(case, "cpu", results)["cured"]
-    assert gain.ratio == pytest.approx(2.0)
+    assert gain.ratio == pytest.approx(3.0)
     assert len(gain.pairs) == 1, "a clear gain needs no second pair"
     assert results.gains(case, "cpu")["cured"].seconds == gain.seconds > 0
-    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 3.0)])})
-    assert examine.measured(case, "cpu", results)["cured"].ratio == 3.0
+    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 4.0)])})
+    assert examine.measured(case, "cpu", results)["cured"].ratio == 4.0
 
 
 def test_a_script_stands_alone_in_its_folder_under_a_common_name(case):
@@ -183,7 +183,7 @@ def test_only_what_is_missing_is_run(case, tmp_path, monkeypatch):
     monkeypatch.setattr(examine, "_seen", lambda *_: pytest.fail("it was watched"))
     came = examine.examine(case, "cpu", results, oracle=True)
     assert (came.state, came.error) == ("starved", "")
-    assert came.gains["cured"].ratio == pytest.approx(2.0)
+    assert came.gains["cured"].ratio == pytest.approx(3.0)
     again = examine.examine(case, "cpu", Results(tmp_path / "kept"), oracle=True)
     assert again.gains == came.gains
 

@@ -189,7 +189,8 @@ def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
         ([1.0, 1.0, 1.09, 1.0, 1.0, 1.05, 1.05, 1.0, 1.0, 1.0], 5),  # near 1, and they differ
         ([1.0, 1.01, 1.11, 1.1, 1.0, 1.01, 1.11, 1.1, 1.0, 1.01], 5),  # they agree, all drifts
         ([1.0, 1.15, 1.3, 1.0], 2),  # they differ, and it does not matter
-        ([1.0, 1.5], 1),
+        ([1.0, 1.5, 1.6, 1.0], 2),  # how much it is hangs on the machine
+        ([1.0, 2.6], 1),
     ],
 )
 def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
@@ -207,7 +208,7 @@ def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
 
 def test_of_several_cures_only_the_unclear_are_timed_again(case, monkeypatch):
     two = msgspec.structs.replace(case, inject=case.inject * 2)
-    begun, rates = [], iter([1.0, 2.0, 1.9, 1.15, 1.1, 1.0])
+    begun, rates = [], iter([1.0, 3.0, 2.9, 1.15, 1.1, 1.0])
 
     def told(*_):
         begun.append(rate := next(rates))
@@ -248,7 +249,7 @@ def test_the_page_tells_how_long_it_took(case):
 
 def test_what_was_watched_and_timed_tells_when(case, tmp_path, monkeypatch):
     results = Results(tmp_path / "kept")
-    marks = iter([[float(i) for i in range(10)], [i / 2 for i in range(10)]])
+    marks = iter([[float(i) for i in range(10)], [i / 4 for i in range(10)]])
     monkeypatch.setattr(
         clinic.runs, "alone", lambda *_: Times(begin=0.0, marks=next(marks), samples=1)
     )

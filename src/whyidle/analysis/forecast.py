@@ -144,7 +144,8 @@ def substituted(
         besides: host time that passes no longer, or comes on top: the same three.
 
     Returns:
-        The share of the step saved, careful and hopeful, and the predicted speed-up.
+        The share of the step saved, careful and hopeful, and the predicted speed-up, whose careful
+        end is below 1 where what comes on top may be more than what is saved.
     """
     now, free = replay.base_ns, replay.run(unrecorded)
     recorded, alone = (
@@ -154,10 +155,11 @@ def substituted(
         ]
         for saved, length in ((nothing, now), (unrecorded, free))
     )
-    low = max(0.0, min(recorded[0], alone[0]))
+    careful = min(recorded[0], alone[0])
+    low = max(0.0, careful)
     middle = max(low, (alone if timed else recorded)[1])
     high = max(middle, recorded[2], alone[2])
-    return low, high, remove(low, high, method, middle)
+    return low, high, may_cost(careful, high, method, middle)
 
 
 def no_faster(
@@ -166,5 +168,5 @@ def no_faster(
     """The same where the step cannot become shorter than a share of it; it may at the hopeful end,
     as that share is not known well."""
     most = max(0.0, 1.0 - floor)
-    expected = min(1.0 - 1.0 / predicted.speedup, most)
-    return min(low, most), high, remove(min(low, most), high, predicted.method, expected)
+    expected, careful = (min(1.0 - 1.0 / end, most) for end in (predicted.speedup, predicted.low))
+    return min(low, most), high, may_cost(careful, high, predicted.method, expected)

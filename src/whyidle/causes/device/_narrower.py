@@ -57,18 +57,18 @@ def casts(facts: Facts) -> float:
     return moving + CASTS * len(weights) * float(lengths.min())
 
 
-def launched_casts(facts: Facts) -> Saved:
-    """The host launches those casts, at what a launch costs it where nothing records: less than
-    nothing is saved. Every cast counts where its forward pass is."""
+def launched_casts(facts: Facts, times: float = 1.0) -> Saved:
+    """The host launches those casts, at ``times`` what a launch costs it where nothing records:
+    less than nothing is saved. Every cast counts where its forward pass is."""
     launching, host = facts.launching, facts.timeline.host
     rows = _weighted(facts)
     rows = rows[np.argsort(host.start[rows], kind="stable")]
     own = max(facts.share_of(launching.dispatch) - launching.recorded, 0.0)
     launch_ns = own * facts.scope.total / max(len(launching.calls), 1)
     count = [max(len(shapes), 1) for shapes in _parameters(facts, rows)]
-    cost = np.concatenate([[0.0], np.cumsum(count)]) * (-CASTS * launch_ns)
+    cost = np.concatenate([[0.0], np.cumsum(count)]) * (-times * CASTS * launch_ns)
     starts = host.start[rows]
-    return lambda times: cost[np.searchsorted(starts, times, side="left")]
+    return lambda moments: cost[np.searchsorted(starts, moments, side="left")]
 
 
 def _weighted(facts: Facts) -> I64:

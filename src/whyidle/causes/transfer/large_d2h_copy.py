@@ -16,9 +16,10 @@ from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.01
 """share of the step below which reading back is not worth a word"""
-KEPT = (None, 0.1, 0.0)
-"""what stays of the copies (careful: all bytes, at the rate of pinned memory; expected: a tenth of
-them or of the steps; hopeful: a number or two)"""
+KEPT = (None, 0.02, 0.0)
+"""what stays of the copies (careful: all bytes, at the rate of pinned memory; expected: read at
+every fiftieth step, as often as Lightning reports by default, or as few bytes; hopeful: a number or
+two)"""
 
 
 @cause(
@@ -41,8 +42,9 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     ------------------
     Copies to the host of a megabyte and more, in at least two steps, with nothing useful beside
     them, outside of checkpoints and evaluation. The gain is the replay of the recorded steps:
-    carefully with the copies at the rate of pinned memory and the wait kept, expected with a tenth
-    of the bytes and no wait, hopefully without them; the last two without the cost of recording.
+    carefully with the copies at the rate of pinned memory and the wait kept, expected with a
+    fiftieth of the bytes and no wait, hopefully without them; the last two without the cost of
+    recording.
 
     What looks alike
     ----------------

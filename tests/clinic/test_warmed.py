@@ -1,0 +1,162 @@
+"""Interpreters that become one job after another: a job cannot tell that it was not started."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clinic import warmed
+from clinic.times import JobError
+from clinic.typed import environment
+
+TELLS = """
+import gc, json, multiprocessing, os, sys, threading
+
+class Own:
+    pass
+
+def child(queue, own):
+    queue.put([os.getpid(), type(own).__name__])
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    queue = context.SimpleQueue()
+    process = context.Process(target=child, args=(queue, Own()))
+    process.start()
+    number, name = queue.get()
+    process.join()
+    told = {
+        "name": __name__, "file": __file__, "argv": sys.argv, "folder": os.getcwd(),
+        "path": sys.path[0], "leads": os.getsid(0) == os.getpid(), "mine": os.environ.get("MINE"),
+        "other": os.environ.get("OTHER"), "names": sorted(globals()), "threads": threading.active_count(),
+        "another": number != os.getpid(), "class": name, "input": sys.stdin.read(),
+        "clinic": [name for name in sys.modules if name.split(".")[0] in ("clinic", "whyidle")],
+        "torch": "torch" in sys.modules,
+    }
+    print("said", flush=True)
+    json.dump(told, open("told.json", "w"))
+"""  # noqa: E501
+
+
+@pytest.fixture
+def begin(tmp_path):
+    def begin(text, *words, **own):
+        (tmp_path / "train.py").write_text(text)
+        said = tmp_path / "said.txt"
+        said.touch()
+        return warmed.warm(["train.py", *words], tmp_path, {**environment({}), **own}, said)
+
+    yield begin
+    warmed.close()
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_job_is_what_it_would_be_if_it_were_started(begin, tmp_path, start):
+    with begin(TELLS, start, "--lr", "1", MINE="a", OTHER="b") as one:
+        assert one.wait() == 0
+    warm = json.loads((tmp_path / "told.json").read_text())
+    assert (tmp_path / "said.txt").read_text() == "said\n"
+    env = {**environment({}), "MINE": "a", "OTHER": "b"}
+    subprocess.run(
+        [sys.executable, "train.py", start, "--lr", "1"],
+        cwd=tmp_path, env=env, check=True, stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    cold = json.loads((tmp_path / "told.json").read_text())
+    assert not cold.pop("torch")
+    assert warm.pop("torch") == ("torch" in sys.modules or _has_torch())
+    hidden = {"__annotations__", "__cached__", "__doc__", "__loader__", "__package__", "__spec__"}
+    for told in (warm, cold):
+        told["names"] = sorted(set(told["names"]) - hidden)
+    assert warm == cold
+
+
+def _has_torch():
+    return not subprocess.run(
+        [sys.executable, "-c", "import torch"], check=False, capture_output=True
+    ).returncode
+
+
+def test_the_next_job_knows_nothing_of_the_last(begin, tmp_path):
+    with begin("import os\nleft = 1\nos.environ['LEFT'] = 'x'") as first:
+        assert first.wait() == 0
+    with begin("import os\nassert 'left' not in globals() and 'LEFT' not in os.environ") as second:
+        assert second.wait() == 0, (tmp_path / "said.txt").read_text()
+    assert second is first
+    assert second.pid != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os.abort()", -6)]
+)
+def test_a_job_that_fails_has_its_status_and_says_why(begin, tmp_path, text, status):
+    with begin(text) as one:
+        assert one.wait() == status == one.poll()
+    assert ("ZeroDivisionError" in (tmp_path / "said.txt").read_text()) == (text == "1 / 0")
+    with begin("pass") as again:
+        assert again.wait() == 0
+    assert again is one
+
+
+def test_what_is_done_at_the_end_is_done(begin, tmp_path):
+    text = "import atexit, pathlib\natexit.register(pathlib.Path('left.txt').touch)"
+    with begin(text) as one:
+        assert one.wait() == 0
+    assert (tmp_path / "left.txt").exists()
+
+
+def test_a_job_that_is_killed_costs_no_interpreter(begin):
+    with begin("import time\ntime.sleep(60)") as one:
+        assert one.poll() is None
+        os.killpg(one.pid, signal.SIGKILL)
+        assert one.wait() == -signal.SIGKILL
+    with begin("pass") as again:
+        assert again.wait() == 0
+    assert again is one
+
+
+def test_jobs_side_by_side_have_an_interpreter_each(begin):
+    with begin("pass") as one, begin("pass") as other:
+        assert one is not other
+        assert one.wait() == other.wait() == 0
+
+
+def died(begin):
+    with begin("import time; time.sleep(9)") as one:
+        one._process.kill()
+        one.wait()
+
+
+def test_an_interpreter_that_died_says_so(begin):
+    with begin("pass") as one:
+        one.wait()
+    with pytest.raises(JobError, match="warm interpreter"):
+        died(begin)
+    with begin("pass") as again:
+        assert again.wait() == 0
+    assert again is not one
+
+
+def test_nobody_is_left_behind(tmp_path):
+    """A clinic that is killed has no chance to close its interpreters."""
+    text = (
+        "import os, sys, pathlib\nfrom clinic import warmed\n"
+        "said = pathlib.Path('said.txt'); said.touch()\n"
+        "pathlib.Path('train.py').write_text('pass')\n"
+        "with warmed.warm(['train.py'], pathlib.Path.cwd(), dict(os.environ), said) as one:\n"
+        "    one.wait()\n"
+        "print(one._process.pid, flush=True)\nos.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, check=False, capture_output=True, text=True,
+        env=environment({}) | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    alive = Path(f"/proc/{int(done.stdout)}")
+    until = time.monotonic() + 20
+    while time.monotonic() < until and alive.exists():
+        time.sleep(0.05)
+    assert not alive.exists()
