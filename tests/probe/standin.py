@@ -6,7 +6,6 @@ class Loop:
 
     def __init__(self):
         self.recorder, self.undo, self.faults, self.spans = self, {}, [], []
-        self.noting, self.home, self.steps = None, 0, 0
 
     def contained(self, where, work, *args):
         try:
@@ -14,6 +13,8 @@ class Loop:
         except Exception as error:  # as broad as the real one, whose promise is to contain anything
             self.faults.append((where, error))
             self.undo.pop(where, lambda: None)()
+
+    noting, home, steps = None, 0, 0
 
     asked = 0
     """how often hooks were told that they may be traced"""

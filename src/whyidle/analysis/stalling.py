@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.making import MOSTLY, Making
@@ -19,6 +20,12 @@ from whyidle.analysis.stopping import Stops, stops
 EXPLAINED = 0.1
 """share of the waiting that the workers' own figures must account for: on a crowded machine
 everything takes several times as long, in proportion to what it needs"""
+
+HARDLY = 1.05
+"""times the shortest step: what more workers would win is worth none"""
+WAITING = 32
+"""workers that only wait, at most: an interpreter with PyTorch takes 0.1 to 0.3 GB, and what 32
+requests at a time do not hide is better hidden by threads in the dataset, or by fewer requests"""
 
 
 class Stalling(Making):
@@ -82,12 +89,15 @@ class Stalling(Making):
 
     @cached_property
     def best(self) -> int:
-        """The fewest workers that wait hardly longer than any number would: as many as there are
-        cores at most, or eight that only wait."""
-        most = max(self.count, int(np.ceil(self.cores)), 8 if self.waits_for_storage else 0)
+        """The fewest workers with which a step takes hardly longer than with any number: as many as
+        there are cores at most, or, where they only wait, as many as there is memory for."""
+        most = max(self.count, int(np.ceil(self.cores)))
+        if self.waits_for_storage:
+            room = most_workers(self.facts, self.count, waits=True)
+            most = max(most, WAITING if room is None else min(room, WAITING))
         stalls = {n: self.stall(n) for n in range(self.count, most + 1)}
-        least = min(stalls.values())
-        return next(n for n, s in stalls.items() if s <= least + 0.05 * stalls[self.count])
+        least = min(stalls.values()) + self.rest
+        return next(n for n, stall in stalls.items() if stall + self.rest <= HARDLY * least)
 
     def replay(self, depth: int) -> Waited:
         """P2: what batches would be waited for, when at most ``depth`` may be ready or in work.

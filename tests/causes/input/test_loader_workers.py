@@ -11,6 +11,7 @@ from whyidle import catalog
 from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import hidden_loading
+from whyidle.analysis.stalling import WAITING
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
@@ -241,6 +242,23 @@ def test_more_workers_wait_for_more_at_a_time():
     more = replace(job, workers=proof.facts["workers"])
     assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
     assert told.low == 1.0
+
+
+@pytest.mark.parametrize("storage", [70, 300])
+def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
+    """The prescription says how many hide it, which may be more than there are cores."""
+    sick = replace(STORED, storage=storage, steps=400, epoch=400)
+    proof = judge("remote-storage-fetch-stall", sick)
+    wanted = proof.facts["workers"]
+    assert wanted > (sick.cores if storage > 100 else sick.workers)
+    told = proof.facts["by_workers"].speedup
+    assert told == pytest.approx(speedup(sick, replace(sick, workers=wanted)), rel=0.1)
+    assert speedup(sick, replace(sick, workers=2 * wanted)) < 1.15 * told
+
+
+def test_no_more_wait_than_an_interpreter_each_is_worth():
+    proof = judge("remote-storage-fetch-stall", replace(STORED, storage=5000, steps=60))
+    assert WAITING / 1.05 <= proof.facts["workers"] <= WAITING
 
 
 def test_the_first_batch_of_an_epoch_is_waited_for_once():
