@@ -1,9 +1,11 @@
 """How grave a finding is, and which of two that explain the same time claims it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from whyidle import catalog
-from whyidle.engine._findings import RISKY, Judged, severity
+from whyidle.engine._findings import RISKY, Judged, findings_of, severity
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted, Prescription
 
@@ -41,3 +43,36 @@ def test_another_fix_that_promises_less_does_not_matter():
     assert severity(judged(1.5, 1.0), 0.5, [risky, sure]) == "info"
     better = offered(1.45, 1.1)
     assert severity(judged(1.5, 1.0), 0.5, [risky, better]) == "critical"
+
+
+SLOW = SimpleNamespace(attribution={"transfer": 0.6, "host": 0.4})
+"""a job that waits for copies for six tenths of its time"""
+
+
+def proven(cause, speedup, high, **facts):
+    predicted = Predicted(speedup=speedup, low=1.0, high=speedup, method="of this test")
+    proof = Proof("slow", 0.0, high, predicted, (), 0.8, facts=facts)
+    return Judged(catalog.causes()[cause], proof, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("packed", "first"),
+    [(2.5, "oversized-or-fragmented-h2d"), (1.25, "blocking-h2d-copy")],
+)
+def test_a_fix_by_hand_claims_first_only_where_it_wins_far_more(packed, first):
+    hidden = proven("blocking-h2d-copy", 1.2, 0.6, exposed=0.6)
+    many = proven("oversized-or-fragmented-h2d", packed, 0.5, fragmented=True)
+    for order in ([hidden, many], [many, hidden]):
+        found = findings_of(SLOW, order)
+        assert found[0].cause == first
+        assert sum(finding.lost.high for finding in found) == pytest.approx(0.6)
+
+
+def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
+    small = proven("batch-too-small", 5.0, 0.4)
+    launched = proven("launch-bound-small-kernels", 1.1, 0.3)
+    alone = findings_of(SLOW, [small])[0]
+    assert {each.consent for each in alone.prescriptions} == {"rounding", "convergence"}
+    found = findings_of(SLOW, [small, launched])
+    assert [one.cause for one in found] == ["launch-bound-small-kernels", "batch-too-small"]
+    assert [one.lost.high for one in found] == [0.3, pytest.approx(0.1)]

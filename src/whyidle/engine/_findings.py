@@ -16,6 +16,8 @@ WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
 RISKY = 0.90
 """a best fix whose stated interval reaches below this speed-up is ``info``: it may do harm"""
+FAR_MORE = 2.0
+"""times what a fix wins that needs nobody's hand, from which on one by hand comes before it"""
 CRITICAL = 0.20
 """from this share of the step on a finding is ``critical`` (where peers agree)"""
 
@@ -38,10 +40,12 @@ class Judged:
 def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     """Findings sorted by what they cost; those of one bucket never claim more than it holds. Where
     two explain the same time, the one with a fix that needs no new training set-up claims it:
-    a launch-bound step can be compiled as it is, a larger batch changes what is learned."""
+    a launch-bound step can be compiled as it is, a larger batch changes what is learned. A fix by
+    hand goes before that only where it changes no numbers and is expected to win far more: a
+    hundred small copies are better made one than hidden."""
     left = dict(job.attribution)
     found = []
-    for item in sorted(judged, key=lambda item: (not _treatable(item), -_weight(item))):
+    for item in sorted(judged, key=lambda item: (_turn(item, judged), -_weight(item))):
         room = left[item.bucket]
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
@@ -51,10 +55,26 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     return sorted(found, key=lambda finding: -finding.lost.high)
 
 
-def _treatable(item: Judged) -> bool:
-    """Whether a fix needs nobody's hand, and leaves what is learned alone."""
+def _turn(item: Judged, judged: Sequence[Judged]) -> int:
+    """When it claims its time, beside others of its bucket: what needs nobody's hand first, last
+    what does, or may change what is learned."""
+    if _treatable(item) is not None:
+        return 1
+    rivals = [_treatable(other) for other in judged if other.bucket == item.bucket]
+    best = max((won for won in rivals if won is not None), default=None)
+    mine = _won(item, [p for p in _prescribe(item.cause, item.proof) if p.consent == "none"])
+    return 0 if best is not None and mine is not None and mine > FAR_MORE * best else 2
+
+
+def _treatable(item: Judged) -> float | None:
+    """What fixes win that need nobody's hand and leave what is learned alone."""
     offered = _prescribe(item.cause, item.proof)
-    return any(p.automatic and p.consent != "convergence" for p in offered)
+    return _won(item, [p for p in offered if p.automatic and p.consent != "convergence"])
+
+
+def _won(item: Judged, offered: Sequence[Prescription]) -> float | None:
+    """Share of the step that the best of these fixes is expected to win; None without any."""
+    return _gain(item.proof.predicted, offered) if offered else None
 
 
 def _resizes(prescription: Prescription) -> bool:
