@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from whyidle.analysis.codes import among
@@ -15,6 +11,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.sampling import bounds
+from whyidle.causes.host._modes import ANOMALY, MODES, Mode, seen_on
 from whyidle.causes.host._noting import SEARCHED, noted
 from whyidle.causes.host._searching import passes, searching
 from whyidle.model.cause import Proof
@@ -23,62 +20,9 @@ from whyidle.model.diagnosis import Place
 LEAST_SHARE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """A mode that slows steps down. ``costs`` is a class figure: the share of work and Python that
-    goes into it (careful, expected, hopeful); ``frames`` are what samples show of it, and
-    ``whole`` how many times as much all of it takes."""
-
-    id: str
-    headline: str
-    costs: tuple[float, float, float]
-    frames: re.Pattern[str] | None = None
-    spared: str | None = None
-    whole: tuple[float, float, float] = (1.0, 1.0, 1.0)
-
-
-ANOMALY = Mode(
-    "anomaly_mode",
-    "Autograd's anomaly mode is on: it records where every operator is called and searches every "
-    "gradient for NaN",
-    (0.1, 0.4, 0.7),  # reports say 1.1 to 3 times slower
-    re.compile(
-        r"torch/fx/traceback\.py\(\d+\): format_stack|: (format_stack|_?extract_stack)(;|$)"
-    ),
-    r"^Optimizer\.step#",  # no graph is recorded or walked there
-    # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
-    # times as much, as every gradient is searched (perceptrons, a convolutional network, a
-    # transformer; PyTorch 2.13, CPU); with large gradients more, which `searching` tells
-    whole=(1.0, 1.55, 1.85),
-)
-PROFILER = Mode(
-    "torch_profiler",
-    "A profiler of PyTorch is on in every step",
-    (0.02, 0.15, 0.46),  # facebookresearch/dlrm#197: 23 ms steps became 43 ms; 5 us per operator
-)
-TRACER = Mode(
-    "tracing",
-    "A debugger or coverage tool traces every line of Python",
-    (0.0, 0.02, 0.5),  # nothing where the time is in operators
-    re.compile(r"(^|[/;])(bdb|pdb|trace)\.py\(|/(pydevd|debugpy|coverage|hunter|viztracer)/"),
-)
-HOOKED = Mode(
-    "profiling",
-    "A profiler of Python is called at every function",
-    (0.0, 0.02, 0.5),
-    re.compile(r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/"),
-)
-DETERMINISTIC = Mode(
-    "deterministic",
-    "Deterministic algorithms are asked for, which also fills memory before its use",
-    (0.0, 0.01, 0.2),  # on a CPU hardly anything has another algorithm
-)
-MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC)
-
-
 def debug_mode(facts: Facts) -> Proof | None:
     """The dearest mode that is on; others are named in the evidence."""
-    on = [(mode, share) for mode in MODES if (share := _on(facts, mode)) > 0.0]
+    on = [(mode, share) for mode in MODES if (share := seen_on(facts, mode)) > 0.0]
     priced = [(_gains(facts, mode, share * _touched(facts, mode)), mode) for mode, share in on]
     if not priced:
         return None
@@ -88,10 +32,12 @@ def debug_mode(facts: Facts) -> Proof | None:
     evidence = [
         measured(_said(each), share, "ratio", source="the process itself") for each, share in on
     ]
+    method = "class figure, and what samples show of it"
     timed = noted(facts) if mode is ANOMALY else None
     if timed is not None:
         name = "noting where operators are called, share of step"
         evidence.append(measured(name, timed.timed, "ratio", source="the process itself"))
+        method = "what was timed of it, and how long backward passes are beside forward passes"
     elif mode.frames is not None:
         seen = facts.share_of(seen_of(facts, mode))
         evidence.append(measured("samples inside it, share of step", seen, "ratio"))
@@ -99,7 +45,7 @@ def debug_mode(facts: Facts) -> Proof | None:
         headline=mode.headline,
         low=gains[0],
         high=gains[2],
-        predicted=from_gains(gains, "class figure, and what samples show of it"),
+        predicted=from_gains(gains, method),
         evidence=tuple(evidence),
         confidence=0.8,
         where=_where(facts, mode),
@@ -110,20 +56,6 @@ def debug_mode(facts: Facts) -> Proof | None:
 
 def _said(mode: Mode) -> str:
     return f"{mode.id.replace('_', ' ')} was on, share of looks"
-
-
-def _on(facts: Facts, mode: Mode) -> float:
-    """In what share of the looks a mode was on. Modes of the training thread count only where they
-    were on in its first step and in all: profilers are meant to be on for a few steps."""
-    settings = facts.timeline.settings
-    own: dict[str, Any] = settings.get("own") or {}
-    if mode in (PROFILER, TRACER, HOOKED):
-        return float(bool(own.get("looks")) and own.get(mode.id) == own.get("looks"))
-    switches: dict[str, Any] = settings.get("switches") or {}
-    seen: dict[str, Any] = switches.get("seen") or {}
-    if seen.get("looks"):
-        return min(float(seen.get(mode.id) or 0) / float(seen["looks"]), 1.0)
-    return float(bool(switches.get(mode.id)))
 
 
 def _touched(facts: Facts, mode: Mode) -> float:
@@ -187,7 +119,7 @@ def _forward(facts: Facts, mode: Mode) -> float:
 
 def seen_of(facts: Facts, *modes: Mode) -> Intervals:
     """When samples show code of these modes that are on."""
-    patterns = [mode.frames for mode in modes if mode.frames and _on(facts, mode)]
+    patterns = [mode.frames for mode in modes if mode.frames and seen_on(facts, mode)]
     if not patterns:
         return EMPTY
     host, details = facts.timeline.host, facts.timeline.details

@@ -1,0 +1,76 @@
+"""Debugging modes that a watched process tells of, and how often each was seen on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from whyidle.analysis.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A mode that slows steps down. ``costs`` is a class figure: the share of work and Python that
+    goes into it (careful, expected, hopeful); ``frames`` are what samples show of it, and
+    ``whole`` how many times as much all of it takes."""
+
+    id: str
+    headline: str
+    costs: tuple[float, float, float]
+    frames: re.Pattern[str] | None = None
+    spared: str | None = None
+    whole: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+
+ANOMALY = Mode(
+    "anomaly_mode",
+    "Autograd's anomaly mode is on: it records where every operator is called and searches every "
+    "gradient for NaN",
+    (0.1, 0.4, 0.7),  # reports say 1.1 to 3 times slower
+    re.compile(
+        r"torch/fx/traceback\.py\(\d+\): format_stack|: (format_stack|_?extract_stack)(;|$)"
+    ),
+    r"^Optimizer\.step#",  # no graph is recorded or walked there
+    # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
+    # times as much, as every gradient is searched (perceptrons, a convolutional network, a
+    # transformer; PyTorch 2.13, CPU); with large gradients more, which `searching` tells
+    whole=(1.0, 1.55, 1.85),
+)
+PROFILER = Mode(
+    "torch_profiler",
+    "A profiler of PyTorch is on in every step",
+    (0.02, 0.15, 0.46),  # facebookresearch/dlrm#197: 23 ms steps became 43 ms; 5 us per operator
+)
+TRACER = Mode(
+    "tracing",
+    "A debugger or coverage tool traces every line of Python",
+    (0.0, 0.02, 0.5),  # nothing where the time is in operators
+    re.compile(r"(^|[/;])(bdb|pdb|trace)\.py\(|/(pydevd|debugpy|coverage|hunter|viztracer)/"),
+)
+HOOKED = Mode(
+    "profiling",
+    "A profiler of Python is called at every function",
+    (0.0, 0.02, 0.5),
+    re.compile(r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/"),
+)
+DETERMINISTIC = Mode(
+    "deterministic",
+    "Deterministic algorithms are asked for, which also fills memory before its use",
+    (0.0, 0.01, 0.2),  # on a CPU hardly anything has another algorithm
+)
+MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC)
+
+
+def seen_on(facts: Facts, mode: Mode) -> float:
+    """In what share of the looks a mode was on. Modes of the training thread count only where they
+    were on in its first step and in all: profilers are meant to be on for a few steps."""
+    settings = facts.timeline.settings
+    own: dict[str, Any] = settings.get("own") or {}
+    if mode in (PROFILER, TRACER, HOOKED):
+        return float(bool(own.get("looks")) and own.get(mode.id) == own.get("looks"))
+    switches: dict[str, Any] = settings.get("switches") or {}
+    seen: dict[str, Any] = switches.get("seen") or {}
+    if seen.get("looks"):
+        return min(float(seen.get(mode.id) or 0) / float(seen["looks"]), 1.0)
+    return float(bool(switches.get(mode.id)))
