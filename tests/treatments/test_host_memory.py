@@ -77,9 +77,8 @@ def test_nobody_is_told_to_pad_to_the_maximum():
 
 @pytest.mark.parametrize(
     "treatment",
-    ["move-op-to-device", "capture-whole-model", "mark-dynamic", "save-memory",
-     "release-references"],
-)  # fmt: skip
+    ["move-op-to-device", "capture-whole-model", "save-memory", "release-references"],
+)
 def test_what_needs_the_author_is_advice(treatment):
     advice = plan(treatment, operators=["aten::linalg_eigh"])
     assert not advice.automatic

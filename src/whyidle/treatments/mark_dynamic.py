@@ -9,12 +9,12 @@ from whyidle.model.treatment import Plan, treatment
 
 @treatment("recompilation-storm", consent="rounding")
 def mark_dynamic(proof: Proof) -> Plan:
-    """Mark the changing dimension dynamic, so that one compiled model serves every length."""
+    """Mark the changing dimension dynamic, so that one compiled model serves every length. Applied
+    at run time, whatever the script has compiled is compiled for every length."""
     return Plan(
         summary="torch.compile(model, dynamic=True), or torch._dynamo.mark_dynamic on the changing "
         "dimension",
         edits=(Edit(knob="model.compile_dynamic", value=True, was=None),),
         predicted=proof.facts.get("dynamic"),
         risk="code for any length can be slower than code for one",
-        automatic=False,
     )

@@ -31,6 +31,51 @@ def test_the_outermost_module_is_the_model(turn, compiled):
     assert hand.applied == {"model.compile": 1, "model.compile_mode": 1}
 
 
+class Own(torch.nn.Module):
+    """A model as scripts define it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = jobs.model()
+
+    def forward(self, x):
+        return self.layers(x).relu()
+
+
+@pytest.mark.parametrize("how", ["function", "method", "decorator"])
+@pytest.mark.parametrize(("asked", "most"), [({}, 4), ({"model.compile_dynamic": True}, 1)])
+def test_what_the_script_compiles_serves_every_length(turn, how, asked, most):
+    """Four lengths, and a script that asks for code for each."""
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    hand = turn(asked)
+    net, words = Own(), {"backend": backend, "dynamic": False}
+    if how == "method":
+        net.compile(**words)
+        call = net
+    else:
+        call = torch.compile(**words)(net) if how == "decorator" else torch.compile(net, **words)
+    found = [call(torch.ones(rows, 8)).detach() for rows in (3, 4, 5, 6)]
+    assert len(graphs) == most
+    plain = Own()
+    for rows, each in zip((3, 4, 5, 6), found, strict=True):
+        assert torch.equal(each, plain(torch.ones(rows, 8)))
+    assert (hand.applied.get("model.compile_dynamic", 0) > 0) == bool(asked)
+    hand.back()
+    torch._dynamo.reset()
+
+
+def test_where_nothing_is_compiled_it_takes_no_hold(turn):
+    hand = turn({"model.compile_dynamic": True})
+    jobs.train(jobs.model())
+    assert not hand.applied
+
+
 class Parts(torch.nn.Module):
     """What a framework's step does: it calls the parts, never the whole."""
 

@@ -17,12 +17,18 @@ from ._recompute import keep_activations
 
 Call = Callable[..., Any]
 CHECKPOINTING = "model.checkpointing"
-COMPILE = ("model.compile", "model.compile_mode", "model.compile_dynamic")
+DYNAMIC = "model.compile_dynamic"
+COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Compile its forward pass, set its memory format, or have it keep its activations."""
+    """Compile its forward pass, set how the script does, set its memory format, or have it keep its
+    activations."""
     edits = dict(edits)
+    if DYNAMIC in edits and "model.compile" not in edits:
+        _for_any_length(hand, edits.pop(DYNAMIC))
+        if not edits:
+            return
     if edits.pop(CHECKPOINTING, True) is False:
         keep_activations(hand, CHECKPOINTING)
         if not edits:
@@ -31,6 +37,20 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     if unknown := [knob for knob in edits if knob not in known]:
         raise DeclinedError(f"{', '.join(unknown)}: it needs another line in the script")
     outermost(hand, edits, functools.partial(_change, hand, edits))
+
+
+def _for_any_length(hand: Hand, dynamic: bool) -> None:
+    """What the script has compiled from now on serves every length, or one each."""
+    import torch
+
+    def make(original: Call) -> Call:
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            hand.took(DYNAMIC)
+            return original(*args, **{**kwargs, "dynamic": dynamic})
+
+        return compiled
+
+    hand.replace(torch, "compile", make)
 
 
 def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Call]) -> None:
