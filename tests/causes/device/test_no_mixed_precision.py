@@ -126,6 +126,31 @@ def test_a_host_that_is_as_slow_as_the_device_launches_casts_too():
         assert added - facts.launching.replay.base_ns == pytest.approx(launched, rel=0.35)
 
 
+def launching(host, gemm=600):
+    """A job of linear layers whose launches take ``host`` us each."""
+    job = Builder(device="NVIDIA A100-SXM4-80GB", capability=(8, 0))
+    shapes = [[1024, 2048], [2048, 2048], [2048]]
+    for _ in range(4):
+        with job.step():
+            for _ in range(20):
+                kernels = [(GEMMS["fp32"], us(gemm))]
+                job.op("aten::linear", kernels=kernels, host=us(host), dims=shapes)
+            job.op("aten::sum", kernels=[("reduce_kernel", us(2))], host=us(6))
+    return job
+
+
+def test_casts_may_cost_a_waiting_device_more_than_they_win(monkeypatch):
+    """Its host is as slow as the device: what is careful is below 1, and nothing is lost at most;
+    one that launches in microseconds has nothing to fear."""
+    slow, fast = judge(CAUSE, launching(300)), judge(CAUSE, launching(6))
+    assert slow.predicted.low < 0.5
+    assert slow.predicted.speedup >= 1.0
+    assert slow.low == 0.0
+    assert fast.predicted.low > 1.1
+    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.BOOKKEPT", 1.0)
+    assert slow.predicted.low < 0.5 * judge(CAUSE, launching(300)).predicted.low
+
+
 def test_volta_gets_float16():
     proof = judge(CAUSE, train(device="Tesla V100-SXM2-32GB", capability=(7, 0)))
     assert proof is not None
