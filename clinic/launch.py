@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,6 @@ from clinic.warmed import warm as become
 
 LOOK_S = 0.05
 """between two looks at a job that runs: so much is lost at its end"""
-SAID = "said.txt"
 GIVE_WAY_S = 0.1
 """nobody who waits for a lock is slower to take it"""
 
@@ -83,9 +82,13 @@ def start(
     """
     if _stopping.is_set():
         raise StoppedError
-    said = folder / SAID
+    said = folder / "said.txt"
     said.touch()
-    with (_warm if warm else _afresh)([*words, "--times", "times.json"], folder, options) as child:
+    words, own = [*words, "--times", "times.json"], environment(options)
+    job: AbstractContextManager[Child] = (
+        become(words[1:], folder, own, said) if warm else _afresh(words, folder, own, said)
+    )
+    with job as child:
         try:
             status = _ended(child, budget.limit_s, done)
         finally:
@@ -113,23 +116,17 @@ class Child(Protocol):
 
 
 @contextmanager
-def _afresh(words: list[str], folder: Path, options: Options) -> Iterator[Child]:
-    with (folder / SAID).open("wb") as said:
+def _afresh(words: list[str], folder: Path, own: dict[str, str], said: Path) -> Iterator[Child]:
+    with said.open("ab") as file:
         yield subprocess.Popen(
             words,
             cwd=folder,
-            env=environment(options),
+            env=own,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-
-
-@contextmanager
-def _warm(words: list[str], folder: Path, options: Options) -> Iterator[Child]:
-    with become(words[1:], folder, environment(options), folder / SAID) as child:
-        yield child
 
 
 def _ended(child: Child, limit_s: float, done: Callable[[], bool] | None) -> int:

@@ -29,3 +29,20 @@ class Loop:
 
     def span(self, name, kind, begin):
         self.spans.append(name)
+
+
+class Trained(Loop):
+    """One that has stepped, and notes who asks for what."""
+
+    def __init__(self):
+        super().__init__()
+        self.facts, self.asked = {"pid": 1}, {}
+
+    @classmethod
+    def hooked(cls, install):
+        """One with hooks, for as long as a test runs: the body of a fixture."""
+        found = cls()
+        install(found)
+        yield found
+        for undo in reversed(found.undo.values()):
+            undo()

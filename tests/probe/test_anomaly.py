@@ -15,19 +15,9 @@ from whyidle.probe import anomaly, debugging  # noqa: E402
 LAYERS = 3
 
 
-class Loop(standin.Loop):
-    def __init__(self):
-        super().__init__()
-        self.facts, self.asked = {"pid": 1}, {}
-
-
 @pytest.fixture
 def loop():
-    found = Loop()
-    debugging.install(found)
-    yield found
-    for undo in reversed(found.undo.values()):
-        undo()
+    yield from standin.Trained.hooked(debugging.install)
 
 
 @pytest.fixture

@@ -10,19 +10,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from whyidle.probe import debugging, settings  # noqa: E402
 
 
-class Loop(standin.Loop):
-    def __init__(self):
-        super().__init__()
-        self.facts, self.asked = {"pid": 1}, {}
-
-
 @pytest.fixture
 def loop():
-    found = Loop()
-    debugging.install(found)
-    yield found
-    for undo in reversed(found.undo.values()):
-        undo()
+    yield from standin.Trained.hooked(debugging.install)
 
 
 def test_the_first_line_that_asks_is_noted(loop):

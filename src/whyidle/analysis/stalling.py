@@ -24,7 +24,7 @@ everything takes several times as long, in proportion to what it needs"""
 HARDLY = 1.05
 """times the shortest step: what more workers would win is worth none"""
 WAITING = 32
-"""workers that only wait, at most: an interpreter with PyTorch takes 0.1 to 0.3 GB, and what 32
+"""workers that only wait, at most: an interpreter with PyTorch takes 0.2 GB, and what 32
 requests at a time do not hide is better hidden by threads in the dataset, or by fewer requests"""
 
 

@@ -44,8 +44,12 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     hand goes before that only where it changes no numbers and is expected to win far more: a
     hundred small copies are better made one than hidden."""
     left = dict(job.attribution)
+    best: dict[Bucket, float] = {}
+    for item in judged:
+        if (won := _treatable(item)) is not None:
+            best[item.bucket] = max(won, best.get(item.bucket, 0.0))
     found = []
-    for item in sorted(judged, key=lambda item: (_turn(item, judged), -_weight(item))):
+    for item in sorted(judged, key=lambda item: (_turn(item, best), -_weight(item))):
         room = left[item.bucket]
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
@@ -55,15 +59,14 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     return sorted(found, key=lambda finding: -finding.lost.high)
 
 
-def _turn(item: Judged, judged: Sequence[Judged]) -> int:
-    """When it claims its time, beside others of its bucket: what needs nobody's hand first, last
-    what does, or may change what is learned."""
+def _turn(item: Judged, best: dict[Bucket, float]) -> int:
+    """When it claims its time, given what fixes win in each bucket that need nobody's hand: those
+    first, last what is done by hand, or may change what is learned."""
     if _treatable(item) is not None:
         return 1
-    rivals = [_treatable(other) for other in judged if other.bucket == item.bucket]
-    best = max((won for won in rivals if won is not None), default=None)
     mine = _won(item, [p for p in _prescribe(item.cause, item.proof) if p.consent == "none"])
-    return 0 if best is not None and mine is not None and mine > FAR_MORE * best else 2
+    rival = best.get(item.bucket)
+    return 0 if rival is not None and mine is not None and mine > FAR_MORE * rival else 2
 
 
 def _treatable(item: Judged) -> float | None:

@@ -1,9 +1,9 @@
 """What anomaly mode takes to note where every operator was called, and how long forward passes are.
 
 Samples show little of it: noting holds the interpreter's lock, which the sampler gets when an
-operator lets go of it. So the function that PyTorch calls for it is timed: 0.5 us on some 75 us.
-It is called for every operator that needs a gradient, so its calls also tell when the forward pass
-of a step begins and ends.
+operator lets go of it. So the function that PyTorch calls for it is timed: a microsecond on 50 to
+80. It is called for every operator that needs a gradient, so its calls also tell when the forward
+pass of a step begins and ends.
 """
 
 from __future__ import annotations
