@@ -7,7 +7,7 @@ import pytest
 
 from whyidle.analysis.cores import BUSY_CORE, SHARED, room
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WORKERS, hidden_loading, may_cost
+from whyidle.analysis.forecast import WAITING, WORKERS, hidden_loading, may_cost
 from whyidle.model.loading import BATCH, Loading
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
@@ -42,7 +42,7 @@ def test_all_the_work_must_fit_on_the_cores():
 
 def test_a_loader_that_waits_for_storage_may_have_more_workers_than_cores():
     found = room(facts(2.0, 1, 0.1), 0.6, 0.6)
-    assert found.workers == WORKERS
+    assert found.workers == (2, WAITING)
     assert found.floor == pytest.approx((0.23, 0.46 / (2 * SHARED)))
 
 

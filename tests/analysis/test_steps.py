@@ -1,5 +1,7 @@
 """Where steps begin and end, whichever mark the recording holds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -192,3 +194,20 @@ def test_a_first_step_that_launches_nothing_stays_where_the_host_has_it():
     steps = find_steps(job.timeline())
     assert steps.start[0] == steps.on_host[0][0]
     assert (steps.end > steps.start).all()
+
+
+@pytest.mark.parametrize("burst", [False, True])
+def test_a_long_first_step_is_a_cold_start_of_a_run_and_none_of_a_burst(burst):
+    """Somebody else had the machine, or a collection looked through everything."""
+    job = Builder()
+    with job.step():
+        job.quiet(ms(300))
+        job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", ms(20))])
+        job.sync()
+    train_slowly(job, 2)
+    timeline = job.timeline()
+    told = {"burst": {"window": "burst of steps 8 to 10"}} if burst else {}
+    facts = Facts(replace(timeline, settings={**timeline.settings, **told}))
+    assert facts.cold_start is not burst
+    assert facts.step_count == (2 if burst else 3)
+    assert (facts.attribution["interruption"] > 0.5) is not burst

@@ -32,6 +32,7 @@ USUAL = {
     "beyond_longest": 0.5,
     "expected": 0.2,
     "rarer": PREDICTED,
+    "interval_s": (1.0, 90.0),
     "compressed": PREDICTED,
     "type": "float images",
     "fragmented": True,
@@ -94,7 +95,12 @@ def test_every_prescription_can_be_applied_or_says_why_not(name):
 
 
 def test_what_changes_what_people_see_is_theirs():
-    for knob in ("log.scalar_every", "logging.interval_factor", "callbacks.every"):
+    for knob in (
+        "log.scalar_every",
+        "logging.interval_factor",
+        "callbacks.every",
+        "checkpoint.interval_factor",
+    ):
         assert knob in BY_HAND
         assert any(knob == each for each, _ in SET)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WORKERS
+from whyidle.analysis.fitting import most_workers
+from whyidle.analysis.forecast import WAITING, WORKERS
 
 MOSTLY = 0.5
 """loading that is on a CPU for less than this share of its time waits for something else, and more
@@ -66,9 +67,16 @@ def room(
     worst = step(SHARED * min(cores, _free(facts)), rest, handing[1])
     wide = min(facts.share("compute"), rest)
     usual = min(step(BUSY_CORE[1] * cores, wide, handing[0]), alone)
-    whole = int(np.ceil(cores))
-    most = WORKERS[1] if mostly_waits(facts) else min(max(whole, WORKERS[0]), WORKERS[1])
-    return Room((WORKERS[0], most), (best, worst), usual + (worst - alone) / 2)
+    return Room((WORKERS[0], _most(facts, cores)), (best, worst), usual + (worst - alone) / 2)
+
+
+def _most(facts: Facts, cores: float) -> int:
+    """Workers that can work at once: one on each core, or, where they only wait, as many as there
+    is memory for."""
+    if not mostly_waits(facts):
+        return min(max(int(np.ceil(cores)), WORKERS[0]), WORKERS[1])
+    fit = most_workers(facts, 0, waits=True)
+    return WAITING if fit is None else max(min(fit, WAITING), WORKERS[0])
 
 
 def kept_waiting(facts: Facts) -> float:

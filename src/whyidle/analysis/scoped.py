@@ -107,7 +107,10 @@ class Scoped:
 
     @cached_property
     def cold_start(self) -> bool:
-        """Whether warm-up takes most of the recording, and the steps do not matter more."""
+        """Whether warm-up takes most of the recording, and the steps do not matter more. Never of
+        a burst: a long first step of it is not the run's first."""
+        if "burst" in self.timeline.settings:
+            return False
         length = self.steps.end - self.steps.start
         warm = length[: int(np.argmax(self.steps.steady))].sum()
         startup = self.partition.parts["startup"].total

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from whyidle.analysis.fitting import most_workers
+from whyidle.analysis.forecast import WAITING
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.making import MOSTLY, Making
@@ -23,9 +24,6 @@ everything takes several times as long, in proportion to what it needs"""
 
 HARDLY = 1.05
 """times the shortest step: what more workers would win is worth none"""
-WAITING = 32
-"""workers that only wait, at most: an interpreter with PyTorch takes 0.2 GB, and what 32
-requests at a time do not hide is better hidden by threads in the dataset, or by fewer requests"""
 
 
 class Stalling(Making):

@@ -34,6 +34,7 @@ KNOBS: Final[dict[str, Knob]] = {
     "checkpoint.asynchronous": Knob(
         bool, "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"
     ),
+    "checkpoint.interval_factor": Knob(int, "an interval {value} times as long where it saves"),
     "collate.length_buckets": Knob(str, "a collate_fn that pads to the next of the {text}"),
     "collate.pad_to": Knob(str, "a collate_fn that pads each batch to its {text} sample"),
     "compile.cache": Knob(
@@ -131,6 +132,7 @@ RESIZING: Final = "loader.batch_size_times"
 
 BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
+    "checkpoint.interval_factor": "a job that is killed would repeat more",
     "collate.length_buckets": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.interval_factor": "the best checkpoint may be missed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from .wrapping import Wrap, patch, spans
 
 if TYPE_CHECKING:
     from .loop import Loop
+
+cpu = time.thread_time_ns
 
 MOST_SAVES = 50
 SURE = ("fsync", "replace", "rename")
@@ -44,22 +47,29 @@ class Saving:
         timed = spans(self.loop, SPAN, ANNOTATION, "save")(original)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            begin = now()
+            begin, worked = now(), cpu()
             try:
                 return timed(*args, **kwargs)
             finally:
                 self.last = self.loop.steps, threading.get_ident()
                 target = kwargs.get("f", args[1] if len(args) > 1 else None)
-                self.loop.contained("save", self.saved, target, now() - begin)
+                self.loop.contained("save", self.saved, target, now() - begin, cpu() - worked)
 
         return wrapper
 
-    def saved(self, target: Any, took: int) -> None:
-        """Note a file that was written."""
+    def saved(self, target: Any, took: int, worked: int) -> None:
+        """Note a file that was written: in so many ns, so many of them on a CPU."""
         saves = self.loop.saves
         if isinstance(target, (str, os.PathLike)) and len(saves) < MOST_SAVES:
             size = os.stat(target).st_size if os.path.exists(target) else None
-            saves.append({"path": os.fspath(target), "bytes": size, "seconds": took / 1e9})
+            saves.append(
+                {
+                    "path": os.fspath(target),
+                    "bytes": size,
+                    "seconds": took / 1e9,
+                    "cpu_s": worked / 1e9,
+                }
+            )
 
     def follows(self, where: str) -> Wrap:
         """A call that is part of a save if this thread saved last, and has not stepped since."""

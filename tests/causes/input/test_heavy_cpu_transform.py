@@ -1,8 +1,12 @@
 """Preparation between the GPU's work is found; what workers can hide in the loader is not."""
 
-import pytest
-from judging import covers, judge, measured
+from dataclasses import replace
 
+import numpy as np
+import pytest
+from judging import covers, judge, judge_all, measured
+
+from whyidle.model.loading import BATCH, Loading
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -78,6 +82,26 @@ def test_what_eight_workers_cannot_hide_is_heavy():
     other = judge("dataloader-no-workers", in_loader(400_000))
     assert other is not None
     assert other.high + proof.high <= 1.0
+
+
+def on_a_cpu(share: float):
+    """A batch of 0.4 s in the training process, for so much of it on one of two cores."""
+    batches = np.zeros(4, BATCH)
+    batches["end"], batches["cpu"], batches["worker"] = us(400_000), share * us(400_000), -1
+    told = Loading(cores=2.0, threads=1, batches=batches)
+    return replace(in_loader(400_000).timeline(), loading=told)
+
+
+def test_waiting_is_no_transform_and_more_than_eight_workers_hide_it():
+    """Steps of 410 ms: 32 workers make a batch in 12.5 ms, and eight on two cores in 200."""
+    works, waits = on_a_cpu(1.0), on_a_cpu(0.05)
+    assert judge_all("heavy-cpu-transform", [works]) is not None
+    assert judge_all("heavy-cpu-transform", [waits]) is None
+    few = judge_all("dataloader-no-workers", [works])
+    many = judge_all("dataloader-no-workers", [waits])
+    assert (few.facts["workers"], many.facts["workers"]) == (2, 32)
+    assert few.predicted.speedup < 2.5
+    assert many.predicted.speedup > 410 / 40
 
 
 @pytest.mark.parametrize("cause", ["heavy-cpu-transform", "dataloader-no-workers"])

@@ -20,7 +20,8 @@ import torch
 
 from whyidle.probe.knobs import _memory, _state, _waiting, _writers, checkpoint
 
-EDIT = {"checkpoint.asynchronous": True}
+KNOB = "checkpoint.asynchronous"
+EDIT = {KNOB: True}
 
 
 @pytest.fixture(autouse=True)
@@ -430,3 +431,11 @@ def test_a_job_that_ends_leaves_it_whole(tmp_path, how):
     assert ended.returncode == (0 if how == "end" else -getattr(signal, how)), ended.stderr
     assert torch.load("c.pt")["n"] == 5
     assert not ended.stderr
+
+
+@pytest.mark.parametrize("edit", [{"checkpoint.interval_factor": 10}, {KNOB: False}])
+def test_nothing_else_makes_saving_wait_for_nobody(turn, edit):
+    save = torch.save
+    hand = turn(edit)
+    assert torch.save is save
+    assert not hand.applied

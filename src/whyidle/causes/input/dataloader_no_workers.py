@@ -56,8 +56,9 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     worker costs, which grows with the number of its tensors and takes time of the cores: short
     steps may become longer for it. At most it is the whole time inside the calls, if the host is
     what limits the rest of the step too. Two workers are assumed at the careful end, eight at the
-    hopeful one, or as many as there are cores where the recording tells them; the cores must have
-    time for all the work.
+    hopeful one, or as many as there are cores where the recording tells them; 32 where loading is
+    seen to wait more than to compute and memory has room for them. The cores must have time for
+    all the work.
 
     What looks alike
     ----------------

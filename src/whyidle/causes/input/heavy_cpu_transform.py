@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.cores import mostly_waits
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidden_loading
@@ -129,7 +130,10 @@ def _from_within(facts: Facts) -> Proof | None:
 
 
 def _left_to_workers(facts: Facts) -> float:
-    """Share of the step that a DataLoader without workers would still cost with eight."""
+    """Share of the step that a DataLoader without workers would still cost with eight. One that
+    mostly waits transforms little, and more than eight can wait at once."""
+    if mostly_waits(facts):
+        return 0.0
     calls = nexts(facts, SINGLE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
     work = float(calls.seconds.sum()) / facts.scope_s

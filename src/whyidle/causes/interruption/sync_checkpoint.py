@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.pauses import Pauses, pauses
+from whyidle.causes.interruption._checkpoints import beside, rarer
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -43,7 +44,8 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     device-to-host copies seen meanwhile. On a watched process the waits of the function that saves
     count too, as long as nothing else was called since: the file goes to the disk, gets its name.
     A recording with one save does not tell how often it
-    happens, so its careful prediction is nothing.
+    happens, so its careful prediction is nothing. On a CPU job whoever writes beside the training
+    takes its cores, and copying the process costs time of its own.
 
     What looks alike
     ----------------
@@ -56,7 +58,8 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
 
     References
     ----------
-    PyTorch, ``torch.distributed.checkpoint.async_save``; Mohan et al., "CheckFreq", FAST 2021.
+    PyTorch, ``torch.distributed.checkpoint.async_save``; Mohan et al., "CheckFreq", FAST 2021;
+    Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974.
     """
     found = pauses(facts, "checkpoint")
     if found is None or found.share < LEAST_SHARE:
@@ -80,7 +83,11 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found.recurring else 0.7,
         where=(found.place,) if found.place else (),
-        facts={"seconds": found.longest_idle_s},
+        facts={
+            "seconds": found.longest_idle_s,
+            "beside": beside(facts, found),
+            **rarer(facts, found),
+        },
     )
 
 

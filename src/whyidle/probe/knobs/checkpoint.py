@@ -21,12 +21,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, Hand, _memory
+from . import NO_FORM, DeclinedError, Hand, _memory
 from ._opened import Opened, put
 from ._state import State, UnknownError, state_of
 from ._waiting import Waiting
 from ._writers import Writers
 
+KNOB = "checkpoint.asynchronous"
 MEETINGS = ("barrier", "monitored_barrier", "broadcast_object_list", "all_gather_object")
 """after these other ranks may read what one of them has saved"""
 
@@ -35,9 +36,12 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Have ``torch.save`` to a file return at once."""
     import torch
 
+    hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
+    if not edits.get(KNOB):
+        return
     if not hasattr(os, "fork"):
         raise DeclinedError("this system cannot fork a process")
-    saves = Saves(hand, edits)
+    saves = Saves(hand, {KNOB: True})
     hand.replace(torch, "save", saves.wrap)
     for owner in (builtins, io):
         hand.replace(owner, "open", saves.waiting.files.wrap)

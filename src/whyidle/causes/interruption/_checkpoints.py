@@ -1,0 +1,83 @@
+"""What two cures of checkpoints are worth: written beside the training, and written less often.
+
+Shares are of the step (0-1).
+"""
+
+from __future__ import annotations
+
+from whyidle.analysis.cores import BUSY_CORE
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import may_cost, remove
+from whyidle.analysis.pauses import Pauses
+from whyidle.model.diagnosis import Predicted
+
+FORK_S = (0.025, 0.008, 0.004)
+"""copying a process (careful, expected, hopeful): processes of 0.2 to 1 GB took 6 to 25 ms on a
+virtual machine"""
+PAGE_BYTES = 4096
+PAGE_S = (10e-6, 5e-6, 1e-6)
+"""the first write to a page of memory that a copied process shares: 2 to 9 us on a virtual machine,
+hardly one without"""
+
+FAILURES_S = (4 * 3600.0, 24 * 3600.0, 10 * 24 * 3600.0)
+"""time from one failure of a job to its next (careful, expected, hopeful), assumed: with more GPUs
+it shrinks from weeks to hours (Kokolis et al., "Revisiting Reliability in Large-Scale Machine
+Learning Research Clusters", HPCA 2025)"""
+
+
+def beside(facts: Facts, found: Pauses) -> Predicted | None:
+    """Written by a copy of a process that computes on the CPU itself: the copy works on the same
+    cores, as far as saving is work, and the first write to each page of the state copies it. None
+    where there is a device of its own, or the cores are not told."""
+    loading = facts.timeline.loading
+    if not facts.on_cpu or loading.cores is None:
+        return None
+    each_s = found.seconds / max(found.steps_hit, 1)
+    worked, size = _noted(facts)
+    full = min(float(loading.threads or 1) / loading.cores, 1.0)
+    gains = []
+    for share, worth, fork, page in zip(
+        (found.least, found.share, found.most), BUSY_CORE, FORK_S, PAGE_S, strict=True
+    ):
+        taken = worked * full / (loading.cores * worth)
+        left = min(taken, 1.0) + (fork + size / PAGE_BYTES * page) / max(each_s, 1e-9)
+        gains.append(share * (1.0 - left))
+    low, expected, high = gains
+    often = 1.0 if found.recurring else 0.0
+    return may_cost(
+        min(low, low * often),
+        max(high, 0.0),
+        "P9: written by a copy of the process, on the same cores",
+        max(expected, 0.0),
+    )
+
+
+def _noted(facts: Facts) -> tuple[float, float]:
+    """Share of saving that was work of a core, and bytes of the largest file: all of it, and none,
+    where nobody noted."""
+    told = facts.timeline.settings.get("saves") or ()
+    worked = [(one["cpu_s"], one["seconds"]) for one in told if one.get("cpu_s") is not None]
+    cpu, wall = (sum(column) for column in zip(*worked, strict=True)) if worked else (0.0, 0.0)
+    size = max((int(one["bytes"]) for one in told if one.get("bytes")), default=0)
+    return (min(cpu / wall, 1.0) if wall > 0.0 else 1.0), float(size)
+
+
+def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
+    """Written as often as loses the least time: ``sqrt(2 C M)`` apart, for a checkpoint of ``C``
+    seconds and a failure every ``M`` (Young, "A First Order Approximation to the Optimum Checkpoint
+    Interval", CACM 17(9), 1974). ``rarer`` is what that wins and ``interval_s`` from how many
+    seconds apart to how many; nothing where they are seen once only, or are as rare."""
+    if not found.recurring:
+        return {}
+    each_s = found.seconds / found.steps_hit
+    now_s = facts.scope_s / found.steps_hit
+    apart = [(2.0 * each_s * failures) ** 0.5 for failures in FAILURES_S]
+    if apart[1] <= now_s:
+        return {}
+    shares = (found.least, found.share, found.most)
+    low, expected, high = (
+        share * max(0.0, 1.0 - now_s / seconds)
+        for share, seconds in zip(shares, apart, strict=True)
+    )
+    method = "P9: checkpoints as far apart as a failure a day asks for (Young 1974)"
+    return {"rarer": remove(low, high, method, expected), "interval_s": (now_s, apart[1])}

@@ -1,0 +1,98 @@
+"""What it is worth to write checkpoints beside the training of a CPU job, and less often."""
+
+from dataclasses import replace
+
+import pytest
+from judging import judge_all
+
+from whyidle import catalog
+from whyidle.causes.interruption._checkpoints import FAILURES_S
+from whyidle.model.loading import Loading
+from whyidle.testing.builder import Builder, ms
+from whyidle.testing.guest import Guest
+
+CAUSE = "sync-checkpoint"
+LOOP = "/job/train.py(20): main"
+
+
+def job(saves=(), *, only=None, device="cpu", cores=2.0, threads=2):
+    """Steps of 10 ms, and 40 ms more after each second one, or after one of them, which saves."""
+    guest = Guest(device=device)
+    for step in range(24):
+        guest.backward(LOOP, ms(9))
+        guest.step(LOOP, ms(1))
+        if step == only or (only is None and step % 2):
+            with guest.call("save_checkpoint"):
+                guest.python(f"torch/serialization.py(900): save;{LOOP}", ms(40))
+    told = guest.timeline()
+    return replace(
+        told,
+        loading=Loading(cores=cores, threads=threads),
+        settings={**told.settings, "saves": list(saves)},
+    )
+
+
+def saves(cpu_s, size=1_000_000):
+    """As a watched process notes them."""
+    return [{"path": "model.pt", "bytes": size, "seconds": 0.04, "cpu_s": cpu_s}] * 4
+
+
+def promised(timeline, name="async-checkpoint"):
+    proof = judge_all(CAUSE, [timeline])
+    assert proof is not None
+    plan = catalog.treatments()[name].decide(proof)
+    return plan and (plan.predicted or proof.predicted)
+
+
+def test_who_writes_beside_a_cpu_job_takes_its_cores():
+    """Of steps of 30 ms 20 go by in saving: all of it is won if it only waits, a third or less of
+    the step if it works on two cores that are busy."""
+    waits, works = promised(job(saves(0.0))), promised(job(saves(0.04)))
+    assert waits.speedup > 1.8
+    assert 1.4 > works.speedup > 1.0
+    assert works.low < 1.0
+    unknown = promised(job())
+    assert unknown.speedup == pytest.approx(works.speedup, rel=0.05)
+
+
+def test_a_free_core_writes_at_no_cost():
+    free, busy = job(saves(0.04), threads=1), job(saves(0.04), threads=2)
+    assert promised(free).speedup > promised(busy).speedup
+
+
+def test_a_state_whose_pages_all_have_to_be_copied_wins_nothing():
+    """100 MB are 25,000 pages: longer than the 40 ms that saving takes now."""
+    large = promised(job(saves(0.0, 100_000_000)))
+    assert large.speedup == 1.0
+    assert large.low < 1.0 < large.high
+
+
+def test_where_the_cores_are_not_told_nobody_knows_what_the_copy_takes():
+    untold = job(saves(0.04), cores=None)
+    assert promised(untold) == judge_all(CAUSE, [untold]).predicted
+
+
+def test_a_gpu_goes_on_while_a_core_writes():
+    made = Builder()
+    for _ in range(6):
+        with made.step(), made.span(LOOP, "python_function"):
+            made.op("aten::mm", kernels=[("gemm", ms(10))])
+            made.sync()
+            made.python("torch/serialization.py(900): save", ms(40))
+    with_cores = replace(made.timeline(), loading=Loading(cores=2.0, threads=2))
+    assert promised(with_cores) == judge_all(CAUSE, [with_cores]).predicted
+
+
+def test_as_rare_as_loses_the_least_time():
+    """One of 40 ms every 60: with a failure a day, one every 83 s."""
+    proof = judge_all(CAUSE, [job()])
+    plan = catalog.treatments()["rarer-checkpoint"].decide(proof)
+    apart = (2 * 0.04 * FAILURES_S[1]) ** 0.5
+    assert proof.facts["interval_s"][1] == pytest.approx(apart, rel=0.01)
+    assert "83 seconds instead of every 0.06" in plan.summary
+    assert not plan.automatic
+    assert plan.predicted.speedup == pytest.approx(3.0, rel=0.1)
+
+
+def test_one_alone_does_not_tell_how_often_it_comes():
+    assert promised(job(only=12), "rarer-checkpoint") is None
