@@ -1,5 +1,6 @@
 """What belongs to a checkpoint, and what does not."""
 
+import io
 import os
 import threading
 import warnings
@@ -78,8 +79,17 @@ def test_files_are_noted_with_their_size(loop, tmp_path):
     first = loop.saves[0]
     assert first["path"] == str(tmp_path / "0.pt")
     assert first["bytes"] == (tmp_path / "0.pt").stat().st_size
+    assert 0.0 < first["cpu_s"] <= first["seconds"] + 0.01
+    assert not loop.faults
+
+
+def test_of_a_file_that_the_script_opened_too(loop, tmp_path):
     with (tmp_path / "open").open("wb") as file:
-        torch.save({}, file)
+        torch.save({"a": torch.ones(100)}, file)
+        size = file.tell()
+    torch.save({}, io.BytesIO())
+    (one,) = loop.saves
+    assert (one["path"], one["bytes"]) == (str(tmp_path / "open"), size)
     assert not loop.faults
 
 

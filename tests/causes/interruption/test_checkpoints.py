@@ -10,6 +10,7 @@ from whyidle.causes.interruption._checkpoints import FAILURES_S
 from whyidle.model.loading import Loading
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.watched import watched
 
 CAUSE = "sync-checkpoint"
 LOOP = "/job/train.py(20): main"
@@ -65,6 +66,12 @@ def test_a_state_whose_pages_all_have_to_be_copied_wins_nothing():
     large = promised(job(saves(0.0, 100_000_000)))
     assert large.speedup == 1.0
     assert large.low < 1.0 < large.high
+
+
+def test_cores_are_read_beside_a_job_that_has_no_loader():
+    untold = job(saves(0.04), cores=None, threads=None)
+    read = watched(untold, {"cores_effective": 2.0})
+    assert promised(read) == promised(job(saves(0.04)))
 
 
 def test_where_the_cores_are_not_told_nobody_knows_what_the_copy_takes():

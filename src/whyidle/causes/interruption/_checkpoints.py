@@ -29,17 +29,17 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
     """Written by a copy of a process that computes on the CPU itself: the copy works on the same
     cores, as far as saving is work, and the first write to each page of the state copies it. None
     where there is a device of its own, or the cores are not told."""
-    loading = facts.timeline.loading
-    if not facts.on_cpu or loading.cores is None:
+    cores = _cores(facts)
+    if not facts.on_cpu or not cores:
         return None
     each_s = found.seconds / max(found.steps_hit, 1)
     worked, size = _noted(facts)
-    full = min(float(loading.threads or 1) / loading.cores, 1.0)
+    full = min(float(facts.timeline.loading.threads or cores) / cores, 1.0)
     gains = []
     for share, worth, fork, page in zip(
         (found.least, found.share, found.most), BUSY_CORE, FORK_S, PAGE_S, strict=True
     ):
-        taken = worked * full / (loading.cores * worth)
+        taken = worked * full / (cores * worth)
         left = min(taken, 1.0) + (fork + size / PAGE_BYTES * page) / max(each_s, 1e-9)
         gains.append(share * (1.0 - left))
     low, expected, high = gains
@@ -50,6 +50,12 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
         "P9: written by a copy of the process, on the same cores",
         max(expected, 0.0),
     )
+
+
+def _cores(facts: Facts) -> float | None:
+    """Cores that the job may use: a loader tells, or what was read beside it."""
+    read = facts.outside.mean("cores_effective") if facts.outside else None
+    return facts.timeline.loading.cores or read
 
 
 def _noted(facts: Facts) -> tuple[float, float]:
