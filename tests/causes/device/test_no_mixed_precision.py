@@ -147,8 +147,17 @@ def test_casts_may_cost_a_waiting_device_more_than_they_win(monkeypatch):
     assert slow.predicted.speedup >= 1.0
     assert slow.low == 0.0
     assert fast.predicted.low > 1.1
-    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.BOOKKEPT", 1.0)
+    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.BOOKKEPT", (1.0, 1.0))
     assert slow.predicted.low < 0.5 * judge(CAUSE, launching(300)).predicted.low
+
+
+def test_a_host_with_time_to_spare_is_expected_to_lose_it_to_casts(monkeypatch):
+    """Launching takes it less than its device works, and with casts more."""
+    told = judge(CAUSE, launching(100)).predicted
+    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.BOOKKEPT", (5.0, 1.0))
+    bare = judge(CAUSE, launching(100)).predicted
+    assert bare.speedup > 1.1 * told.speedup
+    assert told.speedup > told.low
 
 
 def test_volta_gets_float16():

@@ -21,10 +21,11 @@ MEMORY_BOUND = (1.0, 1 / 1.4, 1 / 2)
 """time in 16 bits per time now: careful, expected, hopeful. Daydream (USENIX ATC 2020) replays
 mixed precision with 1/3 for matrix work and 1/2 for memory-bound kernels; peaks differ by 8 (V100,
 A100 vector), which real shapes do not reach"""
-BOOKKEPT = 3.0
-"""careful: times the launch of a cast, what autocast takes of the host for each: it looks at every
-operator, and casts have a backward pass (2.5 times on the emulated device, one job, whose device
-waited for the host: autocast alone made that slower)"""
+BOOKKEPT = (5.0, 2.5)
+"""times the launch of a cast, what autocast takes of the host for each (careful, expected): it
+looks at every operator, and casts have a backward pass. 2.5 times on the emulated device, one job,
+whose device waited for the host: autocast alone made that slower; twice as much at the careful
+end"""
 TF32_RATIO = 2.0
 """peak in 16 bits per peak in TF32, of every device in the vendors' data sheets"""
 
@@ -51,8 +52,9 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     against the recorded launches (P5): where the host is the bottleneck, it is small, and said so.
     Where shapes are recorded, what FLOPs and bytes take at the device's present peaks is expected
     to take what half the bytes and 16-bit peaks do, and the rest of a kernel to stay; casts of the
-    weights and of their gradients are added, and what launching them takes of the host: at the
-    careful end three times that, which may make a step longer whose device waits for its host.
+    weights and of their gradients are added, and what launching them takes of the host, two and a
+    half times, as autocast looks at every operator: at the careful end twice that, which may make a
+    step longer whose device waits for its host.
 
     What looks alike
     ----------------
@@ -84,8 +86,8 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         these = rows[precision == kind]
         _busy.scale(factors, these, _times(facts, these, dtype, usual))
     _busy.scale(factors, _memory_bound(facts), MEMORY_BOUND)
-    added, launched = casts(facts) / whole, launched_casts(facts)
-    bookkept = launched_casts(facts, BOOKKEPT)
+    added = casts(facts) / whole
+    careful, expected = (launched_casts(facts, times) for times in BOOKKEPT)
     for factor in factors[:2]:
         factor[rows] += added
     return _busy.proof(
@@ -100,7 +102,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         ),
         confidence=0.7,
         told={"dtype": dtype},
-        besides=(bookkept, launched, nothing),
+        besides=(careful, expected, nothing),
     )
 
 
