@@ -98,7 +98,7 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
     return Verdict(
         state="saturated",
         headline=f"The {job.lead.noun} does useful work {busy:.0%} of the time; nothing worth more "
-        f"than 3 % was found{_but(findings)}",
+        f"than 3 % was found{_but(findings) or _unseen(job.lead)}",
         bound=bound,
     )
 
@@ -107,6 +107,15 @@ def _but(findings: list[Finding]) -> str:
     """What costs nothing now and ends the job later."""
     leak = next((found for found in findings if found.cause == "memory-leak-growth"), None)
     return f", but: {_lower(leak.headline)}" if leak else ""
+
+
+def _unseen(lead: Facts) -> str:
+    """That nobody looked at what a CPU computes: of a device of its own that is told elsewhere."""
+    if not lead.on_cpu or lead.burst is not None or "pid" not in lead.timeline.settings:
+        return ""
+    off = (lead.timeline.settings.get("bursts") or {}).get("off") or "closed"
+    why = "the run was too short for it, or told not to" if off == "closed" else off
+    return f"; what it computes was not recorded: {why}"
 
 
 def _stepless(job: Job, findings: list[Finding]) -> str:

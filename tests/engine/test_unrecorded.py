@@ -1,0 +1,47 @@
+"""A CPU job of which nothing was found: whether what it computes was recorded is said."""
+
+from dataclasses import replace
+
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.testing.builder import Builder, ms
+from whyidle.testing.guest import Guest
+
+LOOP = "/job/train.py(20): main"
+
+
+def job(**settings):
+    guest = Guest()
+    for _ in range(60):
+        guest.backward(LOOP, ms(9))
+        guest.step(LOOP, ms(1))
+    told = guest.timeline()
+    return replace(told, settings={**told.settings, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "the run was too short for it, or told not to"),
+        ({"bursts": {"bursts": [], "off": "closed"}}, "the run was too short for it"),
+        ({"bursts": {"bursts": [], "off": "the job has a profiler of its own"}}, "of its own"),
+    ],
+)
+def test_it_is_said_where_nobody_looked_at_what_it_computes(settings, why):
+    told = diagnose([job(**settings)]).verdict
+    assert told.state == "saturated"
+    assert "what it computes was not recorded: " in told.headline
+    assert why in told.headline
+
+
+def test_and_not_where_somebody_did():
+    live = job()
+    burst = Builder()
+    for _ in range(3):
+        with burst.step():
+            burst.op("aten::mm", host=ms(10))
+    recorded = replace(burst.timeline(), settings={**live.settings, "burst": {"window": "steps"}})
+    told = diagnose([replace(live, bursts=(recorded,))]).verdict
+    assert told.state == "saturated"
+    assert "recorded" not in told.headline
