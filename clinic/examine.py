@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,9 +18,10 @@ from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis, Finding
 
-NEAR, MOST_PAIRS = (0.94, 1.10), 5
-"""between these, up to so many pairs are run: all five on one side of nothing are so by chance in
-one case of sixteen"""
+NEAR, MOST_PAIRS = 1.10, 5
+"""below this, up to so many pairs are run: all five on one side of nothing are so by chance in one
+case of sixteen. A cure that seems to make a job slower is as doubtful as one that seems to do
+nothing: two pairs of one that wins a twentieth are both slower now and then"""
 SETTLED, STEADY = 0.03, 1.05
 """pairs that differ by no more, of arms of which none is faster than its like by more, tell what
 more of them would; a machine that drifts makes pairs agree by chance"""
@@ -125,7 +126,7 @@ def paired(case: Case, mode: Mode) -> dict[str, Gain]:
             spent[name] += launch.wall() - begin
         gains = _gains(rates, spent)
         enough = 1 if clear(gains.values()) else case.budget.pairs
-        if number + 1 >= enough and not near(gains["cured"]):
+        if number + 1 >= enough and not doubtful(gains):
             break
         if settled(gains.values()) and all(map(steady, rates.values())):
             break
@@ -147,9 +148,10 @@ def clear(gains: Iterable[Gain]) -> bool:
     return all(gain.ratio >= CLEAR for gain in gains)
 
 
-def near(gain: Gain) -> bool:
-    """Whether a gain is so small that more pairs must tell whether there is one."""
-    return NEAR[0] < gain.ratio < NEAR[1]
+def doubtful(gains: Mapping[str, Gain]) -> bool:
+    """Whether the gain of the cure is so small that more pairs must tell whether there is one, or
+    a part of it seems to do harm."""
+    return gains["cured"].ratio < NEAR or any(gain.ratio < 1.0 for gain in gains.values())
 
 
 def settled(gains: Iterable[Gain]) -> bool:

@@ -191,6 +191,8 @@ def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
         ([1.0, 1.15, 1.3, 1.0], 2),  # they differ, and it does not matter
         ([1.0, 1.5, 1.6, 1.0], 2),  # how much it is hangs on the machine
         ([1.0, 2.6], 1),
+        ([1.0, 0.9, 0.8, 1.0, 1.0, 1.1, 1.1, 1.0, 1.0, 1.1], 5),  # slower by chance
+        ([1.0, 0.8, 0.8, 1.0], 2),  # slower, and both pairs say so
     ],
 )
 def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
@@ -221,6 +223,21 @@ def test_of_several_cures_only_the_unclear_are_timed_again(case, monkeypatch):
     }  # fmt: skip
     assert gains["cured 1"].ratio == pytest.approx((1.15 + 1.1) / 2)
     assert len(begun) == 6
+
+
+def test_a_part_that_seems_to_do_harm_is_timed_again(case, monkeypatch):
+    two = msgspec.structs.replace(case, inject=case.inject * 2)
+    there, back = [1.0, 1.5, 1.2], [1.2, 1.5, 1.0]
+    rates = iter([*there, 0.9, 0.8, *back, *there, 1.2, 1.2, *back])
+
+    def told(*_):
+        rate = next(rates)
+        return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
+
+    monkeypatch.setattr(clinic.runs, "alone", told)
+    gains = examine.paired(two, "cpu")
+    assert len(gains["cured 1"].pairs) == 4
+    assert gains["cured 1"].ratio == pytest.approx(1.05)
 
 
 def test_runs_side_by_side_count_once_and_pauses_not():
