@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import accelerator
+from ._settings import cores
 from .debugging import asked
 from .recorder import now
 
@@ -46,6 +47,7 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
         "device_name": accelerator.name(torch, optimizer),
         "thread": threading.get_ident(),
         "first_step": now(),
+        "cores": cores(),
         **_ranks(torch),
     }
     told["switches"] = switches(loop, torch)

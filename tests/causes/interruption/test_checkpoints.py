@@ -68,7 +68,15 @@ def test_a_state_whose_pages_all_have_to_be_copied_wins_nothing():
     assert large.low < 1.0 < large.high
 
 
-def test_cores_are_read_beside_a_job_that_has_no_loader():
+def test_cores_are_those_of_its_process_in_a_job_that_has_no_loader():
+    """A trial's look reads nothing beside it."""
+    untold = job(saves(0.04), cores=None, threads=None)
+    told = {"cores": 2.0, "switches": {"num_threads": 1}}
+    known = replace(untold, settings={**untold.settings, **told})
+    assert promised(known) == promised(job(saves(0.04), threads=1))
+
+
+def test_or_are_read_beside_it():
     untold = job(saves(0.04), cores=None, threads=None)
     read = watched(untold, {"cores_effective": 2.0})
     assert promised(read) == promised(job(saves(0.04)))

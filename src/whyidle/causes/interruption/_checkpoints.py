@@ -34,7 +34,7 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
         return None
     each_s = found.seconds / max(found.steps_hit, 1)
     worked, size = _noted(facts)
-    full = min(float(facts.timeline.loading.threads or cores) / cores, 1.0)
+    full = min(_threads(facts, cores) / cores, 1.0)
     gains = []
     for share, worth, fork, page in zip(
         (found.least, found.share, found.most), BUSY_CORE, FORK_S, PAGE_S, strict=True
@@ -53,9 +53,15 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
 
 
 def _cores(facts: Facts) -> float | None:
-    """Cores that the job may use: a loader tells, or what was read beside it."""
-    read = facts.outside.mean("cores_effective") if facts.outside else None
-    return facts.timeline.loading.cores or read
+    """Cores that the job may use, as its process tells, or as was read beside it."""
+    told = facts.timeline.loading.cores or facts.timeline.settings.get("cores")
+    return told or (facts.outside.mean("cores_effective") if facts.outside else None)
+
+
+def _threads(facts: Facts, usual: float) -> float:
+    """Threads of its operators."""
+    switches = facts.timeline.settings.get("switches") or {}
+    return float(facts.timeline.loading.threads or switches.get("num_threads") or usual)
 
 
 def _noted(facts: Facts) -> tuple[float, float]:
