@@ -7,7 +7,8 @@ import pytest
 
 from whyidle.analysis.cores import BUSY_CORE, SHARED, room
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WAITING, WORKERS, hidden_loading, may_cost
+from whyidle.analysis.fitting import WAITING
+from whyidle.analysis.forecast import WORKERS, hidden_loading, may_cost
 from whyidle.model.loading import BATCH, Loading
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms

@@ -93,6 +93,25 @@ def test_of_a_file_that_the_script_opened_too(loop, tmp_path):
     assert not loop.faults
 
 
+def test_a_pipe_has_no_size_and_is_no_fault(loop):
+    read, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as file:
+        torch.save({}, Named(file))
+    os.close(read)
+    (one,) = loop.saves
+    assert (one["path"], one["bytes"]) == ("<stdout>", None)
+    assert not loop.faults
+
+
+class Named:
+    """What a job may write to: it has a name, and cannot tell where it is."""
+
+    name = "<stdout>"
+
+    def __init__(self, file):
+        self.write, self.flush = file.write, file.flush
+
+
 def test_a_failing_call_fails_as_before(loop, tmp_path):
     torch.save({}, tmp_path / "kept")
     with pytest.raises(FileNotFoundError):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.fitting import most_workers
-from whyidle.analysis.forecast import WAITING, WORKERS
+from whyidle.analysis.fitting import waiting_workers
+from whyidle.analysis.forecast import WORKERS
 
 MOSTLY = 0.5
 """loading that is on a CPU for less than this share of its time waits for something else, and more
@@ -75,8 +75,7 @@ def _most(facts: Facts, cores: float) -> int:
     is memory for."""
     if not mostly_waits(facts):
         return min(max(int(np.ceil(cores)), WORKERS[0]), WORKERS[1])
-    fit = most_workers(facts, 0, waits=True)
-    return WAITING if fit is None else max(min(fit, WAITING), WORKERS[0])
+    return max(waiting_workers(facts, 0), WORKERS[0])
 
 
 def kept_waiting(facts: Facts) -> float:

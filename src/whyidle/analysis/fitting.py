@@ -11,6 +11,10 @@ from whyidle.analysis.outside import Outside
 from whyidle.analysis.pressure import AMPLE
 from whyidle.analysis.scoped import Scoped
 
+WAITING = 32
+"""workers that only wait, at most: an interpreter with PyTorch takes 0.2 GB, and what 32
+requests at a time do not hide is better hidden by threads in the dataset, or by fewer requests"""
+
 
 def most_workers(facts: Scoped, now: int, *, waits: bool) -> int | None:
     """The most loader workers of one rank that are worth trying, with ``now`` of them in the run.
@@ -29,6 +33,13 @@ def most_workers(facts: Scoped, now: int, *, waits: bool) -> int | None:
         bounds.append(_by_shm(facts.outside, now))
     known = [bound for bound in bounds if bound is not None]
     return max(min(known), now, 1) if known else None
+
+
+def waiting_workers(facts: Scoped, now: int) -> int:
+    """How many workers that only wait can do so at once, with ``now`` of them in the run: as many
+    as there is room for, ``WAITING`` at most."""
+    room = most_workers(facts, now, waits=True)
+    return WAITING if room is None else min(room, WAITING)
 
 
 def most_waiting(facts: Scoped, depth: int) -> int | None:

@@ -48,9 +48,6 @@ def _speedup(lost: float) -> float:
 WORKERS = (2, 8)
 """how many loader workers a job can be given, at least and at most, where the recording does not
 tell its cores: the smallest hosts have two cores, common GPU nodes give eight and more to a GPU"""
-WAITING = 32
-"""workers that only wait, at most: an interpreter with PyTorch takes 0.2 GB, and what 32
-requests at a time do not hide is better hidden by threads in the dataset, or by fewer requests"""
 STALL_ERROR = 0.04
 """what-if predictions of loader stalls were within about 4 % of measurement (DS-Analyzer, VLDB
 2021)"""

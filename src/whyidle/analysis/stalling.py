@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from whyidle.analysis.fitting import most_workers
-from whyidle.analysis.forecast import WAITING
+from whyidle.analysis.fitting import waiting_workers
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.making import MOSTLY, Making
@@ -91,8 +90,7 @@ class Stalling(Making):
         there are cores at most, or, where they only wait, as many as there is memory for."""
         most = max(self.count, int(np.ceil(self.cores)))
         if self.waits_for_storage:
-            room = most_workers(self.facts, self.count, waits=True)
-            most = max(most, WAITING if room is None else min(room, WAITING))
+            most = max(most, waiting_workers(self.facts, self.count))
         stalls = {n: self.stall(n) for n in range(self.count, most + 1)}
         least = min(stalls.values()) + self.rest
         return next(n for n, stall in stalls.items() if stall + self.rest <= HARDLY * least)

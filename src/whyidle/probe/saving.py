@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .recorder import ANNOTATION, now
@@ -60,20 +61,15 @@ class Saving:
     def saved(self, target: Any, took: int, worked: int) -> None:
         """Note a file that was written, by its name or opened: in so many ns, so many of them on a
         CPU."""
-        saves = self.loop.saves
         named = isinstance(target, (str, os.PathLike))
         path = os.fspath(target) if named else getattr(target, "name", None)
-        if not isinstance(path, str) or len(saves) >= MOST_SAVES:
+        if not isinstance(path, str) or len(self.loop.saves) >= MOST_SAVES:
             return
-        written = os.stat(path).st_size if os.path.exists(path) else None
-        saves.append(
-            {
-                "path": path,
-                "bytes": written if named else target.tell(),
-                "seconds": took / 1e9,
-                "cpu_s": worked / 1e9,
-            }
-        )
+        size = None
+        with suppress(AttributeError, OSError, ValueError):  # a pipe, or whatever has a name
+            size = os.stat(path).st_size if named else target.tell()
+        one = {"path": path, "bytes": size, "seconds": took / 1e9, "cpu_s": worked / 1e9}
+        self.loop.saves.append(one)
 
     def follows(self, where: str) -> Wrap:
         """A call that is part of a save if this thread saved last, and has not stepped since."""

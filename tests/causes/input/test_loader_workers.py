@@ -10,8 +10,8 @@ from judging import covers
 from whyidle import catalog
 from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.fitting import WAITING
 from whyidle.analysis.forecast import hidden_loading
-from whyidle.analysis.stalling import WAITING
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
