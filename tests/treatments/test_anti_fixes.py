@@ -36,6 +36,7 @@ USUAL = {
     "compressed": PREDICTED,
     "type": "float images",
     "fragmented": True,
+    "saved": 0.2,
     "used": 1,
     "rank": 1,
     "same_again": True,

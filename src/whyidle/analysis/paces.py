@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from whyidle.analysis.cores import SHARED
@@ -23,6 +24,15 @@ LEAST = 4
 """with fewer common rounds nothing can be said"""
 MIDDLE = (0.1, 0.9)
 """quantiles between which steps are compared: beyond are log lines, collections, other programs"""
+ALONG = 10
+"""steps whose median is the machine's own pace: work that varies does so from step to step. Even,
+or every other step's work would be the median around itself"""
+
+
+def _drift(took: F64) -> F64:
+    """How long a step takes all ranks on the average, as the machine's own pace changes."""
+    around = np.pad(took.mean(axis=0), (ALONG // 2, ALONG // 2 - 1), mode="edge")
+    return np.asarray(np.median(sliding_window_view(around, ALONG), axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,13 +64,14 @@ class Paces:
     def varied(self) -> bool:
         """Whether some rank's work itself differs from step to step. The same work runs longer
         while others use what its core shares with theirs, but not by more than a shared core is
-        worth less than one alone: what is within that is laid to chance."""
+        worth less than one alone: what is within that is laid to chance. What is slower for all
+        ranks and many steps on end is the machine, and no rank's work."""
         each = max(round(self.per_step), 1)
         steps = self.ran.shape[1] // each
         if steps < LEAST:
             return False
         took = self.ran[:, : steps * each].reshape(len(self.ran), steps, each).sum(axis=2)
-        short, long = np.quantile(took, MIDDLE, axis=1)
+        short, long = np.quantile(took / np.maximum(_drift(took), 1e-12), MIDDLE, axis=1)
         return bool((long * SHARED > short).any())
 
     def of(self, index: int) -> tuple[float, float]:

@@ -40,6 +40,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "compile.cache": Knob(
         str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
+    "copy.narrow": Knob(
+        bool, "64-bit batches as 32-bit ones in the dataset, and widen them on the device: {value}"
+    ),
     "copy.non_blocking": Knob(
         bool, "batch.to(device, non_blocking={value}) where batches go to the device"
     ),

@@ -200,6 +200,15 @@ def test_rounds_of_one_step_may_differ_without_its_work_varying():
     assert not Paces(rounds[:, :3], 0 * rounds[:, :3], per_step=1.0).varied
 
 
+def test_a_machine_that_slows_for_all_ranks_does_not_make_their_work_vary():
+    slow = np.repeat([1.0, 2.0, 1.0, 1.6], 20)
+    for rounds, varied in (
+        (np.stack([slow, slow * 1.1]), False),
+        (np.stack([slow, slow[::-1]]), True),
+    ):
+        assert Paces(rounds, 0 * rounds, per_step=1.0).varied is varied
+
+
 def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
     """They see the next operator instead: but the backward pass is no longer."""
 

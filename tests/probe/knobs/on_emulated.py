@@ -104,11 +104,11 @@ LOADERS = {
 }
 
 
-def treated(make, move):
+def treated(make, move, knob=KNOB, **others):
     plain_seen, seen = [], []
     plain = train(make(), move, plain_seen)
     with tempfile.TemporaryDirectory() as folder:
-        hand = knobs.Hand(folder, {"edits": {KNOB: 1}, "was": {}})
+        hand = knobs.Hand(folder, {"edits": {knob: 1, **others}, "was": {}})
         hand.turn()
         again = train(make(), move, seen)
         hand.back()
@@ -116,8 +116,8 @@ def treated(make, move):
         faults = [path.read_text() for path in Path(folder).glob("*.faults")]
     return {
         "same": plain == again and plain_seen == seen,
-        "took": hand.applied.get(KNOB, 0),
-        "declined": hand.declined.get(KNOB, ""),
+        "took": hand.applied.get(knob, 0),
+        "declined": hand.declined.get(knob, ""),
         "faults": faults,
     }
 

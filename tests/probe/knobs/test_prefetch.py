@@ -89,14 +89,14 @@ def test_on_a_cpu_nothing_is_copied_ahead(turn):
     ],
 )
 def test_what_is_more_than_a_move_to_an_accelerator(args, kwargs):
-    assert _prefetch._target(args, kwargs) is None
+    assert _prefetch.target(args, kwargs) is None
 
 
 def test_moves_to_an_accelerator():
-    assert _prefetch._target(("cuda:1",), {}) == (torch.device("cuda", 1), True)
+    assert _prefetch.target(("cuda:1",), {}) == (torch.device("cuda", 1), True)
     asked = {"device": torch.device("cuda", 0), "non_blocking": True}
-    assert _prefetch._target((), asked) == (torch.device("cuda", 0), False)
-    assert _prefetch._target(("cuda", "cuda:2"), {}) == (torch.device("cuda", 2), True)
+    assert _prefetch.target((), asked) == (torch.device("cuda", 0), False)
+    assert _prefetch.target(("cuda", "cuda:2"), {}) == (torch.device("cuda", 2), True)
 
 
 def test_parts_of_a_batch():

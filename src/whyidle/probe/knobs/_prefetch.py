@@ -203,7 +203,7 @@ class Prefetch:
 
     def asked(self, one: Any, args: Any, kwargs: Any) -> Any:
         """The copy of a tensor that the script moves; None where there is none to give."""
-        part, told = self.held[id(one)], _target(args, kwargs)
+        part, told = self.held[id(one)], target(args, kwargs)
         if part.source() is not one or told is None:
             return None
         device, wait = told
@@ -212,7 +212,7 @@ class Prefetch:
         self.held[id(one)] = part._replace(copy=None)  # asked again, it is to be another tensor
         if copy is None or copy.copied.device != device or copy.version != one._version:
             return None
-        if copy.before is not None and not _same_bytes(copy.before, one):
+        if copy.before is not None and not same_bytes(copy.before, one):
             self.stop("the script changes batches, past PyTorch, before it moves them")
             return None
         current = _module(device).current_stream(device)
@@ -304,7 +304,7 @@ def _module(device: Any) -> Any:
     return getattr(torch, device.type, None)
 
 
-def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool] | None:
+def target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool] | None:
     """Where to, and whether the script waits for it; None where more is asked for than a move from
     the host to an accelerator."""
     import torch
@@ -329,7 +329,8 @@ def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool] |
     return device, wait
 
 
-def _same_bytes(one: Any, other: Any) -> bool:
+def same_bytes(one: Any, other: Any) -> bool:
+    """Whether two tensors of a type and shape hold the same, bit by bit."""
     import torch
 
     flat = [each.contiguous().reshape(-1).view(torch.uint8) for each in (one, other)]

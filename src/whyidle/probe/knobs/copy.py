@@ -1,4 +1,4 @@
-"""Copies to the device that the host need not wait for."""
+"""Copies to the device: that the host need not wait for, and of fewer bytes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import Hand
+from . import Hand, _narrowing
+
+KNOB = "copy.non_blocking"
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
+    """Have copies to the device waited for less, or make them smaller."""
+    if edits.get(KNOB):
+        _without_waiting(hand)
+    if edits.get(_narrowing.KNOB):
+        _narrowing.turn(hand)
+
+
+def _without_waiting(hand: Hand) -> None:
     """Copy what a loader has pinned without waiting for it. From pageable memory a copy waits in
     any case; back to the host it has to be waited for; and pinned memory of the script's own may
     be written anew before it has been read. All three are left as they are."""
@@ -40,7 +50,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
                 return original(self, *args, **kwargs)
             result = original(self, *args, non_blocking=True, **kwargs)
             if result.device != self.device:
-                hand.took(*edits)
+                hand.took(KNOB)
             return result
 
         return copy
