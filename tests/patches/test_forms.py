@@ -80,6 +80,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "evaluation.gradients": (False, TRAINING),
     "evaluation.inference_mode": (True, TRAINING),
     "copy.non_blocking": (True, TRAINING),
+    "torch.cudnn_benchmark": (True, TRAINING),
     "gc.collect_interval_steps": (100, TRAINING),
     "memory.empty_cache_every": (500, TRAINING),
     "autocast.dtype": ("bfloat16", TRAINING),

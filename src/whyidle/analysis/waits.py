@@ -30,6 +30,9 @@ COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::i
             "aten::empty_strided")  # fmt: skip
 
 
+CONVOLUTION = r"^aten::(_?convolution|convolution_backward|(cudnn|miopen)_convolution\w*)$"
+
+
 class Waits:
     """Waits in scope that held the host up. Rows are of the host's events."""
 
@@ -41,9 +44,10 @@ class Waits:
     @cached_property
     def avoidable(self) -> I64:
         """Waits for a value or for the device, that neither a copy to the device, nor the
-        allocator, nor a fallback to the CPU, nor a pause explains, and before and after
-        which something is launched: what a wait at either end of a recording costs is not in it."""
-        explained = [self.copies, self.allocator, self.pausing, *self.fallbacks]
+        allocator, nor a search of a convolution, nor a fallback to the CPU, nor a pause explains,
+        and before and after which something is launched: what a wait at either end of a recording
+        costs is not in it."""
+        explained = [self.copies, self.allocator, self.searching, self.pausing, *self.fallbacks]
         rows = np.setdiff1d(self.rows, np.concatenate(explained))
         host, calls = self._facts.timeline.host, self._launching.calls
         begins = host.start[calls]
@@ -66,6 +70,19 @@ class Waits:
         calls = self._facts.host.rows("allocator")
         near = np.isin(self._next, calls) | np.isin(self._previous, calls)
         return self.rows[np.isin(self.rows, calls) | near]
+
+    @cached_property
+    def searching(self) -> I64:
+        """Waits inside of convolutions: the library times its algorithms. An ordinary convolution
+        waits for nothing."""
+        host = self._facts.timeline.host
+        calls = self._facts.named(CONVOLUTION, HostKind.OP)
+        found = []
+        for thread in np.unique(host.thread[self.rows]):
+            own = self.rows[host.thread[self.rows] == thread]
+            ops = calls[host.thread[calls] == thread]
+            found.append(own[union(host.start[ops], host.end[ops]).covers(host.start[own])])
+        return np.sort(np.concatenate(found)) if found else self.rows[:0]
 
     @cached_property
     def pausing(self) -> I64:

@@ -118,6 +118,7 @@ KNOBS: Final[dict[str, Knob]] = {
     ),
     "python.profiler": Knob(bool, "the command without cProfile or another profiler of Python"),
     "python.tracer": Knob(bool, "the command without debugger and coverage"),
+    "torch.cudnn_benchmark": Knob(bool, "torch.backends.cudnn.benchmark = {value}"),
     "torch.deterministic": Knob(bool, "torch.use_deterministic_algorithms({value})"),
     "torch.num_threads": Knob(int, "torch.set_num_threads({value}) at the beginning"),
 }

@@ -21,6 +21,7 @@ from whyidle.probe import guard, knobs  # noqa: E402
 PLACES = [
     (torch, "save"),
     (torch, "set_num_threads"),
+    (torch._C, "_set_cudnn_benchmark"),
     (torch, "use_deterministic_algorithms"),
     (torch, "set_float32_matmul_precision"),
     (torch, "set_anomaly_enabled"),
@@ -63,6 +64,8 @@ def state():
         gc.get_freeze_count(),
         torch.get_num_threads(),
         torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.benchmark,
+        vars(type(torch.backends.cudnn))["benchmark"],
     )
     return [getattr(owner, name) for owner, name in PLACES], settings
 

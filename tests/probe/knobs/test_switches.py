@@ -168,3 +168,20 @@ def test_unknown_switches_decline_alone(turn):
     hand = turn({"torch.compile_all": True, "torch.num_threads": 1})
     assert hand.declined == {"torch.compile_all": knobs.NO_FORM}
     assert hand.applied == {"torch.num_threads": 1}
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_no_line_of_the_script_changes_whether_algorithms_are_searched_for(turn, value):
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = not value
+    try:
+        hand = turn({"torch.cudnn_benchmark": value})
+        torch.backends.cudnn.benchmark = not value
+        assert torch.backends.cudnn.benchmark is value
+        with torch.backends.cudnn.flags(enabled=True, benchmark=not value):
+            assert torch._C._get_cudnn_benchmark() is value
+        assert hand.applied == {"torch.cudnn_benchmark": 1}
+        hand.back()
+        assert torch.backends.cudnn.benchmark is not value
+    finally:
+        torch.backends.cudnn.benchmark = before

@@ -157,3 +157,25 @@ def test_two_devices_train_side_by_side():
         assert torch.ones(1, device="emulated").device.index == 1
     with pytest.raises(RuntimeError, match="same device"):
         torch.ones(1, device="emulated:0") + torch.ones(1, device="emulated:1")
+
+
+def test_convolutions_are_searched_once_for_each_shape(device: Device, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # no kernel turns tensors
+    emulated.configure(algorithms=5, untuned=2.0, peak_flops=1e9)
+    weight = torch.rand(4, 4, 3, 3).to("emulated")
+    took = []
+    for size in (16, 16, 17):
+        x = torch.rand(2, 4, size, size).to("emulated")
+        torch.emulated.synchronize()
+        before = time.perf_counter_ns()
+        torch.nn.functional.conv2d(x, weight)
+        torch.emulated.synchronize()
+        took.append(busy_ns(device, before))
+    assert took[0] == pytest.approx(6 * took[1], rel=0.01)
+    assert took[2] > 5 * took[1]
+    torch.backends.cudnn.benchmark = False
+    before = time.perf_counter_ns()
+    torch.nn.functional.conv2d(x, weight)
+    torch.emulated.synchronize()
+    assert busy_ns(device, before) == pytest.approx(took[2] / 3, rel=0.01)

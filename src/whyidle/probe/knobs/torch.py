@@ -7,12 +7,12 @@ import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, Hand
+from . import NO_FORM, Hand, nothing
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Set threads of operators, or whether deterministic algorithms are asked for, and let no line
-    of the script set them back."""
+    """Set threads of operators, whether deterministic algorithms are asked for or the fastest
+    convolutions searched for, and let no line of the script set them back."""
     import torch
 
     for knob, value in edits.items():
@@ -21,10 +21,27 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
             torch.set_num_threads(int(value))
             hand.replace(torch, "set_num_threads", functools.partial(_outside_workers, hand))
             hand.took(knob)
+        elif knob == "torch.cudnn_benchmark":
+            _search(hand, bool(value))
+            hand.took(knob)
         elif knob == "torch.deterministic" and not value:
             hand.replace(torch, "use_deterministic_algorithms", functools.partial(_never_on, hand))
         elif knob != "torch.num_threads":
             hand.decline([knob], NO_FORM)
+
+
+def _search(hand: Hand, value: bool) -> None:
+    """Whether cuDNN searches for the fastest algorithm of every convolution."""
+    import torch
+
+    home, kind = torch._C, type(torch.backends.cudnn)
+    before, own = home._get_cudnn_benchmark(), vars(kind)["benchmark"]
+    hand.undo.append(functools.partial(home._set_cudnn_benchmark, before))
+    home._set_cudnn_benchmark(value)
+    hand.replace(home, "_set_cudnn_benchmark", nothing)  # set_flags, flags
+    put = functools.partial(setattr, kind, "benchmark")
+    put(property(lambda _: value, lambda _self, _value: None))
+    hand.undo.append(functools.partial(put, own))
 
 
 def _in_worker() -> bool:

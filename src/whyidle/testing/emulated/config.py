@@ -27,6 +27,10 @@ class Config:
     turning: float = 1.0
     """kernel that turns images for a convolution on tensor cores, unless they are channels_last: so
     many times the bytes of the convolution are moved"""
+    algorithms: int = 10
+    """of a convolution, each of which is run where ``cudnn.benchmark`` asks for the fastest"""
+    untuned: float = 1.0
+    """times as long a convolution takes where nobody has searched"""
     bandwidth: float = 1e9
     """of the device's memory, bytes"""
     kernel_ns: int = 20_000

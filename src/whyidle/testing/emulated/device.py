@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from whyidle.testing.emulated.clock import now, sleep_until, spin_until
 from whyidle.testing.emulated.config import Config
@@ -31,6 +31,8 @@ class Device:
         self.streams: list[Stream] = []
         self.default = self.stream()
         self.chosen = threading.local()
+        self.searched: set[Hashable] = set()
+        """convolutions whose fastest algorithm is known"""
         self.pending: list[Callable[[], None]] = []
         """what waits for other processes to decide when the device comes to something"""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from whyidle.testing.emulated import copies, devices, fences
 from whyidle.testing.emulated.clock import now
-from whyidle.testing.emulated.cost import prices
+from whyidle.testing.emulated.cost import CONVOLUTIONS, prices
 from whyidle.testing.emulated.device import Device
 from whyidle.testing.emulated.kernels import kernel_name, layout_name
 from whyidle.testing.emulated.recurrent import CELLS
+from whyidle.testing.emulated.searching import tuned
 from whyidle.testing.emulated.tensor import EmulatedTensor
 
 aten = torch.ops.aten
@@ -187,4 +189,9 @@ def launch(
         if device.record.heard is not None:
             turns = price.turns
             name = layout_name(args) if turns else kernel_name(packet, price.precision, args)
-        device.launch(price.cost, begun, name=name)
+        cost = price.cost
+        if price.precision and packet in CONVOLUTIONS:
+            shapes = tuple(each.shape for each in args if isinstance(each, torch.Tensor))
+            again = partial(device.launch, cost, begun, name=name)
+            cost = tuned(device, (packet, shapes), cost, again)
+        device.launch(cost, begun, name=name)

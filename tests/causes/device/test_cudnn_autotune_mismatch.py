@@ -1,0 +1,99 @@
+"""Searches for the fastest convolutions: again and again, in the warm-up only, or never."""
+
+from dataclasses import replace
+
+import pytest
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.testing import contracts
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.twins import covers, judge, measured
+
+CAUSE = "cudnn-autotune-mismatch"
+CONV = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
+OFF = {"switches": {"cudnn_benchmark": False, "cudnn_deterministic": False}}
+
+
+def convolve(job, searched, dims):
+    with job.span("aten::cudnn_convolution", "cpu_op", **{"Input Dims": dims}):
+        for algorithm in range(6 if searched else 0):
+            job.launch(CONV, us(300 * (1 + algorithm)))
+            job.sync("cudaEventSynchronize")
+        job.launch(CONV, us(300))
+
+
+def train(searching=(), *, steps=6, sizes=1, conv=8, gemm=4):
+    """A job that searches in some of its steps."""
+    job = Builder()
+    for step in range(steps):
+        with job.step():
+            for layer in range(conv):
+                size = 32 + step % sizes
+                convolve(job, step in searching, [[8, 64, size, size], [64, 64, 3, 3], [layer]])
+            for _ in range(gemm):
+                job.op("aten::mm", kernels=[(GEMM, us(200))])
+            job.sync()
+    return job
+
+
+def told(job, settings):
+    """The cause's answer where the process tells of its switches."""
+    timeline = replace(job.timeline(), settings=settings)
+    return contracts.run_cause(catalog.causes()[CAUSE], [timeline])
+
+
+def test_the_prediction_holds_the_twin_that_does_not_search():
+    sick = train(searching=range(6), sizes=6)
+    proof = judge(CAUSE, sick)
+    assert proof is not None
+    assert covers(proof, measured(sick, train(sizes=6)))
+    assert proof.predicted.speedup == pytest.approx(measured(sick, train(sizes=6)), rel=0.05)
+    plan = catalog.treatments()["cudnn-benchmark"].decide(proof)
+    assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", False)]
+
+
+def test_its_waits_are_no_reads_of_values():
+    sick = train(searching=range(6), sizes=6)
+    assert judge("per-step-host-sync", sick) is None
+    assert len(Facts(sick.timeline()).waits.searching) > 100
+
+
+@pytest.mark.parametrize("searching", [(), (2,)])
+def test_silent_where_searching_is_no_habit(searching):
+    assert judge(CAUSE, train(searching=searching)) is None
+
+
+def test_a_wait_outside_of_a_convolution_is_another_thing():
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for _ in range(8):
+                job.op("aten::cudnn_convolution", kernels=[(CONV, us(300))])
+                with job.span("aten::item", "cpu_op"):
+                    job.sync()
+    assert judge(CAUSE, job) is None
+
+
+def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised():
+    proof = told(train(), OFF)
+    assert proof.predicted.low == proof.predicted.speedup == 1.0
+    assert proof.predicted.high > 1.2
+    plan = catalog.treatments()["cudnn-benchmark"].decide(proof)
+    assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", True)]
+
+
+@pytest.mark.parametrize(
+    ("job", "settings"),
+    [
+        (train(), {}),
+        (train(), {"switches": {"cudnn_benchmark": True}}),
+        (train(), {"switches": {"cudnn_benchmark": False, "cudnn_deterministic": True}}),
+        (train(sizes=6), OFF),
+        (train(conv=1, gemm=40), OFF),
+    ],
+    ids=["untold", "on", "deterministic", "new shapes", "few convolutions"],
+)
+def test_no_trial_is_offered(job, settings):
+    assert told(job, settings) is None
