@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.codes import among, used
 from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.launching import Launching
@@ -30,7 +32,9 @@ COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::i
             "aten::empty_strided")  # fmt: skip
 
 
-CONVOLUTION = r"^aten::(_?convolution|convolution_backward|(cudnn|miopen)_convolution\w*)$"
+CONVOLUTION = re.compile(
+    r"aten::(_?convolution|convolution_backward|(cudnn|miopen)_convolution\w*)$"
+)
 
 
 class Waits:
@@ -75,14 +79,19 @@ class Waits:
     def searching(self) -> I64:
         """Waits inside of convolutions: the library times its algorithms. An ordinary convolution
         waits for nothing."""
-        host = self._facts.timeline.host
-        calls = self._facts.named(CONVOLUTION, HostKind.OP)
-        found = []
-        for thread in np.unique(host.thread[self.rows]):
-            own = self.rows[host.thread[self.rows] == thread]
+        return self.in_convolutions(self.rows)
+
+    def in_convolutions(self, rows: I64) -> I64:
+        """Those of some host events that are inside of a convolution, in scope or not."""
+        host, names = self._facts.timeline.host, self._facts.timeline.names
+        known = [i for i in used(host.name) if CONVOLUTION.match(names[i])]
+        calls = np.flatnonzero(among(host.name, known) & (host.kind == HostKind.OP))
+        inside = np.zeros(len(rows), dtype=bool)
+        for thread in np.unique(host.thread[rows]):
             ops = calls[host.thread[calls] == thread]
-            found.append(own[union(host.start[ops], host.end[ops]).covers(host.start[own])])
-        return np.sort(np.concatenate(found)) if found else self.rows[:0]
+            covered = union(host.start[ops], host.end[ops]).covers(host.start[rows])
+            inside |= covered & (host.thread[rows] == thread)
+        return rows[inside]
 
     @cached_property
     def pausing(self) -> I64:

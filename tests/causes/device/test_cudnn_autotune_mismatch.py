@@ -54,6 +54,19 @@ def test_the_prediction_holds_the_twin_that_does_not_search():
     assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", False)]
 
 
+def test_of_a_burst_every_step_counts():
+    """Its figures leave out a first step that is far longer, and a last that is far shorter."""
+    job = Builder()
+    for step, layers in enumerate((24, 4, 4)):
+        with job.step():
+            for layer in range(layers):
+                convolve(job, step < 2, [[8, 64, 32 + step, 32], [64, 64, 3, 3], [layer]])
+            job.sync()
+    assert Facts(job.timeline()).steps.steady.tolist() == [False, True, False]
+    assert judge(CAUSE, job) is None
+    assert "In 2 of 3 steps" in told(job, {"burst": {"before_s": 0.01}}).headline
+
+
 def test_its_waits_are_no_reads_of_values():
     sick = train(searching=range(6), sizes=6)
     assert judge("per-step-host-sync", sick) is None

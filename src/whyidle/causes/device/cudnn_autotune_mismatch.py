@@ -32,7 +32,6 @@ nothing may be won, and nobody can tell before it is tried; at best as in speech
     "The search for the fastest convolutions does not fit the job",
     bucket="compute",
     needs=("device_events", "host_ops", "runtime_calls", "steps"),
-    min_steps=2,
 )
 def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
     """What it means
@@ -82,19 +81,19 @@ def _searching(facts: Facts) -> Proof | None:
     if facts.cold_start or not len(waits):
         return None
     begin = host.start[[facts.waits.operator_row(int(row)) for row in waits]]
-    steps = len(np.unique(np.searchsorted(facts.steps.on_host[0], begin, side="right")))
+    steps, recorded = _steps(facts)
     spent = union(begin, host.end[waits])
     gains = _gains(facts, waits, spent)
     if steps < LEAST_STEPS or gains[1] < LEAST_SHARE:
         return None
     return Proof(
-        headline=f"In {steps} of {facts.step_count} steps the fastest algorithms are searched for "
+        headline=f"In {steps} of {recorded} steps the fastest algorithms are searched for "
         "anew, as convolutions have new shapes",
         low=gains[0],
         high=max(gains),
         predicted=from_gains(gains, "recorded steps replayed without the searches"),
         evidence=(
-            measured("steps that search", steps, None, samples=facts.step_count),
+            measured("steps that search", steps, None, samples=recorded),
             measured("time in searches, share of step", facts.share_of(spent), "ratio"),
             measured("waits inside of convolutions, per step", len(waits) / facts.step_count, None),
         ),
@@ -102,6 +101,17 @@ def _searching(facts: Facts) -> Proof | None:
         where=tuple(p for p in [facts.places.of(facts.waits.operator_row(int(waits[0])))] if p),
         facts={"benchmark": True},
     )
+
+
+def _steps(facts: Facts) -> tuple[int, int]:
+    """In how many steps of how many something is searched for. Of a burst all count: it was taken
+    behind the warm-up, and only its figures leave out steps that recording may have made longer."""
+    host, whole = facts.timeline.host, "burst" in facts.timeline.settings
+    waits = facts.waits.searching
+    if whole:
+        waits = facts.waits.in_convolutions(facts.host.rows("sync"))
+    found = np.unique(np.searchsorted(facts.steps.on_host[0], host.start[waits], side="right"))
+    return len(found), len(facts.steps) if whole else facts.step_count
 
 
 def _gains(facts: Facts, waits: I64, spent: Intervals) -> tuple[float, float, float]:
