@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
+from whyidle import catalog
+from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
 from whyidle.testing.twins import covers, judge, measured
@@ -104,3 +108,12 @@ def test_what_kernels_take_is_computing_and_starts_are_paid_once():
 
 def test_what_launches_take_is_the_host_s():
     assert judge(CAUSE, on_device("loop", 2000, 2.2, host=30)).bucket == "host"
+
+
+def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
+    """Unrecorded, the host would be ahead of its device all the time."""
+    sick = on_device("loop", 4000, 20.0, host=26)
+    burst = {"burst": {"before_s": 0.084, "during_s": 0.12}}
+    seen = replace(sick.timeline(), settings=burst)
+    assert judge(CAUSE, sick).bucket == "host"
+    assert contracts.run_cause(catalog.causes()[CAUSE], [seen]).bucket == "compute"

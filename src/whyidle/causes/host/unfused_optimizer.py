@@ -135,11 +135,14 @@ def _ratios(facts: Facts, work: OptimizerWork) -> tuple[F64, F64, F64]:
 
 def _bucket(facts: Facts, work: OptimizerWork) -> Bucket:
     """Where most of the gain lies: in launching, or in what the kernels take."""
-    replay, optimizer = facts.replay, facts.launching.optimizer
+    launching, replay = facts.launching, facts.replay
+    scale = 1.0 if launching.timed else 0.0
     factor = np.ones(len(facts.device))
     factor[work.kernels] = _ratios(facts, work)[1]
-    host = replay.run(replay.less(optimizer, 1.0 - KEPT_HOST[work.implementation][1]))
-    return "host" if host <= replay.run(factor=factor) else "compute"
+    less = replay.less(launching.optimizer, 1.0 - KEPT_HOST[work.implementation][1])
+    host = replay.run(added(less, launching.recording(scale, launching.optimizer)))
+    device = replay.run(launching.recording(scale), factor=factor, fewer=True)
+    return "host" if host <= device else "compute"
 
 
 def _evidence(work: OptimizerWork, exposed: float, device: float) -> tuple[Evidence, ...]:
