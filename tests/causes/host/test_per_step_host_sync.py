@@ -1,5 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, synchronising
 from whyidle.testing.twins import covers, judge, measured
@@ -36,6 +41,19 @@ def test_the_prediction_covers_the_twin_without_reads(every, host, kernel):
         assert speedup < 1.02
     else:
         assert covers(proof, speedup, slack=0.03)
+
+
+def test_what_recording_cost_is_left_out_where_it_was_measured():
+    """Recorded, the host is the slower of the two, and reads seem to hold up less."""
+    recorded, alone, cured = (train(every=n, host=h) for n, h in ((3, 70), (3, 50), (0, 50)))
+    during, before = (Facts(each.timeline()).step_s for each in (recorded, alone))
+    told = {"burst": {"before_s": before, "during_s": during}}
+    proof = contracts.run_cause(
+        catalog.causes()[CAUSE], [replace(recorded.timeline(), settings=told)]
+    )
+    gain = measured(alone, cured)
+    assert judge(CAUSE, recorded).predicted.speedup < 0.95 * gain
+    assert proof.predicted.speedup == pytest.approx(gain, rel=0.05)
 
 
 def test_a_long_wait_beside_a_busy_device_is_harmless():

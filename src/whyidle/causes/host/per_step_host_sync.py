@@ -93,9 +93,11 @@ def _times(count: float) -> str:
 
 
 def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
-    """Careful, expected, hopeful. Recording slows the host down, which can hide or show a wait; a
-    batch that takes long may be waited for, or only handed over."""
-    replays, gains = [facts.replay], []
+    """Careful, expected, hopeful. Recording slows the host down, which can hide or show a wait:
+    what it costs is expected to go where it was measured. A batch that takes long may be waited
+    for, or only handed over."""
+    replays, gains, expected = [facts.replay], [], []
+    usual = 1.0 if facts.launching.timed else 0.0
     if len(facts.named(MULTI)):
         replays.append(replay_of(facts, patient=True))
     for replay in replays:
@@ -103,8 +105,8 @@ def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
             saved = facts.launching.recording(scale)
             now, then = replay.run(saved), replay.run(saved, without=rows)
             gains.append(max(0.0, 1.0 - then / now))
-    expected = (gains[0] + gains[-len(RECORDING) - 1]) / 2  # each replay's, as recorded
-    return min(gains) * CAREFUL, expected, max(gains)
+            expected += [gains[-1]] if scale == usual else []
+    return min(gains) * CAREFUL, sum(expected) / len(expected), max(gains)
 
 
 def _operators(facts: Facts, rows: NDArray[np.int64]) -> list[str]:
