@@ -64,6 +64,50 @@ def step_for(witness, seconds):
         witness.stepped(optimizer)
 
 
+class Device:
+    """Does each step in 20 ms, of a clock of its own, while its host launches one every
+    millisecond; ``capturing``: what it is given is recorded as a graph."""
+
+    def __init__(self, capturing):
+        self.now = self.ready = 0
+        self.capturing = capturing
+
+    def launch(self):
+        self.now += 1_000_000
+        self.ready = max(self.ready, self.now) + 20_000_000
+
+    def synchronize(self):
+        assert not self.capturing
+        self.now = max(self.now, self.ready)
+
+    def is_current_stream_capturing(self):
+        return self.capturing
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_a_device_is_waited_for_when_steps_are_steady_and_at_the_end(
+    tmp_path, monkeypatch, capturing
+):
+    device = Device(capturing)
+    monkeypatch.setattr(trial.accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(trial, "clock", lambda: device.now)
+    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 30}), Stepper()
+    for _ in range(29):
+        device.launch()
+        witness.stepped(optimizer)
+    device.launch()
+    with pytest.raises(KeyboardInterrupt):
+        witness.stepped(optimizer)
+    drained = document(tmp_path)["drained"]
+    if capturing:
+        assert not drained
+    else:
+        (first, since), (last, until) = drained
+        assert (first, last) == (4, 30)
+        assert (until - since) / (last - first) == pytest.approx(20e6, rel=0.01)
+    assert not list(tmp_path.glob("*.faults"))
+
+
 def test_of_several_optimizers_the_first_one_counts(witness):
     first, second = Stepper(), Stepper()
     for _ in range(3):

@@ -41,7 +41,7 @@ KNOBS: Final[dict[str, Knob]] = {
         str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
     "copy.narrow": Knob(
-        bool, "64-bit batches as 32-bit ones in the dataset, and widen them on the device: {value}"
+        bool, "a dataset whose numbers are 32 bits wide, and widen the batches on the device"
     ),
     "copy.non_blocking": Knob(
         bool, "batch.to(device, non_blocking={value}) where batches go to the device"

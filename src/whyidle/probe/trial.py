@@ -1,5 +1,9 @@
 """The witness of a trial: when each step ended, what it learned, and the end after long enough.
 
+A host may be many steps ahead of its device, and then waits for all of them at once. So the device
+is waited for twice, when the steps have become steady and at the end: what lies between has been
+done between.
+
 Losses are those that ``backward`` is called on. Those of a device are kept as tensors and read at
 the end, so that nothing waits for it in between; those of the CPU as numbers, as a kept tensor
 takes a kilobyte, which in every step looks like a leak. The document ``PID.trial.json`` is written
@@ -22,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import drawn, guard, holding, noise
+from . import accelerator, drawn, guard, holding, noise
 from .together import Ranks
 
 MOST_LOSSES = 20_000
@@ -36,6 +40,8 @@ BACKWARDS = 8
 """after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
 LONGER = 3.0
 """times as long as asked it goes on at most for operators that are to be recorded"""
+WARM, WARM_STEPS = 0.2, 3
+"""of the seconds asked for, and so many steps, after which the device is waited for first"""
 MEMORY_NS = 50_000_000
 """so far apart is what a device holds looked up, at least"""
 clock = time.perf_counter_ns
@@ -75,6 +81,10 @@ class Witness:
         self.device: list[tuple[int, int]] = []
         """after which step the device held how many bytes"""
         self.looked = 0
+        self.module: Any = None
+        """what PyTorch knows of its device; None on a CPU"""
+        self.drained: list[tuple[int, int]] = []
+        """after which step, and when, the device had done all that it was given"""
         self.ranks = Ranks(folder)
         self.failed = self.told = False
         self.begun = clock()
@@ -101,6 +111,8 @@ class Witness:
             self.marks.clear()
             self.samples.clear()
             self.kept = holding.largest(optimizer)
+            self.drained.clear()
+            guard.contained(self.folder, "device", lambda: self._device_of(optimizer))
         if id(optimizer) != self.first:
             self.others += 1
             return
@@ -122,6 +134,18 @@ class Witness:
                 before, now = self.kept
                 self.moved, self.kept = (now.detach() - before).norm(), None
 
+    def _device_of(self, optimizer: Any) -> None:
+        import torch
+
+        self.module = accelerator.module(torch, accelerator.kind(torch, optimizer))
+
+    def _drain(self) -> None:
+        """Wait for the device, unless what it is given is being recorded as a graph."""
+        capturing = getattr(self.module, "is_current_stream_capturing", bool)
+        if self.module is not None and not capturing():
+            self.module.synchronize()
+            self.drained.append((len(self.marks), clock()))
+
     def marked(self) -> None:
         """A step has ended."""
         if self.told:
@@ -134,6 +158,8 @@ class Witness:
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
         if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
             self.tell_rung()
+        if not self.drained and len(self.marks) > WARM_STEPS and ran_s >= WARM * self.seconds:
+            guard.contained(self.folder, "device", self._drain)
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
         due = due and not (ran_s < LONGER * self.seconds and self.waits())
         if self.ranks.enough(self.marks, due):
@@ -179,10 +205,13 @@ class Witness:
             return
         self.told = True
         self.failed |= _leaving()
+        if not self.failed:
+            guard.contained(self.folder, "device", self._drain)
         document = {
             "ended": "crashed" if self.failed and ended == "finished" else ended,
             "begun": self.begun,
             "marks": self.marks,
+            "drained": self.drained,
             "samples": self.samples if self.drawn.total else [],
             "noise": self.noise.told() if self.noise else [],
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity

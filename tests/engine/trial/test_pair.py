@@ -27,6 +27,17 @@ def test_what_it_costs_once_is_what_steady_steps_would_not_have_taken():
     assert startup_s(told(0.1, 50, first_s=3.0, ahead=8), 50) < 2.5
 
 
+def test_a_host_that_is_ahead_of_its_device_does_not_tell_how_long_a_step_takes():
+    """It launches fifty steps of 60 ms, reads a number, waits for all of them, and ends."""
+    marks = [int(1e9 + 5e6 * i) for i in range(50)]
+    marks.append(int(1e9 + 51 * 60e6))
+    drained = [(4, int(1e9 + 4 * 60e6)), (51, marks[-1])]
+    arm = Told(ended="stopped", begun=0, marks=marks, losses=[], drained=drained)
+    assert step_s(arm, 51) == step_s(arm, 40) == pytest.approx(0.06)
+    assert startup_s(arm, 51) == pytest.approx(1.0)
+    assert step_s(Told(ended="stopped", begun=0, marks=marks, losses=[]), 51) > 1.0
+
+
 @pytest.mark.parametrize("steps", [2, 3, 5, 12, 1000])
 def test_something_is_left_after_the_warm_up(steps):
     assert 0 <= warm(told(0.1, steps), steps) < steps - 1

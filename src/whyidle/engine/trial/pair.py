@@ -59,7 +59,13 @@ def warm(told: Told, steps: int) -> int:
 
 
 def step_s(told: Told, steps: int) -> float:
-    """Seconds of a steady step among the first ``steps``, whatever comes between them included."""
+    """Seconds of a steady step among the first ``steps``, whatever comes between them included.
+    Where a device was waited for, among all between: marks tell when its host was ready, not when
+    it was."""
+    if len(told.drained) > 1:
+        (begin, since), (end, until) = told.drained[0], told.drained[-1]
+        if end > begin:
+            return (until - since) / 1e9 / (end - begin)
     first = warm(told, steps)
     return (told.marks[steps - 1] - told.marks[first]) / 1e9 / max(steps - 1 - first, 1)
 
@@ -81,6 +87,9 @@ def batch(told: Told) -> float | None:
 
 def startup_s(told: Told, steps: int) -> float:
     """Seconds from the framework's import on that steady steps would not have taken."""
+    if told.drained:
+        count, since = told.drained[0]
+        return (since - told.begun) / 1e9 - count * step_s(told, steps)
     first = warm(told, steps)
     return (told.marks[first] - told.begun) / 1e9 - (first + 1) * step_s(told, steps)
 

@@ -19,9 +19,9 @@ class Told:
     far some parameters went in the first steps, and the norm of all of them then; whether a step
     ``drew`` random numbers; what the ``device`` held after some steps (how many were done, bytes),
     and what it has left; how many ``samples`` the steps up to each mark have used, where that was
-    counted; of how much gradients scatter, from step to step, what ``probe/noise.py`` sees; and
-    whether it was stopped, ended by itself (finished), or by an error
-    (crashed)."""
+    counted; of how much gradients scatter, from step to step, what ``probe/noise.py`` sees; after
+    how many steps, and when, its device was ``drained``; and whether it was stopped, ended by
+    itself (finished), or by an error (crashed)."""
 
     ended: str
     begun: int
@@ -37,6 +37,7 @@ class Told:
     device_free: int | None = None
     samples: Sequence[int] = ()
     noise: Sequence[Sequence[float]] = ()
+    drained: Sequence[Sequence[int]] = ()
 
 
 def read(recording: Path) -> list[Told]:
