@@ -5,7 +5,10 @@ from __future__ import annotations
 import builtins
 import gc
 import io
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +96,26 @@ def turn(tmp_path_factory):
     for hand in reversed(hands):
         hand.back()
     assert state() == before
+
+
+@pytest.fixture(scope="session")
+def told_by():
+    """``told_by(script)``: what became of the jobs of a script on the emulated device."""
+
+    def told(script):
+        ran = subprocess.run(
+            [sys.executable, Path(__file__).with_name(script)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if "needs PyTorch 2.9" in ran.stderr:
+            pytest.skip("this PyTorch has no backends written in Python")
+        assert not ran.returncode, ran.stderr
+        return json.loads(ran.stdout)
+
+    return told
 
 
 @pytest.fixture

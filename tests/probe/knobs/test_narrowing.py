@@ -1,25 +1,12 @@
 """64-bit batches that are sent in 32 bits: on the emulated device, in its own process."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-SCRIPT = Path(__file__).with_name("narrow_on_emulated.py")
 
 
 @pytest.fixture(scope="module")
-def seen():
+def seen(told_by):
     """What became of each job, see ``narrow_on_emulated``."""
-    ran = subprocess.run(
-        [sys.executable, SCRIPT], capture_output=True, text=True, timeout=120, check=False
-    )
-    if "needs PyTorch 2.9" in ran.stderr:
-        pytest.skip("this PyTorch has no backends written in Python")
-    assert not ran.returncode, ran.stderr
-    return json.loads(ran.stdout)
+    return told_by("narrow_on_emulated.py")
 
 
 def test_no_number_changes_in_any_job(seen):

@@ -1,29 +1,16 @@
 """The next batch copied ahead: on the emulated device in its own process, and piece by piece."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 from whyidle.probe.knobs import _prefetch
 
-SCRIPT = Path(__file__).with_name("on_emulated.py")
-
 
 @pytest.fixture(scope="module")
-def seen():
+def seen(told_by):
     """What became of each job, see ``on_emulated``."""
-    ran = subprocess.run(
-        [sys.executable, SCRIPT], capture_output=True, text=True, timeout=120, check=False
-    )
-    if "needs PyTorch 2.9" in ran.stderr:
-        pytest.skip("this PyTorch has no backends written in Python")
-    assert not ran.returncode, ran.stderr
-    return json.loads(ran.stdout)
+    return told_by("on_emulated.py")
 
 
 JOBS = ("plain", "indexed", "twice", "some", "persistent", "one by one")

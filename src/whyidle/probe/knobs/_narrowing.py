@@ -16,8 +16,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import Hand, Maker
-from ._prefetch import EVERY, PROVE, same_bytes, target
+from . import Hand
+from ._prefetch import EVERY, PROVE, answer_moves, same_bytes, target
 
 KNOB = "copy.narrow"
 LEAST_BYTES = 1 << 20
@@ -97,21 +97,6 @@ def turn(hand: Hand) -> None:
         return pin_memory
 
     hand.replace(home, "pin_memory", make_pin)
-    hand.replace(torch.Tensor, "to", _moving(narrowing, ()))
-    hand.replace(torch.Tensor, "cuda", _moving(narrowing, ("cuda",)))
+    known = narrowing.twins.__contains__
+    answer_moves(hand, KNOB, lambda number: not narrowing.off and known(number), narrowing.asked)
     hand.undo.append(lambda: setattr(narrowing, "off", True))
-
-
-def _moving(narrowing: Narrowing, before: tuple[str, ...]) -> Maker:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if id(self) in narrowing.twins and not narrowing.off:
-                given = (*before, *args)
-                found = narrowing.hand.contained([KNOB], narrowing.asked, self, given, kwargs)
-                if found is not None:
-                    return found
-            return original(self, *args, **kwargs)
-
-        return move
-
-    return make

@@ -235,8 +235,8 @@ def turn(hand: Hand) -> None:
     def make_loop(original: Callable[..., Any]) -> Callable[..., Any]:
         def loop(source: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
             line = hand.contained([KNOB], prefetch.line, queue)
-            target = queue if line is None else Arrivals(queue, line)
-            return original(source, target, *args, **kwargs)
+            arrives = queue if line is None else Arrivals(queue, line)
+            return original(source, arrives, *args, **kwargs)
 
         return loop
 
@@ -251,25 +251,33 @@ def turn(hand: Hand) -> None:
 
     hand.replace(home, "_pin_memory_loop", make_loop)
     hand.replace(dataloader._BaseDataLoaderIter, "__next__", make_next)
-    hand.replace(torch.Tensor, "to", _moving(prefetch, ()))
-    hand.replace(torch.Tensor, "cuda", _moving(prefetch, ("cuda",)))
+    answer_moves(hand, KNOB, lambda number: number in prefetch.held, prefetch.asked)
     hand.undo.append(lambda: setattr(prefetch, "off", True))
     hand.after_steps(prefetch.stepped)
 
 
-def _moving(prefetch: Prefetch, before: tuple[str, ...]) -> Maker:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if id(self) in prefetch.held:
-                given = (*before, *args)
-                found = prefetch.hand.contained([KNOB], prefetch.asked, self, given, kwargs)
-                if found is not None:
-                    return found
-            return original(self, *args, **kwargs)
+def answer_moves(
+    hand: Hand, knob: str, known: Callable[[int], bool], answer: Callable[..., Any]
+) -> None:
+    """Have ``answer(tensor, args, kwargs)`` make the script's moves of tensors whose ids are
+    ``known``; where it gives None they are made as ever."""
+    import torch
 
-        return move
+    def maker(before: tuple[str, ...]) -> Maker:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+                if known(id(self)):
+                    found = hand.contained([knob], answer, self, (*before, *args), kwargs)
+                    if found is not None:
+                        return found
+                return original(self, *args, **kwargs)
 
-    return make
+            return move
+
+        return make
+
+    hand.replace(torch.Tensor, "to", maker(()))
+    hand.replace(torch.Tensor, "cuda", maker(("cuda",)))
 
 
 def _unfit(iterator: Any) -> str:
