@@ -94,6 +94,14 @@ def _why_not(one: Prescription, allowed: Collection[Consent]) -> str | None:
         return f"left to you: {by_hand[0] if by_hand else 'only who knows the job can do it'}"
     if one.consent not in allowed:
         return f"needs your consent: --allow {one.consent}"
-    if one.predicted is not None and one.predicted.high < WORTH:
-        return f"promises at most x{one.predicted.high:.2f}"
+    return _unpromising(one.predicted) if one.predicted is not None else None
+
+
+def _unpromising(predicted: Predicted) -> str | None:
+    """Why what is promised is worth no trial: a trial may be lucky, and what is expected to bring
+    nothing can then only be kept by mistake, or make the job slower."""
+    if predicted.high < WORTH:
+        return f"promises at most x{predicted.high:.2f}"
+    if predicted.speedup <= 1.0 and predicted.low < 1.0:
+        return f"expected to bring nothing, and may slow the job to x{predicted.low:.2f}"
     return None

@@ -1,0 +1,42 @@
+"""What is worth a trial, and what is passed over."""
+
+import msgspec
+import pytest
+
+from whyidle.engine.diagnose import diagnose
+from whyidle.engine.trial.candidates import SAFE, candidates
+from whyidle.model.diagnosis import Diagnosis, Predicted
+from whyidle.testing.demo import job
+
+
+@pytest.fixture(scope="module")
+def starved() -> Diagnosis:
+    return diagnose([job(loader_ms=42.0).timeline()])
+
+
+def promising(found: Diagnosis, speedup: float, low: float, high: float) -> Diagnosis:
+    """The diagnosis with workers alone, which promise this."""
+    first = found.findings[0]
+    (workers,) = [one for one in first.prescriptions if one.treatment == "loader-workers"]
+    told = Predicted(speedup=speedup, low=low, high=high, method="as the test says")
+    only = msgspec.structs.replace(workers, predicted=told)
+    return msgspec.structs.replace(
+        found, findings=[msgspec.structs.replace(first, prescriptions=[only])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ((1.5, 1.2, 1.8), None),
+        ((1.0, 1.0, 1.4), None),  # it may bring much, and costs nothing
+        ((1.1, 0.8, 1.4), None),  # more is expected than may be lost
+        ((1.0, 0.7, 1.2), "expected to bring nothing, and may slow the job to x0.70"),
+        ((0.9, 0.7, 1.2), "expected to bring nothing, and may slow the job to x0.70"),
+        ((1.0, 0.7, 1.01), "promises at most x1.01"),
+    ],
+)
+def test_what_is_expected_to_bring_nothing_and_may_cost_is_not_tried(starved, told, why):
+    ready, passed = candidates(promising(starved, *told), SAFE)
+    assert [one.why for one in passed] == ([why] if why else [])
+    assert len(ready) == (0 if why else 1)
