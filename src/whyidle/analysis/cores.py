@@ -78,6 +78,42 @@ def _most(facts: Facts, cores: float) -> int:
     return max(waiting_workers(facts, 0), WORKERS[0])
 
 
+def on_cores(facts: Facts, granted: float, waited: float) -> tuple[float, float, float] | None:
+    """Shares of the step that other ``granted`` cores save a job that loads with workers: careful,
+    expected, hopeful; None where its batches were not seen being made. ``waited`` is the share it
+    waits for data now.
+
+    The training process and its workers need the time that they need now when they do not wait for
+    a core; while all cores are busy, each is worth less. The training process whose CPU time was
+    not read is taken to keep one core busy while it does not wait.
+    """
+    workers, own = facts.workers, training(facts)
+    if not workers.known:
+        return None
+    loading = (workers.mean("process_cpu") + workers.pickle) * workers.per_step / facts.step_s
+    each = workers.calm * workers.per_step / facts.step_s / workers.count
+    free = 1.0 - kept_waiting(facts) - waited
+    own = free if own is None else own
+    alone = max(free, own / max(facts.timeline.loading.threads or 1, 1))
+    gains = []
+    for worth in BUSY_CORE:
+        slower = 1.0 / worth - 1.0 if 1 + workers.count >= granted else 0.0
+        beside = max(alone + slower * min(loading, alone), each + slower * min(alone, each))
+        gains.append(max(0.0, 1.0 - max(beside, (own + loading) / (granted * worth))))
+    return gains[0], gains[1], gains[2]
+
+
+def usable(facts: Facts) -> float | None:
+    """Cores that the job may use, by affinity and quota: those that it was given, where something
+    in it bound it to fewer of them later; None where nobody looked."""
+    told, outside = facts.timeline.settings, facts.outside
+    now = outside.mean("cores_effective") if outside else None
+    given, bound = told.get("cores_given"), told.get("cores")
+    if now is None or outside is None or not given or not bound or bound >= given:
+        return now
+    return max(now, min(given, outside.mean("cores_quota") or given))
+
+
 def kept_waiting(facts: Facts) -> float:
     """Share of its time that the training thread waits for a core, where it computes itself; 0
     where it does not, or the kernel does not tell."""

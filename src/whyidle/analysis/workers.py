@@ -14,6 +14,8 @@ from whyidle.model.diagnosis import Place
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
+KEPT_WAITING = 0.2
+"""share of a batch's time that its worker waits for a core, from which on cores are short"""
 SMALL_FILE = 256 * 1024
 """files up to this many bytes cost their latency, not their bytes: at 1 GB/s it takes 0.26 ms"""
 
@@ -36,8 +38,29 @@ class Workers(Stalling):
         """Whether workers of several threads each crowd the cores."""
         threads = max((worker.threads for worker in self.loading.workers), default=1)
         demand = self.count * threads
-        busy = self.others >= 0.3 * self.mean("cpu") or self.mean("delay") >= 0.2 * self.wall
+        busy = self.others >= 0.3 * self.mean("cpu") or self.short_of_cores
         return threads > 1 and demand > self.cores and busy
+
+    @property
+    def bound(self) -> bool:
+        """Whether something in the process bound workers to some of the cores that it was given,
+        and they wait for these. Ranks that share a machine's cores out among them do so too: then
+        there are none to spare."""
+        own, given = self.own_cores, self.facts.timeline.settings.get("cores_given")
+        ranks = max(self.facts.timeline.world_size or 1, 1)
+        if own is None or not given or own * ranks >= given:
+            return False
+        return self.short_of_cores
+
+    @property
+    def short_of_cores(self) -> bool:
+        """Whether workers wait for a core while they make a batch."""
+        return self.mean("delay") >= KEPT_WAITING * self.wall
+
+    @property
+    def own_cores(self) -> float | None:
+        """Cores that a worker may use, the most of them; None where not told."""
+        return max((w.cores for w in self.loading.workers if w.cores is not None), default=None)
 
     @cached_property
     def bursty(self) -> bool:
@@ -53,14 +76,17 @@ class Workers(Stalling):
 
     @cached_property
     def kind(self) -> str | None:
-        """What the step waits for: "memory", "handoff", "crowd", "burst", "small files", "cache",
-        "storage" or "work"; None where it hardly waits, or the loader's figures do not tell."""
+        """What the step waits for: "memory", "handoff", "bound", "crowd", "burst", "small files",
+        "cache", "storage" or "work"; None where it hardly waits, or the loader's figures do not
+        tell."""
         if not self.known or self.waiting < LEAST_SHARE:
             return None
         if waits_for_memory(self.facts, self.waiting):
             return "memory"
         if self.stopped:
             return None  # by whom, the recording does not tell
+        if self.bound:
+            return "bound"
         if self.crowded:
             return "crowd"
         if self.bursty:

@@ -97,6 +97,7 @@ def _worker(folder: Path, pid: str, base: int) -> Worker:
         first=int(told.get("first", base)) - base,
         threads=int(told.get("threads", 1)),
         pid=int(pid) if pid.isdigit() else None,
+        cores=told.get("cores"),
     )
 
 

@@ -82,6 +82,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "loader.device_prefetch": Knob(
         int, "copies of the next {value} batch(es) on a second stream while this one is computed"
     ),
+    "loader.full_affinity": Knob(
+        bool, "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"
+    ),
     "loader.persistent_workers": Knob(bool, "DataLoader(..., persistent_workers={value})"),
     "loader.pin_memory": Knob(bool, "DataLoader(..., pin_memory={value})"),
     "loader.prefetch_factor": Knob(int, "DataLoader(..., prefetch_factor={value})"),

@@ -62,13 +62,14 @@ class Iterator:
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker process: its start and its first batch, ns (None: not told), threads of an
-    operator, its process id (None: not told)."""
+    operator, its process id, the cores that it may use (None: not told)."""
 
     number: int
     started: int | None
     first: int
     threads: int
     pid: int | None = None
+    cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,17 +14,21 @@ counted (``guard``); the job never sees it.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 FRAMEWORKS = ("torch",)
 
 
-def install(framework: str) -> None:
-    """Start to record in this process: called once, after the framework's import."""
+def install(framework: str, given: Collection[int] | None = None) -> None:
+    """Start to record in this process: called once, after the framework's import. ``given`` are the
+    cores that the process might use when it started."""
     folder = os.environ.get("WHYIDLE_RUN")
     if not folder or os.environ.get("WHYIDLE_DISABLE") == "1" or framework not in FRAMEWORKS:
         return
-    from . import loop, recorder
+    from . import cores, loop, recorder
+
+    cores.note(given)
 
     if os.environ.get("WHYIDLE_PLAN"):
         from . import knobs

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from .cores import cores
 from .recorder import now
 
 HERE = os.path.dirname(__file__)
@@ -80,18 +81,6 @@ def surroundings() -> dict[str, Any]:
     import torch
 
     return {"cores": cores(), "threads": torch.get_num_threads()}
-
-
-def cores() -> float:
-    """Cores that this process may use: by affinity, and by its control group's quota."""
-    count = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0)
-    count = count or float(os.cpu_count() or 1)
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-        return count if quota == "max" else min(count, int(quota) / int(period))
-    except (OSError, ValueError):
-        return count
 
 
 def worker(number: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import accelerator
-from ._settings import cores
+from .cores import cores, given_count
 from .debugging import asked
 from .recorder import now
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = (
     "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
     "MKL_NUM_THREADS",
     "CUDA_LAUNCH_BLOCKING",
     "TORCH_DISTRIBUTED_DEBUG",
@@ -48,6 +51,7 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
         "thread": threading.get_ident(),
         "first_step": now(),
         "cores": cores(),
+        "cores_given": given_count(),
         **_ranks(torch),
     }
     told["switches"] = switches(loop, torch)

@@ -46,6 +46,8 @@ class Job:
     reread: float = 0.0
     threads: int = 1
     cores: float = 4.0
+    given: float | None = None
+    """cores that the command was given, where the process tells"""
     begin: float = 0.0
     """starting the workers of an epoch"""
     opening: float = 0.0
@@ -96,7 +98,11 @@ class Job:
             takes.append((guest.now, guest.now, 0, 0, self._iterator(epochs)))  # none is left
         timeline = guest.timeline()
         tables = batches, takes, rows, looks, epochs
-        return replace(timeline, loading=self._loading(timeline.base_ns, tables))
+        return replace(
+            timeline,
+            loading=self._loading(timeline.base_ns, tables),
+            settings={**timeline.settings, "cores": self.cores, "cores_given": self.given},
+        )
 
     def _iterator(self, epochs):
         """Workers that stay are asked by one iterator."""
@@ -135,7 +141,9 @@ class Job:
             rows=sums,
             samples=sampled,
             stacks=(ITEM,),
-            workers=tuple(Worker(i, 0, ms(1), self.threads, 50 + i) for i in range(self.workers)),
+            workers=tuple(
+                Worker(i, 0, ms(1), self.threads, 50 + i, self.cores) for i in range(self.workers)
+            ),
             settings=(settings,),
             iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in kept),
             still=self.still,
@@ -550,6 +558,52 @@ def test_more_cores_do_not_make_the_training_thread_any_faster():
     job = replace(STARVED, cpu=10, delay=10, train=55, workers=2)
     found = judged(catalog.causes()["cpu-starved-allocation"], used_up(job, waits=0.9, used=1.0))
     assert found is None or found.predicted.high <= 1 / 0.45
+
+
+BOUND = Job(workers=2, train=10, cpu=25, delay=25, cores=1.0, given=4.0)
+"""two workers share one core of four: a batch of 25 ms takes each of them 50"""
+
+
+def test_workers_that_something_in_the_process_bound_to_a_core():
+    assert Facts(BOUND.run).workers.kind == "bound"
+    found = judge("narrowed-cpu-affinity", BOUND)
+    assert found.headline == "Loader workers may use 1 of the 4 cores that the command was given"
+    cured = replace(BOUND, delay=0)
+    assert 1 / found.predicted.high == pytest.approx(1 / speedup(BOUND, cured), abs=0.03)
+    assert found.predicted.low > 1.0
+
+
+def test_what_binds_them_is_named_where_the_environment_tells():
+    told = {**BOUND.run.settings, "environment": {"OMP_PROC_BIND": "true", "KMP_AFFINITY": "none"}}
+    declared = catalog.causes()["narrowed-cpu-affinity"]
+    found = judged(declared, replace(BOUND.run, settings=told))
+    assert found.headline.endswith(": OMP_PROC_BIND=true binds them")
+
+
+def test_cores_that_something_in_the_process_took_are_not_wanting():
+    """The command was given enough: more of them would be bound away as these are."""
+    cause = catalog.causes()["cpu-starved-allocation"]
+    assert judged(cause, used_up(replace(BOUND, given=None), used=1.0))
+    assert judged(cause, used_up(BOUND, used=1.0)) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"given": 1.0},  # all that the command had
+        {"given": None},  # nobody told
+        {"delay": 2.0},  # they get what they need
+        {"cpu": 3.0, "delay": 3.0},  # nobody waits for them
+    ],
+    ids=str,
+)
+def test_workers_that_are_not_bound_or_do_not_feel_it(changed):
+    assert judge("narrowed-cpu-affinity", replace(BOUND, **changed)) is None
+
+
+def test_ranks_that_share_the_cores_out_leave_none_to_give_back():
+    ranks = replace(BOUND.run, world_size=4)
+    assert judged(catalog.causes()["narrowed-cpu-affinity"], ranks) is None
 
 
 def test_a_loader_that_waits_is_expected_to_wait_in_as_many_workers_as_it_is_given():

@@ -5,6 +5,7 @@ import small_jobs as jobs
 import torch
 
 from whyidle.model.knobs import BY_HAND, KNOBS
+from whyidle.probe import cores
 from whyidle.probe.knobs import NO_FORM
 
 SETTINGS = {
@@ -31,7 +32,8 @@ def setting(knob):
 
 
 @pytest.mark.parametrize("knob", [knob for knob in KNOBS if knob not in BY_HAND])
-def test_it_has_a_form(turn, knob):
+def test_it_has_a_form(turn, knob, monkeypatch):
+    monkeypatch.setattr(cores, "_given", [frozenset({0})])
     hand = turn({knob: setting(knob), **TOGETHER.get(knob, {})})
     assert not hand.declined
     assert hand.undo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.cores import BUSY_CORE, kept_waiting, training
+from whyidle.analysis.cores import kept_waiting, on_cores, usable
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, remove
@@ -81,7 +81,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         return _held(facts, outside)
     if outside is None or waited < LEAST_SHARE or facts.workers.kind == "crowd":
         return None
-    cores, used, held = _cores(outside)
+    cores, used, held = _cores(facts, outside)
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
         return None
@@ -96,7 +96,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         "use, and waits for data",
         low=0.0,
         high=waited,
-        predicted=_given(facts, cores, waited, kept),
+        predicted=_given(facts, cores, waited),
         evidence=(
             *_shown(cores, used, held),
             measured("its processes that run or wait for a core", crowd, None, source="/proc"),
@@ -108,22 +108,13 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     )
 
 
-def _given(facts: Facts, cores: float, waited: float, kept: float) -> Predicted:
-    """What twice the cores bring. The training process and its workers need the time that they need
-    now when they do not wait for a core; while all cores are busy, each is worth less."""
-    method, workers, own = "P1: loading hidden behind computing", facts.workers, training(facts)
-    if not workers.known or own is None:
+def _given(facts: Facts, cores: float, waited: float) -> Predicted:
+    """What twice the cores bring."""
+    method, granted = "P1: loading hidden behind computing", 2.0 * cores
+    gains = on_cores(facts, granted, waited)
+    if gains is None:
         return remove(0.0, waited, f"{method}, given the cores")
-    granted = 2.0 * cores
-    loading = (workers.mean("process_cpu") + workers.pickle) * workers.per_step / facts.step_s
-    each = workers.calm * workers.per_step / facts.step_s / workers.count
-    alone = max(1.0 - kept - waited, own / max(facts.timeline.loading.threads or 1, 1))
-    gains = []
-    for worth in BUSY_CORE[1:]:
-        slower = 1.0 / worth - 1.0 if 1 + workers.count >= granted else 0.0
-        beside = max(alone + slower * min(loading, alone), each + slower * min(alone, each))
-        gains.append(max(0.0, 1.0 - max(beside, (own + loading) / (granted * worth))))
-    return from_gains((0.0, gains[0], gains[1]), f"{method}, on {granted:g} cores")
+    return from_gains((0.0, *gains[1:]), f"{method}, on {granted:g} cores")
 
 
 def _machine(outside: Outside) -> float | None:
@@ -135,7 +126,7 @@ def _machine(outside: Outside) -> float | None:
 
 def _held(facts: Facts, outside: Outside) -> Proof | None:
     """A command without steps: its quota holds it back. At best all of that time comes back."""
-    cores, used, held = _cores(outside)
+    cores, used, held = _cores(facts, outside)
     high = min(held, facts.share("unknown"))
     if cores is None or high < HELD:
         return None
@@ -151,9 +142,9 @@ def _held(facts: Facts, outside: Outside) -> Proof | None:
     )
 
 
-def _cores(outside: Outside) -> tuple[float | None, float | None, float]:
+def _cores(facts: Facts, outside: Outside) -> tuple[float | None, float | None, float]:
     """Granted, used, and the share of the time that the quota held the job back."""
-    granted = outside.mean("cores_effective")
+    granted = usable(facts)
     used = outside.summed("job_cpu_user_s", "job_cpu_system_s")
     return granted, used, min(1.0, outside.rate("throttled_s") or 0.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.cores import kept_waiting, training
+from whyidle.analysis.cores import kept_waiting, training, usable
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -113,8 +113,7 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
 
 def _kept_waiting(facts: Facts) -> float:
     """Share of its time that the training thread waits for a core, where the job uses them up."""
-    outside = facts.outside
-    cores = outside.mean("cores_effective") if outside else None
+    outside, cores = facts.outside, usable(facts)
     used = outside.summed(*_CPU) if outside else None
     return kept_waiting(facts) if cores and (used or 0.0) >= FULL * cores else 0.0
 
@@ -140,8 +139,7 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
 def _own_threads(facts: Facts) -> Proof | None:
     """Operators of the training process on more threads than the cores that it may use."""
     threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
-    outside, share = facts.outside, _kept_waiting(facts)
-    cores = outside.mean("cores_effective") if outside else None
+    outside, share, cores = facts.outside, _kept_waiting(facts), usable(facts)
     each = max(facts.timeline.world_size or 1, 1)
     if outside is None or not cores or threads * each <= cores or share < WAITED:
         return None
@@ -179,8 +177,7 @@ def _slowed(crowd: float) -> float:
 
 def _crowd(facts: Facts) -> Proof | None:
     """A command without steps: more of its processes want to run than it has cores."""
-    outside = facts.outside
-    cores = outside.mean("cores_effective") if outside else None
+    outside, cores = facts.outside, usable(facts)
     running = outside.reads("job_running") if outside else None
     if outside is None or not cores or running is None or not len(running):
         return None

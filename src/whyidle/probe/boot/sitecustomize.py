@@ -11,8 +11,9 @@ class _Waiter:
     """A finder that finds nothing itself: it lets the others find the framework, and wakes the
     probe once the framework has been imported. Asking for the framework's spec is no import."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, cores):
         self.folder = folder
+        self.cores = cores
 
     def find_spec(self, name, path=None, target=None):
         """Have the framework's loader wake the probe."""
@@ -34,13 +35,13 @@ class _Waiter:
             original(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                _wake(self.folder, name)
+                _wake(self.folder, name, self.cores)
 
         loader.exec_module = exec_module
         return spec
 
 
-def _wake(folder, name):
+def _wake(folder, name, cores):
     try:
         import importlib.util
         import os
@@ -53,7 +54,7 @@ def _wake(folder, name):
         probe = importlib.util.module_from_spec(spec)
         sys.modules["_whyidle_probe"] = probe
         spec.loader.exec_module(probe)
-        probe.install(name)
+        probe.install(name, cores)
     except Exception as error:  # the job goes on without us, whatever it was
         _complain(error)
 
@@ -104,7 +105,8 @@ def _boot():
     if os.environ.get("WHYIDLE_SHIELD"):
         _shield(os.path.dirname(here), os.environ["WHYIDLE_SHIELD"])
     if os.environ.get("WHYIDLE_RUN") and os.environ.get("WHYIDLE_DISABLE") != "1":
-        sys.meta_path.insert(0, _Waiter(os.path.dirname(here)))
+        affinity = getattr(os, "sched_getaffinity", None)
+        sys.meta_path.insert(0, _Waiter(os.path.dirname(here), affinity(0) if affinity else None))
 
 
 if __name__ == "sitecustomize":

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import multiprocessing
-import sys
 from typing import Any
 
-from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch, _resizing
+from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch, _resizing, _starting
 from ._forking import may_start_workers
 
 ARGUMENTS = {
@@ -17,7 +15,6 @@ ARGUMENTS = {
     "loader.prefetch_factor": "prefetch_factor",
     "loader.pin_memory": "pin_memory",
 }
-THREADS = "loader.worker_threads"
 UNSET = {"num_workers": 0, "persistent_workers": False, "pin_memory": False}
 
 
@@ -25,16 +22,15 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Have every loader that is set as the diagnosed one was made with other settings."""
     from torch.utils.data import DataLoader
 
+    asked = _asked(hand, edits)
     own = {_prefetch.KNOB: _prefetch.turn, _grouping.KNOB: _grouping.turn}
-    known = (*ARGUMENTS, THREADS)
-    others = {*known, *own, _resizing.KNOB}
+    others = {*ARGUMENTS, *_starting.KNOBS, *own, _resizing.KNOB}
     hand.decline([knob for knob in edits if knob not in others], NO_FORM)
     for knob, turn_it in own.items():
         if edits.get(knob):
             turn_it(hand)
     if edits.get(_resizing.KNOB):
         _resizing.turn(hand, edits[_resizing.KNOB])
-    asked = {knob: value for knob, value in edits.items() if knob in known}
     if not asked:
         return
     signature = inspect.signature(DataLoader.__init__)
@@ -63,6 +59,16 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     hand.replace(DataLoader, "__init__", make)
 
 
+def _asked(hand: Hand, edits: dict[str, Any]) -> dict[str, Any]:
+    """What a loader that is made may be made with."""
+    known = (*ARGUMENTS, *_starting.KNOBS)
+    asked = {knob: value for knob, value in edits.items() if knob in known}
+    if why := _starting.unknown(asked):
+        hand.decline([_starting.AFFINITY], why)
+        del asked[_starting.AFFINITY]
+    return asked
+
+
 def _told(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
     """Which knobs to turn for a loader that is about to be made; none where it is another one,
     or must not be touched."""
@@ -74,7 +80,7 @@ def _told(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str,
     return {
         knob: value
         for knob, value in told.items()
-        if knob == THREADS or bound.get(ARGUMENTS[knob], UNSET.get(ARGUMENTS[knob])) != value
+        if knob not in ARGUMENTS or bound.get(ARGUMENTS[knob], UNSET.get(ARGUMENTS[knob])) != value
     }
 
 
@@ -88,7 +94,7 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
     told = dict(asked)
     later = told.get("loader.workers", workers)
     if not later:
-        for knob in ("loader.persistent_workers", "loader.prefetch_factor", THREADS):
+        for knob in ("loader.persistent_workers", "loader.prefetch_factor", *_starting.KNOBS):
             told.pop(knob, None)
     if told.get("loader.pin_memory") and (why := _no_pinning(later)):
         hand.decline(["loader.pin_memory"], why)
@@ -121,19 +127,7 @@ def _accelerated() -> bool:
 
 def _named(told: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
     """The arguments to make it with."""
-    named = {ARGUMENTS[knob]: value for knob, value in told.items() if knob != THREADS}
-    if THREADS in told:
-        before = bound.get("worker_init_fn")
-        named["worker_init_fn"] = functools.partial(_with_threads, int(told[THREADS]), before)
+    named = {ARGUMENTS[knob]: value for knob, value in told.items() if knob in ARGUMENTS}
+    if any(told.get(knob) for knob in _starting.KNOBS):
+        named["worker_init_fn"] = _starting.starter(told, bound.get("worker_init_fn"))
     return named
-
-
-def _with_threads(threads: int, then: Any, worker: int) -> Any:
-    """Runs in a worker, before its first batch."""
-    import torch
-
-    torch.set_num_threads(threads)
-    vision: Any = sys.modules.get("cv2")
-    if vision is not None:  # it has threads of its own; none of them is one, as it counts
-        vision.setNumThreads(0 if threads == 1 else threads)
-    return then(worker) if then is not None else None
