@@ -16,10 +16,12 @@ EDITS = "edits.json"
 
 
 class Turned(msgspec.Struct, frozen=True):
-    """What became of the knobs in one process: how often each took hold, why others did not."""
+    """What became of the knobs in one process: how often each took hold, why others did not, and
+    what those came to that find out for themselves."""
 
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
+    chose: dict[str, str] = {}
 
 
 def ask(
@@ -43,13 +45,15 @@ def turned(recording: Path) -> Turned:
     none: its process was ended as it wrote."""
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
+    chose: dict[str, str] = {}
     for path in sorted(recording.glob("*.knobs.json")):
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=Turned)
             declined |= one.declined
+            chose |= one.chose
             for knob, times in one.applied.items():
                 applied[knob] = applied.get(knob, 0) + times
-    return Turned(applied, declined)
+    return Turned(applied, declined, chose)
 
 
 def notes(recording: Path) -> list[str]:
@@ -60,7 +64,11 @@ def notes(recording: Path) -> list[str]:
         return []
     found = turned(recording)
     held = [knob for knob in asked if knob in found.applied or knob.startswith(ENVIRONMENT)]
-    told = [f"{knob} = {as_python(asked[knob])}" for knob in held]
+    told = [
+        f"{knob} = {as_python(asked[knob])}"
+        + (f" ({found.chose[knob]})" if knob in found.chose else "")
+        for knob in held
+    ]
     notes = [f"Applied without an edit of the script: {', '.join(told)}"] if told else []
     for knob in asked:
         why = found.declined.get(knob, "" if knob in held else "nothing in the job took it up")

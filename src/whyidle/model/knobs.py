@@ -52,6 +52,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "dataset.staging": Knob(
         bool, "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
     ),
+    "dataset.transform_order": Knob(
+        bool, "the transforms that make samples smaller ahead of the dear ones that allow it"
+    ),
     "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
     "ddp.comm_hook": Knob(
         str,

@@ -166,6 +166,11 @@ def test_a_knob_that_declines_says_why():
     assert found.why == "declined: it is an IterableDataset"
 
 
+def test_what_a_knob_found_out_for_itself_is_told_once():
+    treated = replace(ran(0.1), chose={"loader.workers": "two of them", "others": "not its own"})
+    assert judge(FIX, bench([ran(0.2)], [treated]), []).notes == ["two of them"]
+
+
 def test_a_knob_that_nothing_took_up_is_no_gain():
     found = judge(FIX, bench([ran(0.2)], [ran(0.1, took=False)]), [])
     assert not found.kept

@@ -81,6 +81,7 @@ class Ran:
     told: Told | None = None
     applied: Mapping[str, int] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
+    chose: Mapping[str, str] = field(default_factory=dict)
     rung: Rung | None = None
     ranks: Mapping[int, Told] = field(default_factory=dict)
     lost: Sequence[int] = ()
@@ -176,6 +177,7 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
         told=lead(found),
         applied=turned.applied,
         declined=turned.declined,
+        chose=turned.chose,
         rung=rung(recording),
         ranks=ranks.by_rank(found),
         lost=watch.lost,

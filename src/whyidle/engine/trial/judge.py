@@ -43,6 +43,9 @@ def judge(
         last = _look(found, bench, bases, treats, (alike, chance))
     decide(found, bench, bases, treats)
     found.candidate = replace(candidate, edits=_taken(candidate, treats))
+    own = {edit.knob for edit in candidate.edits}
+    chosen = [text for ran in treats for knob, text in ran.chose.items() if knob in own]
+    found.notes.extend(dict.fromkeys(chosen))
     return found
 
 

@@ -37,13 +37,14 @@ class Hand:
         self.was: dict[str, Any] = asked.get("was", {})
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
+        self.chose: dict[str, str] = {}
         self.undo: list[Callable[[], None]] = []
         self.owner = os.getpid()
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         """A child tells of what takes hold in it."""
-        self.applied, self.declined = {}, {}
+        self.applied, self.declined, self.chose = {}, {}, {}
 
     @property
     def child(self) -> bool:
@@ -76,6 +77,11 @@ class Hand:
             if not count & (count - 1):  # seldom, and yet nearly right where the job is killed
                 self.tell()
 
+    def choose(self, knob: str, what: str) -> None:
+        """A knob that finds out for itself tells what it has come to, for people."""
+        self.chose[knob] = what
+        self.tell()
+
     def decline(self, knobs: Collection[str], why: str) -> None:
         """These cannot be turned. What took hold elsewhere stands."""
         for knob in knobs:
@@ -101,7 +107,8 @@ class Hand:
 
     def tell(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
-        text = json.dumps({"applied": self.applied, "declined": self.declined})
+        told = {"applied": self.applied, "declined": self.declined, "chose": self.chose}
+        text = json.dumps(told)
         path = Path(self.folder) / f"{os.getpid()}.knobs.json"
         try:
             draft = path.with_suffix(".draft")

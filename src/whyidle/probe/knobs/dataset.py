@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, Hand, _memory, _staging
+from . import NO_FORM, Hand, _memory, _reordering, _staging
 from ._chains import Taps, found
 from ._keeping import KNOB, Source
 from ._prefix import Prefix
@@ -31,7 +31,13 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     from torch.utils.data import dataloader
     from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-    hand.decline([knob for knob in edits if knob not in (KNOB, _staging.KNOB)], NO_FORM)
+    known = (KNOB, _staging.KNOB, _reordering.KNOB)
+    hand.decline([knob for knob in edits if knob not in known], NO_FORM)
+    if edits.get(_reordering.KNOB):
+        if edits.get(KNOB):
+            hand.decline([_reordering.KNOB], "samples are kept, and not made again")
+        else:
+            _reordering.turn(hand)
     if edits.get(_staging.KNOB):
         _staging.turn(hand)
     if not edits.get(KNOB):
