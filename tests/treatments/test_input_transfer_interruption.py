@@ -27,6 +27,8 @@ def test_workers_are_set_as_many_as_needed():
 
 
 def test_workers_are_left_to_people_where_their_number_or_safety_is_unknown():
+    assert "loader.full_affinity" not in knobs("loader-workers", workers=4)
+    assert knobs("loader-workers", workers=4, bound=True)["loader.full_affinity"] is True
     assert not plan("loader-workers", workers=None).automatic
     assert not plan("loader-workers", workers=4, device_work=True).automatic
 

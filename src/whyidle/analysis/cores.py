@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whyidle.analysis.binding import spendable
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import waiting_workers
 from whyidle.analysis.forecast import WORKERS
@@ -48,10 +49,10 @@ def room(
     expected that costs half as much. ``handing`` over what workers load is work, too (likely,
     careful). Where the recording does not tell the cores, nothing limits.
     """
-    loading = facts.timeline.loading
-    if loading.cores is None:
+    loading, usable = facts.timeline.loading, spendable(facts)
+    if usable is None:
         return Room(WORKERS, (0.0, 0.0))
-    cores = max(float(loading.cores), 1.0)
+    cores = max(usable, 1.0)
     busy = _on_cpu(facts)
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
     rest = 1.0 - blocked

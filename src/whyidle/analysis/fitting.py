@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.binding import spendable
 from whyidle.analysis.outside import Outside
 from whyidle.analysis.pressure import AMPLE
 from whyidle.analysis.scoped import Scoped
@@ -24,7 +25,7 @@ def most_workers(facts: Scoped, now: int, *, waits: bool) -> int | None:
     than too little; /dev/shm does by what finished batches fill of it now.
     """
     bounds: list[int | None] = []
-    cores = facts.timeline.loading.cores
+    cores = spendable(facts)
     if cores is not None and not waits:
         bounds.append(max(1, int(np.ceil(cores))))
     if facts.outside is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.binding import spendable
 from whyidle.analysis.queue import epochs
 from whyidle.analysis.repeats import from_storage, made_again, second
 from whyidle.analysis.scoped import Scoped
@@ -72,8 +73,9 @@ class Making:
 
     @property
     def cores(self) -> float:
-        """Cores that the process and its workers may use; 1 where not told."""
-        return float(self.loading.cores or 1.0)
+        """Cores that the process and its workers may use, once nothing binds them; 1 where not
+        told."""
+        return float(spendable(self.facts) or 1.0)
 
     def mean(self, column: str) -> float:
         """Mean of a column over the batches made, s (or what the column counts)."""

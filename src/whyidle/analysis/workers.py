@@ -6,6 +6,7 @@ from collections import Counter
 from functools import cached_property
 
 from whyidle.analysis import handoff
+from whyidle.analysis.binding import taken
 from whyidle.analysis.making import MOSTLY
 from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
@@ -44,18 +45,18 @@ class Workers(Stalling):
     @property
     def bound(self) -> bool:
         """Whether something in the process bound workers to some of the cores that it was given,
-        and they wait for these. Ranks that share a machine's cores out among them do so too: then
-        there are none to spare."""
-        own, given = self.own_cores, self.facts.timeline.settings.get("cores_given")
-        ranks = max(self.facts.timeline.world_size or 1, 1)
-        if own is None or not given or own * ranks >= given:
-            return False
-        return self.short_of_cores
+        and they wait for these."""
+        return taken(self.facts, self.own_cores) is not None and self.short_of_cores
 
     @property
     def short_of_cores(self) -> bool:
         """Whether workers wait for a core while they make a batch."""
         return self.mean("delay") >= KEPT_WAITING * self.wall
+
+    @property
+    def loads_bound(self) -> bool:
+        """Whether new workers would be bound so."""
+        return taken(self.facts, self.loading.cores) is not None
 
     @property
     def own_cores(self) -> float | None:

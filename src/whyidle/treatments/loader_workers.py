@@ -19,7 +19,8 @@ def loader_workers(proof: Proof) -> Plan | None:
     """Give the DataLoader worker processes, or more of them, and keep them between epochs. Random
     augmentation moves into the workers, so its random numbers come in another order. Never more
     than the cores that the process may use, unless they mostly wait: beyond them workers slow each
-    other and the training process down. A dataset that launches kernels is left to people: CUDA
+    other and the training process down. Where something bound the process to fewer cores than the
+    command was given, workers get them all. A dataset that launches kernels is left to people: CUDA
     does not survive a fork."""
     workers = proof.facts.get("workers")
     on_device = bool(proof.facts.get("device_work", False))
@@ -30,6 +31,10 @@ def loader_workers(proof: Proof) -> Plan | None:
         value = max(2, int(workers))
         among = around(value, was + 1, proof.facts.get("most_workers"))
         edits.insert(0, Edit(knob="loader.workers", value=value, was=was, among=among))
+    freed = ""
+    if proof.facts.get("bound"):
+        freed = ", each on all cores of the command (os.sched_setaffinity in worker_init_fn)"
+        edits.append(Edit(knob="loader.full_affinity", value=True, was=False))
     risk = (
         "an IterableDataset that does not divide its samples among workers repeats them; "
         "open HDF5 or LMDB handles do not survive a fork; memory grows with the workers"
@@ -38,7 +43,7 @@ def loader_workers(proof: Proof) -> Plan | None:
         risk = "the dataset launches kernels, which a forked worker cannot; " + risk
     bound = ", at most the cores that this process may use" if workers is None else ""
     return Plan(
-        summary=f"DataLoader(..., num_workers={number}, persistent_workers=True){bound}",
+        summary=f"DataLoader(..., num_workers={number}, persistent_workers=True){bound}{freed}",
         edits=tuple(edits),
         predicted=proof.facts.get("by_workers"),
         risk=risk,

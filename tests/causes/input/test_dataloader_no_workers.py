@@ -110,3 +110,15 @@ def test_short_steps_are_not_won_by_workers_that_share_each_tensor():
     assert speedups[0] > speedups[1] > speedups[2] >= 1.0
     assert found[2].predicted.low < 1.0 < found[2].predicted.high
     assert judge_all(CAUSE, [parted(3, pinned=True)]).predicted == found[0].predicted
+
+
+def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was_given():
+    """Else workers would have to share the core with the training, and bring nothing."""
+    free = parted(1)
+    bound = replace(free, loading=replace(free.loading, cores=1.0))
+    given = replace(bound, settings={**bound.settings, "cores_given": 2.0})
+    assert not judge_all(CAUSE, [free]).facts["bound"]
+    found = judge_all(CAUSE, [given])
+    assert found.facts["bound"]
+    assert found.predicted == judge_all(CAUSE, [free]).predicted
+    assert found.predicted.speedup > judge_all(CAUSE, [bound]).predicted.speedup

@@ -601,6 +601,16 @@ def test_workers_that_are_not_bound_or_do_not_feel_it(changed):
     assert judge("narrowed-cpu-affinity", replace(BOUND, **changed)) is None
 
 
+def test_more_workers_are_given_the_cores_that_something_took():
+    """One that has a core for itself is slow all the same, and more of them would be bound too."""
+    job = replace(WORK, workers=1, cores=1.0, given=8.0)
+    assert Facts(job.run).workers.kind == "work"
+    found = judge("dataloader-too-few-workers", job)
+    assert found.facts["bound"]
+    assert found.facts["workers"] > 1
+    assert judge("dataloader-too-few-workers", replace(job, given=None)) is None
+
+
 def test_ranks_that_share_the_cores_out_leave_none_to_give_back():
     ranks = replace(BOUND.run, world_size=4)
     assert judged(catalog.causes()["narrowed-cpu-affinity"], ranks) is None

@@ -116,6 +116,7 @@ def for_storage(
             "workers": workers.best if workers.best > workers.count else None,
             "was": workers.count,
             "by_workers": _by_workers(workers),
+            "bound": workers.loads_bound,
             "most_workers": most_workers(workers.facts, workers.count, waits=True),
             "opened": workers.mean("opens") / max(workers.mean("samples"), 1.0),
             "later_epoch": workers.later_epoch is not None,

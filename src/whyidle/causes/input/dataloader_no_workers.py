@@ -112,6 +112,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         where=_where(facts, hot, calls),
         facts={
             "workers": given,
+            "bound": facts.workers.loads_bound,
             "most_workers": most_workers(facts, 0, waits=mostly_waits(facts)),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
             "same_again": facts.workers.same_again,

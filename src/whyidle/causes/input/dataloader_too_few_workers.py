@@ -118,6 +118,7 @@ def _from_within(facts: Facts) -> Proof | None:
         facts={
             "workers": workers.best,
             "was": workers.count,
+            "bound": workers.loads_bound,
             "most_workers": most_workers(facts, workers.count, waits=workers.waits_for_storage),
         },
     )

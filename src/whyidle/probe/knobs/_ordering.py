@@ -122,8 +122,7 @@ class Search:
         last = self.took_s or took
         self.took_s = [min(pair) for pair in zip(last, took, strict=True)]
         self.ratios = [
-            (out / into if into and out else 1.0)
-            for into, out in itertools.pairwise(sizes)
+            (out / into if into and out else 1.0) for into, out in itertools.pairwise(sizes)
         ]
         self.looked += 1
         if self.looked >= LOOKS:
