@@ -63,6 +63,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "loader.pin_memory": (True, TRAINING),
     "loader.persistent_workers": (True, TRAINING),
     "loader.prefetch_factor": (8, TRAINING),
+    "loader.full_affinity": (True, TRAINING),
     "optimizer.fused": (True, TRAINING),
     "optimizer.foreach": (True, TRAINING),
     "ddp.bucket_cap_mb": (25, TRAINING),

@@ -39,6 +39,25 @@ def after_imports(source: Source, code: str) -> tuple[cst.CSTNode, Callable[[Any
     return head[-1], lambda last: cst.FlattenSentinel([last, *parsed(source, *lines)])
 
 
+def at_the_top(source: Source, *lines: str) -> tuple[cst.CSTNode, Callable[[Any], Any]] | None:
+    """A change that puts lines before all that a file does, its imports included; None where it
+    does nothing."""
+    for number, statement in enumerate(source.module.body):
+        told = isinstance(statement, cst.SimpleStatementLine) and (
+            "__future__" in _modules(source, statement) or (number == 0 and _is_text(statement))
+        )
+        if not told:
+            return statement, before(source, *lines)
+    return None
+
+
+def _is_text(statement: cst.SimpleStatementLine) -> bool:
+    first = statement.body[0]
+    return isinstance(first, cst.Expr) and isinstance(
+        first.value, cst.SimpleString | cst.ConcatenatedString
+    )
+
+
 def _head(source: Source) -> list[cst.CSTNode]:
     """The statements up to the last of the imports that stand before anything is defined."""
     head: list[cst.CSTNode] = []

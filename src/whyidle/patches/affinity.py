@@ -1,0 +1,32 @@
+"""The cores of loader workers: lines at the top of the script, before anything can take some."""
+
+from __future__ import annotations
+
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._source import source_of
+from whyidle.patches._statements import at_the_top
+
+LINES = (
+    "import os",
+    "",
+    "# workers may use all cores that the command was given, whatever binds this process later",
+    "os.register_at_fork(",
+    "    after_in_child=lambda cores=os.sched_getaffinity(0): os.sched_setaffinity(0, cores)",
+    ")",
+)
+
+
+@source_form("loader.full_affinity")
+def affinity(text: str, change: Change) -> Rewrite:
+    """What is imported decides which cores the process has, so only the script's first lines know
+    those that it was given: from there on each fork gets them back. Workers that are not forked
+    stay bound."""
+    if LINES[4] in text:
+        return Rewrite(text, done=True)
+    if not change.insert or not change.value:
+        return Rewrite(text)
+    source = source_of(text)
+    found = at_the_top(source, *LINES)
+    if found is None:
+        return Rewrite(text)
+    return Rewrite(source.changed({found[0]: found[1]}), done=True)
