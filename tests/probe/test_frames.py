@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 import time
+import weakref
 from functools import partial
 from itertools import repeat
 
@@ -55,6 +56,43 @@ def test_they_are_what_walking_gives(other):
         walked.append(at)
         at = at.f_back
     assert frames.outwards(sys._getframe()) == walked[: frames.DEEPEST]
+
+
+class Held:
+    """Something that a variable holds."""
+
+
+def test_nothing_outlives_the_look_that_saw_it(other, monkeypatch):
+    """What a job lets go of must go at once: a loader that is collected later has its workers
+    ended in the midst of a step, or in another process that knows nothing of them."""
+    monkeypatch.setattr(frames, "COLLECTS_AFTERWARDS", False)
+
+    def asks():
+        held = Held()
+        frames.frames_of(other.ident)
+        return weakref.ref(held)
+
+    def is_seen():
+        held = Held()
+        at[0] = weakref.ref(held)
+        ready.set()
+        go.wait()
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asks()() is None
+        ready, go, at = threading.Event(), threading.Event(), [None]
+        seen = threading.Thread(target=is_seen)
+        seen.start()
+        ready.wait()
+        assert frames.frames_of(other.ident)
+        assert frames.frames_of(seen.ident)
+        go.set()
+        seen.join()
+        assert at[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_no_more_than_so_many_are_asked_for():
