@@ -56,6 +56,15 @@ def test_workers_make_the_same_batches(turn):
     assert not hand.declined
 
 
+def test_a_loader_of_one_batch_has_nothing_to_load_ahead(turn):
+    hand = turn(WORKERS)
+    one = BatchSampler(SequentialSampler(range(4)), 4, drop_last=True)
+    assert DataLoader(Numbers(), batch_size=16).num_workers == 0
+    assert DataLoader(Numbers(), batch_sampler=one).num_workers == 0
+    assert DataLoader(Numbers(), batch_size=15).num_workers == 2
+    assert not hand.declined
+
+
 def test_a_shuffled_order_is_kept(turn):
     def order():
         made = torch.Generator().manual_seed(3)
@@ -275,7 +284,7 @@ def test_the_scripts_own_mistakes_are_told_as_ever(turn):
     with pytest.raises(TypeError, match="dataset"):
         DataLoader()
     with pytest.raises(ValueError, match="mutually exclusive"):
-        DataLoader(Numbers(), batch_size=2, batch_sampler=[[1]])
+        DataLoader(Numbers(), batch_size=2, batch_sampler=[[1], [2]])
     assert "mutually exclusive" in hand.declined["loader.workers"]
 
 

@@ -100,8 +100,19 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
         hand.decline(["loader.pin_memory"], why)
         del told["loader.pin_memory"]
     if not workers and later:
+        if _only_one_batch(bound):  # there is nothing to load ahead
+            return {}
         may_start_workers(bound["dataset"], bound.get("multiprocessing_context"))
     return told
+
+
+def _only_one_batch(bound: dict[str, Any]) -> bool:
+    """Whether a loader has one batch at most; not where it does not tell."""
+    size, batches = bound.get("batch_size", 1), bound.get("batch_sampler")
+    try:
+        return len(batches) <= 1 if batches is not None else len(bound["dataset"]) <= (size or 1)
+    except (TypeError, NotImplementedError):
+        return False
 
 
 def _no_pinning(workers: int) -> str:
