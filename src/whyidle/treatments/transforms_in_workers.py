@@ -9,7 +9,10 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("heavy-cpu-transform", consent="rounding")
 def transforms_in_workers(proof: Proof) -> Plan | None:
     """Move preparation out of the training loop into the Dataset, so that workers do it ahead of
-    time. Random numbers of augmentation come in another order."""
+    time. Random numbers of augmentation come in another order. Where workers prepare it already
+    there is nothing to move."""
+    if proof.facts.get("inside"):
+        return None
     function = proof.facts.get("function")
     what = f"the work of {function}" if function else "decoding and transforms"
     return Plan(

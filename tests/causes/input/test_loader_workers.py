@@ -564,6 +564,19 @@ BOUND = Job(workers=2, train=10, cpu=25, delay=25, cores=1.0, given=4.0)
 """two workers share one core of four: a batch of 25 ms takes each of them 50"""
 
 
+def test_what_workers_prepare_is_not_to_be_moved_into_them():
+    treated = treat(judge("heavy-cpu-transform", replace(WORK, cores=2.0)))
+    assert "transforms-in-workers" not in treated
+    assert "cheap-transforms-first" in treated
+
+
+def treat(proof):
+    """What is prescribed for data that takes the CPU's time."""
+    every = catalog.treatments().items()
+    plans = {name: one.decide(proof) for name, one in every if "heavy-cpu-transform" in one.treats}
+    return {name for name, plan in plans.items() if plan is not None}
+
+
 def test_workers_that_something_in_the_process_bound_to_a_core():
     assert Facts(BOUND.run).workers.kind == "bound"
     found = judge("narrowed-cpu-affinity", BOUND)

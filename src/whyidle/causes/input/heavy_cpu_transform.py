@@ -125,7 +125,7 @@ def _from_within(facts: Facts) -> Proof | None:
         evidence=evidence(workers, "cpu", "delay", "collate"),
         confidence=0.85,
         where=workers.where,
-        facts={"compute": facts.share("compute"), "same_again": False},
+        facts={"compute": facts.share("compute"), "same_again": False, "inside": True},
     )
 
 
