@@ -45,6 +45,7 @@ USUAL = {
     "opened": 1.0,
     "later_epoch": True,
     "masked": True,
+    "chained": True,
     "tracker": True,
 }
 VARIANTS = [

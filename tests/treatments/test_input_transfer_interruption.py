@@ -67,6 +67,7 @@ def test_a_compiler_cache_needs_a_compiler():
         ("packed-copies", {"fragmented": False}),
         ("narrow-batches", {"type": ""}),
         ("transforms-in-workers", {"inside": True}),
+        ("cheap-transforms-first", {}),
         ("lossless-downcast", {"type": "float images", "saved": 0.0}),
     ],
 )

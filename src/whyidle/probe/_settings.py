@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from .cores import cores
+from .knobs._chains import of_several
 from .recorder import now
 
 HERE = os.path.dirname(__file__)
@@ -28,6 +29,7 @@ def describe(loader: Any) -> dict[str, Any]:
         "prefetch": loader.prefetch_factor,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),
+        "chained": bool(of_several(loader.dataset)),
         "in_order": bool(getattr(loader, "in_order", True)),
         "iterable": bool(loader._dataset_kind),
         "dataset": f"{dataset.__module__}.{dataset.__qualname__}",

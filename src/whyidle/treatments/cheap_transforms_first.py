@@ -8,12 +8,14 @@ from whyidle.model.treatment import Plan, treatment
 
 
 @treatment("heavy-cpu-transform", consent="none")
-def cheap_transforms_first(proof: Proof) -> Plan:
+def cheap_transforms_first(proof: Proof) -> Plan | None:
     """A crop before what is done to each pixel spares work, and gives the same. Applied at run
     time, orders of a chain of transforms are tried with copies of its own samples, random numbers
     included, and the fastest is used that gave the same samples bit for bit; some are compared all
     along. Chains that write into what they are given, ``torch.nn.Sequential`` and chains that are
-    called with several things at once are left alone."""
+    called with several things at once are left alone; without a chain there is nothing to try."""
+    if not proof.facts.get("chained"):
+        return None
     return Plan(
         summary="crop, or whatever else makes samples smaller, ahead of the transforms that treat "
         "each pixel alone",

@@ -567,7 +567,15 @@ BOUND = Job(workers=2, train=10, cpu=25, delay=25, cores=1.0, given=4.0)
 def test_what_workers_prepare_is_not_to_be_moved_into_them():
     treated = treat(judge("heavy-cpu-transform", replace(WORK, cores=2.0)))
     assert "transforms-in-workers" not in treated
-    assert "cheap-transforms-first" in treated
+    assert "cheap-transforms-first" not in treated  # there is no chain of them
+
+
+def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
+    timeline = replace(WORK, cores=2.0).run
+    seen = tuple({**settings, "chained": True} for settings in timeline.loading.settings)
+    chained = replace(timeline, loading=replace(timeline.loading, settings=seen))
+    proof = judged(catalog.causes()["heavy-cpu-transform"], chained)
+    assert "cheap-transforms-first" in treat(proof)
 
 
 def treat(proof):

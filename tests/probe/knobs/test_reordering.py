@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from whyidle.probe._settings import describe
 from whyidle.probe.knobs import _ordering, _reordering
 
 EDIT = {_reordering.KNOB: True}
@@ -223,6 +224,14 @@ def test_an_error_of_a_transform_is_the_jobs_own(turn):
     turn(EDIT)
     with pytest.raises(BrokenError):
         samples(Pictures(Compose(gamma, crop, breaks), items=4 * FIRST))
+
+
+def test_a_look_tells_whether_there_is_a_chain():
+    told = [
+        describe(DataLoader(Pictures(chain)))["chained"]
+        for chain in (Compose(gamma, crop), Compose(gamma), nn.Sequential(nn.ReLU()), gamma)
+    ]
+    assert told == [True, False, False, False]
 
 
 def test_with_samples_that_are_kept_there_is_no_order(turn):

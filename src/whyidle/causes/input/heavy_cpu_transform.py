@@ -94,6 +94,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         facts={
             "compute": facts.share("compute"),
             "function": hot.name if hot else None,
+            "chained": _chained(facts),
             "same_again": facts.workers.same_again and left >= LEAST_SHARE,
             "cached": prepared_once(left),
         },
@@ -125,8 +126,18 @@ def _from_within(facts: Facts) -> Proof | None:
         evidence=evidence(workers, "cpu", "delay", "collate"),
         confidence=0.85,
         where=workers.where,
-        facts={"compute": facts.share("compute"), "same_again": False, "inside": True},
+        facts={
+            "compute": facts.share("compute"),
+            "same_again": False,
+            "inside": True,
+            "chained": _chained(facts),
+        },
     )
+
+
+def _chained(facts: Facts) -> bool:
+    """Whether a dataset holds a list of transforms, which could come in another order."""
+    return any(settings.get("chained") for settings in facts.timeline.loading.settings)
 
 
 def _left_to_workers(facts: Facts) -> float:

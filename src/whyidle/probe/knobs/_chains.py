@@ -41,6 +41,16 @@ def found(dataset: Any) -> list[Any]:
     return list(chains.values())
 
 
+def of_several(dataset: Any) -> list[Any]:
+    """Those with a list of several transforms, whose order could be another."""
+    from torch import nn
+
+    return [
+        one for one in found(dataset)
+        if not isinstance(one, nn.Sequential) and len(one.transforms) > 1
+    ]  # fmt: skip
+
+
 def _is_chain(one: Any) -> bool:
     from torch import nn
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import guard
 from . import Hand, _ordering
-from ._chains import found
+from ._chains import of_several
 from ._chance import restore, states
 from ._codec import UnknownError, encode
 from ._ordering import Given, OtherwiseError, Search
@@ -60,10 +60,10 @@ class Orders:
         """Have calls of the dataset's chains come here."""
         from torch import nn
 
-        for body in found(dataset):
+        for body in of_several(dataset):
             if id(body) in self.chains:  # of an epoch before
                 self.chains[id(body)].thread = threading.get_ident()
-            elif not isinstance(body, nn.Sequential) and len(body.transforms) > 1:
+            else:
                 self.chains[id(body)] = Chain(self.hand, body, threading.get_ident())
                 self._put(type(body), "forward" if isinstance(body, nn.Module) else "__call__")
 
