@@ -144,6 +144,11 @@ def test_a_great_harm_needs_no_second_pair():
     assert found.why == "slower"
 
 
+def test_a_lesser_one_may_be_the_machines():
+    treated = [ran(0.145), *(ran(0.08) for _ in range(5))]
+    assert judge(FIX, bench([ran(0.1)], treated), []).effect.pairs > 1
+
+
 @pytest.mark.parametrize(
     ("arm", "word"),
     [

@@ -15,7 +15,7 @@ from whyidle.engine.trial.same import fewest, hold, untreated
 from whyidle.engine.trial.sized import resized, times
 
 HARM = 0.75
-"""a first pair that is slower than this needs no second"""
+"""what is slower than this is called so, whatever chance may have to do with it"""
 
 
 def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:
