@@ -29,7 +29,7 @@ def describe(loader: Any) -> dict[str, Any]:
         "prefetch": loader.prefetch_factor,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),
-        "chained": bool(of_several(loader.dataset)),
+        "chained": _chained(loader.dataset),
         "in_order": bool(getattr(loader, "in_order", True)),
         "iterable": bool(loader._dataset_kind),
         "dataset": f"{dataset.__module__}.{dataset.__qualname__}",
@@ -39,6 +39,15 @@ def describe(loader: Any) -> dict[str, Any]:
         "collating": _place(loader.collate_fn),
         "asked": _asked(),
     }
+
+
+def _chained(dataset: Any) -> bool | None:
+    """Whether it holds a list of transforms; None where something that it holds stands for another
+    object, and does not let itself be looked at."""
+    try:
+        return bool(of_several(dataset))
+    except Exception:  # all the rest is told without it
+        return None
 
 
 def _innermost(dataset: Any) -> Any:

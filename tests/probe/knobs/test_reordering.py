@@ -234,6 +234,17 @@ def test_a_look_tells_whether_there_is_a_chain():
     assert told == [True, False, False, False]
 
 
+def test_what_does_not_let_itself_be_looked_at_is_not():
+    class Proxy:
+        @property
+        def __class__(self):
+            raise RuntimeError("not connected")
+
+    pictures = Pictures(Compose(gamma, crop))
+    pictures.transform_of_others = Proxy()
+    assert describe(DataLoader(pictures))["chained"] is None
+
+
 def test_with_samples_that_are_kept_there_is_no_order(turn):
     hand = turn({**EDIT, "dataset.cache": True})
     assert "kept" in hand.declined[_reordering.KNOB]
