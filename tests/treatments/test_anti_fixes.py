@@ -99,7 +99,6 @@ def test_every_prescription_can_be_applied_or_says_why_not(name):
 
 def test_what_changes_what_people_see_is_theirs():
     for knob in (
-        "log.scalar_every",
         "logging.interval_factor",
         "callbacks.every",
         "checkpoint.interval_factor",

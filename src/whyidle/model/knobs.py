@@ -95,7 +95,10 @@ KNOBS: Final[dict[str, Knob]] = {
         int, "torch.set_num_threads({value}) in the DataLoader's worker_init_fn"
     ),
     "loader.workers": Knob(int, "DataLoader(..., num_workers={value})"),
-    "log.scalar_every": Knob(int, "a condition that reads numbers in every {value}th step only"),
+    "log.deferred": Knob(
+        bool,
+        "`total += loss.detach()` instead of `total += loss.item()`, and read where it is shown",
+    ),
     "logging.asynchronous": Knob(bool, "calls of the tracker in a thread of their own, in order"),
     "logging.interval_factor": Knob(int, "an interval {value} times as long where it logs"),
     "loop.microbatch_times": Knob(
@@ -146,8 +149,6 @@ BY_HAND: Final[dict[str, str]] = {
     "collate.length_buckets": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.interval_factor": "the best checkpoint may be missed",
-    "log.scalar_every": "what is logged would come less often, and a loss that is no number be "
-    "noticed later",
     "logging.interval_factor": "curves would have fewer points",
     "loop.microbatch_times": "the loop over micro-batches is the script's own",
     "model.attention": "the model's code or configuration says how it attends",

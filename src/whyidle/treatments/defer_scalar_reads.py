@@ -12,15 +12,18 @@ SCALARS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 
 @treatment("per-step-host-sync", consent="none")
 def defer_scalar_reads(proof: Proof) -> Plan:
-    """Log every k-th step, accumulate on the device, or read values one step late. Applied only
-    to reads of single numbers at known logging calls: elsewhere the program may depend on them."""
+    """Sum up losses and metrics on the device, read values where they are shown, or every k-th
+    step. Applied to single numbers of which the script's text shows that only sums, comparisons and
+    prints get to see them: they are kept on the device until then, and are the same numbers.
+    Elsewhere the program may depend on having them at once, so that declines."""
     every = int(proof.facts.get("every", 10))
     operators = list(proof.facts.get("operators", []))
     scalar = bool(operators) and all(name in SCALARS for name in operators)
     return Plan(
-        summary=f"read losses and metrics every {every}th step, or accumulate them on the device; "
-        "torch.where instead of boolean masks; no torch.cuda.synchronize() in the loop",
-        edits=(Edit(knob="log.scalar_every", value=every, was=1),) if scalar else (),
-        risk="logs lag behind, and a loss that is no number is noticed later",
+        summary="accumulate losses and metrics on the device, and read them where they are shown, "
+        f"or every {every}th step; torch.where instead of boolean masks; no "
+        "torch.cuda.synchronize() in the loop",
+        edits=(Edit(knob="log.deferred", value=True, was=False),) if scalar else (),
+        risk="the device's own errors are told where a number is read, which is later",
         automatic=scalar,
     )

@@ -33,6 +33,7 @@ PLACES = [
     (torch.autograd, "grad"),
     (torch.Tensor, "to"),
     (torch.Tensor, "cuda"),
+    (torch.Tensor, "item"),
     (torch.nn.Module, "eval"),
     (torch.nn.Module, "__call__"),
     (torch.nn.Linear, "__call__"),

@@ -17,7 +17,7 @@ def told(hand, pid=None):
 
 
 def test_a_knob_without_such_a_form_says_so(turn):
-    hand = turn({"callbacks.every": 10, "log.scalar_every": 2})
+    hand = turn({"callbacks.every": 10, "profiler.active": True})
     assert told(hand)["declined"] == dict.fromkeys(hand.edits, knobs.NO_FORM)
 
 

@@ -1,0 +1,106 @@
+"""Single numbers of the device are read when somebody looks at them, not when they are asked for.
+
+``total += loss.item()`` waits for the device in every step, so that the host cannot be ahead of it.
+Where the text of the script shows that nobody but its own sums, comparisons and prints gets to see
+the number (``_reads``), ``item`` gives one that is read there (``_later``): a copy of it is kept on
+the device. Elsewhere ``item`` is as ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from . import Hand
+from ._later import Later, settle
+from ._reads import Read, Text, looked_up
+
+KNOB = "log.deferred"
+STEPS = 20
+"""steps in which some number must have been put off"""
+OURS = __package__.rpartition(".")[0] + "."
+MANY = 1024
+"""numbers noted as put off, after which those that are gone are struck out"""
+
+
+class Reads:
+    """What is put off in one process."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.known: dict[tuple[CodeType, int], Read] = {}
+        self.texts: dict[str, Text | None] = {}
+        self.why = "no number of the device's was read by Python"
+        self.open: list[weakref.ref[Later]] = []
+
+    def asked(self, tensor: Any, frame: Any) -> Later | None:
+        """Of ``tensor.item()``: what stands for it; None where it has to be read at once."""
+        place = frame.f_code, frame.f_lasti
+        found = self.known.get(place)
+        if found is None:
+            found = self.known[place] = looked_up(frame, self.texts)
+            if found.why:
+                name = os.path.basename(frame.f_code.co_filename)
+                self.why = f"{name}:{frame.f_lineno} has to read at once: {found.why}"
+        if found.why:
+            return None
+        module = getattr(sys.modules["torch"], tensor.device.type, None)
+        stream = getattr(module, "current_stream", lambda _: None)(tensor.device)
+        made = Later((tensor.detach().reshape(()).clone(), stream), fresh=found.fresh)
+        if len(self.open) >= MANY:
+            self.open = [one for one in self.open if one() is not None]
+        self.open.append(weakref.ref(made))
+        self.hand.took(KNOB)
+        return made
+
+    def settle(self) -> None:
+        """Read all that is put off: a child of this process could not."""
+        still, self.open = [one() for one in self.open], []
+        settle(one for one in still if one is not None)
+
+    def stepped(self, step: int) -> None:
+        """Say so where nothing could be put off."""
+        if step == STEPS and KNOB not in self.hand.applied:
+            self.hand.decline([KNOB], self.why)
+
+
+def turn(hand: Hand, edits: dict[str, Any]) -> None:
+    """Put off what can be."""
+    import torch
+
+    if not edits.get(KNOB):
+        return
+    reads = Reads(hand)
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def item(self: Any) -> Any:
+            if self.device.type in ("cpu", "meta") or self.numel() != 1 or hand.child:
+                return original(self)
+            if _unusual(type(self)) or KNOB in hand.declined or torch.compiler.is_compiling():
+                return original(self)
+            found = hand.contained([KNOB], reads.asked, self, _caller())
+            return original(self) if found is None else found
+
+        return item
+
+    hand.replace(torch.Tensor, "item", make)
+    hand.after_steps(reads.stepped)
+    hand.undo.append(reads.settle)
+    os.register_at_fork(before=reads.settle)
+
+
+def _unusual(kind: type) -> bool:
+    """Whether it is one of PyTorch's own tensors that are more than one: distributed, or faked."""
+    return kind.__name__ != "Tensor" and kind.__module__.startswith("torch.")
+
+
+def _caller() -> FrameType:
+    """Whoever asks for the number: what marks the time of reads may stand in between."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(OURS):
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,175 @@
+"""Jobs on the emulated device that read numbers in every step; says how often they wait for it."""
+
+import json
+import logging
+import math
+import os
+import pickle
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from whyidle.probe import knobs
+from whyidle.testing import emulated
+
+KNOB = "log.deferred"
+STEPS = 24
+log = logging.getLogger("job")
+kept = 0.0
+
+
+def steps():
+    """Losses on the device, one per step of training."""
+    torch.manual_seed(5)
+    net = torch.nn.Linear(16, 1).to("emulated")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    for number in range(STEPS):
+        x = torch.rand(4, 16, device="emulated")
+        loss = net(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield number, loss
+
+
+def sums(shown):
+    running = 0.0
+    for number, loss in steps():
+        running += loss.item()
+        if number % 8 == 7:
+            shown.append(f"{number} {running / 8:.9f} {running}")
+            running = 0.0
+
+
+def products(shown):
+    weighted, seen = 0.0, 0
+    for number, loss in steps():
+        weighted += loss.item() * 4 - 1
+        seen += (
+            (loss > 0.1)
+            .sum()
+            .item()
+        )  # fmt: skip
+        if number % 8 == 7:
+            shown.append("%.9f %d %s" % (weighted, seen, weighted > 1))  # noqa: UP031
+
+
+def last(shown):
+    for number, loss in steps():
+        latest = loss.item()
+        if number % 8 == 7:
+            log.warning("loss %.9f", latest)
+            print(math.sqrt(latest), round(latest, 4), file=sys.stderr)
+            shown.append(f"{latest:.9f} {latest}")
+
+
+def long_sum(shown):
+    """Longer than what is put off at most."""
+    far = 0.0
+    for _ in range(16):
+        for _number, loss in steps():
+            far += loss.item()
+    shown.append(f"{far}")
+
+
+def forks(shown):
+    ours = 0.0
+    for _number, loss in steps():
+        ours += loss.item()
+    child = os.fork()
+    if not child:
+        os._exit(0 if f"{ours}" == f"{ours + 0}" else 1)
+    shown.append(f"{os.waitpid(child, 0)[1]} {ours}")
+
+
+def changes_in_place(shown):
+    early = 0.0
+    for _number, loss in steps():
+        early += loss.item()
+        with torch.no_grad():
+            loss.zero_()
+    shown.append(f"{early}")
+
+
+def listed(shown):
+    for _number, loss in steps():
+        shown.append(loss.item())
+
+
+def returned(shown):
+    def total():
+        handed = 0.0
+        for _number, loss in steps():
+            handed += loss.item()
+        return handed
+
+    shown.append(total())
+
+
+def dumped(shown):
+    given = 0.0
+    for _number, loss in steps():
+        given += loss.item()
+    shown.append(json.dumps({"loss": given}))
+
+
+def decides(shown):
+    for _number, loss in steps():
+        if loss.item() > 0.1:
+            shown.append(1)
+
+
+def on_the_host(shown):
+    local = 0.0
+    for _number, loss in steps():
+        local += loss.cpu().item()
+    shown.append(f"{local}")
+
+
+JOBS = (
+    sums, products, last, long_sum, forks, changes_in_place, listed, returned, dumped, decides,
+    on_the_host,
+)  # fmt: skip
+
+
+def reads():
+    """How often the host has waited for numbers of the device's so far."""
+    devices = emulated.truth()["devices"]
+    told = [why for each in devices for _, _, why, _ in each["host"]]
+    return sum(why == "item" or why.startswith("copy out") for why in told)
+
+
+def waits(job, shown):
+    """Runs a job: how often the host waited."""
+    before = reads()
+    job(shown)
+    return reads() - before
+
+
+def treated(job):
+    plain, shown = [], []
+    before = waits(job, plain)
+    with tempfile.TemporaryDirectory() as folder:
+        hand = knobs.Hand(folder, {"edits": {KNOB: True}, "was": {}})
+        hand.turn()
+        after = waits(job, shown)
+        hand.back()
+        faults = [path.read_text() for path in Path(folder).glob("*.faults")]
+    return {
+        "same": pickle.dumps(plain) == pickle.dumps(shown),
+        "took": hand.applied.get(KNOB, 0),
+        "declined": hand.declined.get(KNOB, ""),
+        "faults": faults,
+        "waits": [before, after],
+    }
+
+
+def main():
+    emulated.configure(peak_flops=2e9)
+    json.dump({job.__name__: treated(job) for job in JOBS}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Numbers that are read when somebody looks at them: on the emulated device in its own process, and
+piece by piece."""
+
+import ast
+import copy
+import logging
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from whyidle.probe.knobs import _reads
+from whyidle.probe.knobs._later import MOST, Later
+
+LATE = ("sums", "products", "last", "long_sum", "changes_in_place", "forks")
+AT_ONCE = {
+    "listed": "it is used at once",
+    "returned": "handed is handed on in line",
+    "dumped": "given is handed on in line",
+    "decides": "it is used at once",
+    "on_the_host": "no number of the device's was read",
+}
+
+
+@pytest.fixture(scope="module")
+def seen(told_by):
+    """What became of each job, see ``reads_on_emulated``."""
+    return told_by("reads_on_emulated.py")
+
+
+def test_what_is_shown_is_the_same_in_every_job(seen):
+    assert seen.keys() == {*LATE, *AT_ONCE}
+    assert {name: (job["same"], job["faults"]) for name, job in seen.items()} == {
+        name: (True, []) for name in seen
+    }
+
+
+@pytest.mark.parametrize("job", LATE)
+def test_the_host_waits_only_where_a_number_is_looked_at(seen, job):
+    before, after = seen[job]["waits"]
+    assert seen[job]["took"] >= 24
+    assert not seen[job]["declined"]
+    assert after <= before / 3
+
+
+@pytest.mark.parametrize("job", AT_ONCE)
+def test_what_may_be_needed_at_once_is_read_at_once(seen, job):
+    assert not seen[job]["took"]
+    assert AT_ONCE[job] in seen[job]["declined"]
+
+
+def later(number, fresh=False):
+    return Later((torch.tensor(number, dtype=torch.float64), None), fresh=fresh)
+
+
+def test_sums_are_computed_as_python_would():
+    numbers = torch.rand(MOST // 2, dtype=torch.float64).tolist()
+    plain = put_off = 0.1
+    for each in numbers:
+        plain = 1 - (plain + each) - each / 3
+        put_off = 1 - (put_off + later(each)) - later(each, fresh=True) / 3
+        if type(put_off) is float:
+            put_off = later(put_off)
+    assert type(put_off) is Later
+    assert float(put_off) == plain
+
+
+def test_a_long_sum_is_read_before_it_holds_too_much():
+    total = 0
+    kinds = []
+    for _ in range(MOST):
+        total += later(1.0)
+        kinds.append(type(total))
+    assert kinds == [Later] * (MOST - 1) + [float]
+    assert total == MOST
+
+
+def test_what_is_read_once_is_not_read_again():
+    held = torch.tensor(1.5)
+    one = Later((held, None))
+    assert float(one) == 1.5
+    held.zero_()
+    assert float(one) == 1.5
+    assert type(one + 1) is float
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        float, int, bool, str, repr, hash, abs, round, math.sqrt, math.floor, math.ceil, math.trunc,
+        copy.copy, copy.deepcopy, np.float64,
+        lambda one: round(one, 1),
+        lambda one: f"{one:.3f} {one} {one!r}",
+        lambda one: "%.2f %d %s" % (one, one, one),  # noqa: UP031 it is what is asked
+        lambda one: (one * 2, 2 * one, one / 2, 2 / one, one // 2, 7 % one, one**2, 2**one, -one),
+        lambda one: (one == 2.5, one != 2.5, one < 3, one <= 3, one > 3, one >= 3, one < 3),
+        lambda one: (divmod(one, 2), one.is_integer(), one.hex()),
+        lambda one: pickle.loads(pickle.dumps(one)),
+        lambda one: (np.float64(2) * one, np.ones(2) + one).__repr__(),
+        lambda one: (torch.ones(2) * one).tolist(),
+        lambda one: [0, 1, 2][int(one)],
+        lambda one: {2.5: "found"}[one],
+    ],
+)  # fmt: skip
+def test_it_is_as_the_number_is(look):
+    found, plain = look(later(2.5)), look(2.5)
+    assert found == plain
+    assert type(found) is type(plain)
+
+
+def test_whole_numbers_stay_whole():
+    one = 2 + Later((torch.tensor(3), None))
+    assert type(one) is Later
+    assert f"{one:d}" == "5"
+    assert [0, 1, 2, 3, 4, "five"][one] == "five"
+
+
+def why(text, main=True, **meanings):
+    """Why the only read of a text cannot be put off."""
+    found = _reads.Text(text, {"__name__": "__main__" if main else "job", **meanings})
+    (call,) = found.calls
+    return found.read(call).why
+
+
+def within(use, before="", name="total += loss.item()"):
+    body = "\n".join("        " + line for line in [name, *use.splitlines()])
+    return f"{before}\ndef train(loader, n):\n    total = 0.0\n    for loss in loader:\n{body}\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "",
+        "print(total)",
+        "print(f'{total / n:.3f} {total}')",
+        "print('%s %.3f' % (n, total))",
+        "print('{} {loss}'.format(total, loss=total))",
+        "if total > 3: break",
+        "print(math.exp(total))",
+        "logging.info('loss %s', total)\nlogger.warning('%s', total)",
+        "return total / n, n",
+        "best = best if total > 1 else 0",
+        "other = total\nprint(other)",
+        "other: float = total - n\nprint(other)",
+        "total = 0.0",
+    ],
+)
+@pytest.mark.parametrize("main", [True, False])
+def test_texts_that_look_at_a_number(use, main):
+    given = {"math": math, "logging": logging, "logger": logging.getLogger("x")}
+    assert why(within(use), main, **given) == ""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "return total",
+        "return total + 1",
+        "yield total",
+        "curve.append(total)",
+        "curve[n] = total",
+        "self.total = total",
+        "meter.update(loss=total)",
+        "math.exp(total)",
+        "logger.info('%s', total)",
+        "both = max(total, 1)",
+        "pair = [total, n]",
+        "pair = total, n",
+        "total.hex()",
+        "other = total\nreturn other",
+        "f = lambda: total",
+        "x = 1 if n else total",
+        "[total for _ in range(3)]",
+        "curve[total]",
+        "total @ n",
+        "(other := total)",
+    ],
+)
+def test_texts_that_hand_it_on(use):
+    """``math`` and ``logger`` are nothing that is known here."""
+    assert "handed on in line" in why(within(use))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (within("", name="curve.append(loss.item())"), "used at once"),
+        (within("", name="self.total += loss.item()"), "used at once"),
+        (within("", name="total *= loss.item()"), "used at once"),
+        (within("", name="a, b = loss.item(), 1"), "used at once"),
+        (within("print(locals())"), "its own variables"),
+        (within("", "print = send"), "another meaning"),
+        (within("", "def report():\n    send(total)"), "handed on in line 2"),
+    ],
+)
+def test_texts_that_need_it_at_once(text, said):
+    assert said in why(text)
+
+
+def test_what_other_files_can_see_is_read_at_once():
+    at_the_top = "total = 0.0\nfor loss in loader:\n    total += loss.item()\n"
+    assert why(at_the_top) == ""
+    assert "seen from outside" in why(at_the_top, main=False)
+    said = within("", name="global total\n        total += loss.item()")
+    assert "seen from outside" in why(said, main=False)
+    assert "seen from outside" in why("class Loss:\n    total = loss.item()\n")
+
+
+def test_the_text_is_parsed_as_python_does():
+    text = _reads.Text("(a\n .b()\n .item\n ())", {})
+    assert [ast.unparse(call) for call in text.calls] == ["a.b().item()"]
+
+
+def test_on_a_cpu_nothing_is_put_off(turn):
+    hand = turn({"log.deferred": True})
+    total = 0.0
+    total += torch.ones(()).item()
+    assert type(total) is float
+    assert not hand.applied
