@@ -7,6 +7,8 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
+import types
 from pathlib import Path
 
 import torch
@@ -14,7 +16,7 @@ import torch
 from whyidle.probe import knobs
 from whyidle.testing import emulated
 
-KNOB = "log.deferred"
+KNOB, ASYNCHRONOUS = "log.deferred", "logging.asynchronous"
 STEPS = 24
 log = logging.getLogger("job")
 kept = 0.0
@@ -93,6 +95,32 @@ def changes_in_place(shown):
     shown.append(f"{early}")
 
 
+class Client:
+    """As MLflow's is, whose calls are known."""
+
+    def __init__(self, shown):
+        self.shown = shown
+
+    def log_metric(self, run_id, key, value, timestamp=None, step=None):
+        self.shown.append((run_id, key, math.sqrt(value), type(value), step))
+
+    def terminated(self):
+        pass
+
+
+def tracked(shown):
+    client = sys.modules["mlflow.tracking.client"].MlflowClient(shown)
+    for number, loss in steps():
+        client.log_metric("run", "loss", loss.item(), None, number)
+    client.terminated()
+
+
+def given_to_others(shown):
+    client = Client(shown)
+    for _number, loss in steps():
+        client.log_metric("run", "loss", loss.item())
+
+
 def listed(shown):
     for _number, loss in steps():
         shown.append(loss.item())
@@ -129,15 +157,15 @@ def on_the_host(shown):
 
 
 JOBS = (
-    sums, products, last, long_sum, forks, changes_in_place, listed, returned, dumped, decides,
-    on_the_host,
+    sums, products, last, long_sum, forks, changes_in_place, tracked, given_to_others, listed,
+    returned, dumped, decides, on_the_host,
 )  # fmt: skip
 
 
 def reads():
-    """How often the host has waited for numbers of the device's so far."""
-    devices = emulated.truth()["devices"]
-    told = [why for each in devices for _, _, why, _ in each["host"]]
+    """How often the thread that trains has waited for numbers of the device's so far."""
+    devices, own = emulated.truth()["devices"], threading.get_native_id()
+    told = [why for each in devices for _, _, why, thread in each["host"] if thread == own]
     return sum(why == "item" or why.startswith("copy out") for why in told)
 
 
@@ -152,7 +180,7 @@ def treated(job):
     plain, shown = [], []
     before = waits(job, plain)
     with tempfile.TemporaryDirectory() as folder:
-        hand = knobs.Hand(folder, {"edits": {KNOB: True}, "was": {}})
+        hand = knobs.Hand(folder, {"edits": {KNOB: True, ASYNCHRONOUS: True}, "was": {}})
         hand.turn()
         after = waits(job, shown)
         hand.back()
@@ -167,6 +195,9 @@ def treated(job):
 
 
 def main():
+    module = types.ModuleType("mlflow.tracking.client")
+    module.MlflowClient = type("MlflowClient", (Client,), dict(vars(Client)))
+    sys.modules[module.__name__] = module
     emulated.configure(peak_flops=2e9)
     json.dump({job.__name__: treated(job) for job in JOBS}, sys.stdout)
 

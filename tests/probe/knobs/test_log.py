@@ -3,6 +3,7 @@ piece by piece."""
 
 import ast
 import copy
+import inspect
 import logging
 import math
 import pickle
@@ -14,9 +15,10 @@ import torch
 from whyidle.probe.knobs import _reads
 from whyidle.probe.knobs._later import MOST, Later
 
-LATE = ("sums", "products", "last", "long_sum", "changes_in_place", "forks")
+LATE = ("sums", "products", "last", "long_sum", "changes_in_place", "forks", "tracked")
 AT_ONCE = {
-    "listed": "it is used at once",
+    "given_to_others": "it is given to client.log_metric",
+    "listed": "it is given to shown.append",
     "returned": "handed is handed on in line",
     "dumped": "given is handed on in line",
     "decides": "it is used at once",
@@ -145,6 +147,7 @@ def within(use, before="", name="total += loss.item()"):
         "other = total\nprint(other)",
         "other: float = total - n\nprint(other)",
         "total = 0.0",
+        "print(vars(n), dir(n))",
     ],
 )
 @pytest.mark.parametrize("main", [True, False])
@@ -186,17 +189,40 @@ def test_texts_that_hand_it_on(use):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (within("", name="curve.append(loss.item())"), "used at once"),
+        (within("", name="curve[n] = loss.item()"), "used at once"),
         (within("", name="self.total += loss.item()"), "used at once"),
         (within("", name="total *= loss.item()"), "used at once"),
         (within("", name="a, b = loss.item(), 1"), "used at once"),
         (within("print(locals())"), "its own variables"),
+        (within("print(vars())"), "its own variables"),
         (within("", "print = send"), "another meaning"),
         (within("", "def report():\n    send(total)"), "handed on in line 2"),
     ],
 )
 def test_texts_that_need_it_at_once(text, said):
     assert said in why(text)
+
+
+def test_whose_method_a_number_is_given_to():
+    class Holder:
+        writer = object()
+
+        def __init__(self):
+            self.client = Later((torch.ones(()), None))
+
+        @property
+        def late(self):
+            raise AssertionError("looked at")
+
+    self = Holder()
+    frame = inspect.currentframe()
+    assert _reads.meant("self.client.add", frame) == (Later, "add")
+    assert _reads.meant("turn_up.add", frame) == (type(None), "add")
+    for nothing in ("self.late.add", "self.writer.add", "nobody.add"):
+        assert _reads.meant(nothing, frame)[0] is type(None)
+    read = _reads.Text("a.b.add('x', loss.item(), 3)\n", {})
+    assert read.read(read.calls[0]) == _reads.Read("", method="a.b.add")
+    del self
 
 
 def test_what_other_files_can_see_is_read_at_once():

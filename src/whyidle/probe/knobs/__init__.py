@@ -38,6 +38,8 @@ class Hand:
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
         self.chose: dict[str, str] = {}
+        self.beside: dict[type, Collection[str]] = {}
+        """classes, and which of their methods a thread beside the training carries out"""
         self.undo: list[Callable[[], None]] = []
         self.owner = os.getpid()
         os.register_at_fork(after_in_child=self._forked)

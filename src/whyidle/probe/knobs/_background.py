@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ._later import Later, plain
+
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 MOST = 1000
 """calls that may be asked for and not made yet: another one waits"""
@@ -79,7 +81,7 @@ class Background:
         while True:
             call, args, kwargs = self.calls.get()
             try:
-                call(*args, **kwargs)
+                call(*args, **{name: plain(one) for name, one in kwargs.items()})
             except Exception as error:  # it is the script's, which is told at its next call
                 self.failed = self.failed or error
             finally:
@@ -96,7 +98,7 @@ def copied(value: Any) -> Any:
     import torch
 
     kind = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN or kind is Later:  # the thread waits for the device, not the training
         return value
     if kind in (list, tuple):
         return kind(copied(one) for one in value)

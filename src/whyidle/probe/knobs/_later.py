@@ -49,7 +49,8 @@ def _count(one: Number) -> int:
     return one._count if type(one) is Later and one._known is None else 0
 
 
-def _plain(one: Number) -> Number:
+def plain(one: Any) -> Any:
+    """Whatever it is, and a number that is put off itself."""
     return read(one) if type(one) is Later else one
 
 
@@ -105,9 +106,9 @@ def _fetch(leaves: list[Later]) -> None:
 def _joined(do: Callable[..., Any], left: Number, right: Number, put_off: bool) -> Number:
     other = right if type(left) is Later else left
     if not put_off or type(other) not in (int, float, bool, Later):
-        return do(_plain(left), _plain(right))
+        return do(plain(left), plain(right))
     if not _count(left) + _count(right):
-        return do(_plain(left), _plain(right))
+        return do(plain(left), plain(right))
     made = Later(made=(do, left, right))
     return read(made) if made._count >= MOST else made
 
@@ -146,7 +147,7 @@ def _equip() -> None:
     for name, do in alone.items():
 
         def asked(self: Later, *args: Any, _do: Callable[..., Any] = do) -> Any:
-            return _do(read(self), *map(_plain, args))
+            return _do(read(self), *map(plain, args))
 
         setattr(Later, f"__{name}__", asked)
 

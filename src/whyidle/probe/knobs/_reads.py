@@ -26,11 +26,13 @@ SPIES = frozenset(("locals", "globals", "vars", "eval", "exec", "dir"))
 
 
 class Read(NamedTuple):
-    """Of one place in a script: why it cannot be put off (empty where it can), and whether what
-    follows at once is a product or a quotient."""
+    """Of one place in a script: why it cannot be put off (empty where it can), whether what follows
+    at once is a product or a quotient, and the method that is called with it, as it is written:
+    then it depends on whose method that is."""
 
     why: str
     fresh: bool = False
+    method: str = ""
 
 
 class Text:
@@ -54,16 +56,23 @@ class Text:
 
     def read(self, call: ast.Call) -> Read:
         """What becomes of what this call gives."""
-        if SPIES & self.names.keys():
+        if any(self._spies(one) for name in SPIES for one in self.names.get(name, [])):
             return Read("the file looks at its own variables")
         if any(self._stored(name) for name in LOOKS):
             return Read("the file gives a function like print another meaning")
         parent = self.around[call]
+        if method := _handed_to(parent, call):
+            return Read("", method=method)
         fresh = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult | ast.Div)
         names = self._bound(parent if fresh else call)
         if names is None:
             return Read("it is used at once")
         return Read(self._against(names), fresh)
+
+    def _spies(self, name: ast.Name) -> bool:
+        call = self.around[name]
+        of_something = isinstance(call, ast.Call) and call.func is name and bool(call.args)
+        return not (name.id in ("vars", "dir") and of_something)
 
     def _bound(self, node: ast.AST) -> list[ast.Name] | None:
         """The names that are given this, or sums with it; None where something else is done."""
@@ -143,6 +152,26 @@ class Text:
 
     def _stored(self, name: str) -> list[ast.Name]:
         return [one for one in self.names.get(name, []) if type(one.ctx) is not ast.Load]
+
+
+def _handed_to(parent: ast.AST, call: ast.Call) -> str:
+    """``self.writer.add_scalar``, where the number goes straight into a call of that."""
+    if not isinstance(parent, ast.Call) or call not in parent.args:
+        return ""
+    node = parent.func
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    is_method = isinstance(parent.func, ast.Attribute) and isinstance(node, ast.Name)
+    return ast.unparse(parent.func) if is_method else ""
+
+
+def meant(method: str, frame: FrameType) -> tuple[type, str]:
+    """Whose method that is in a frame, and its name; nobody's where it takes more than a look."""
+    first, *names, last = method.split(".")
+    found = frame.f_locals.get(first, frame.f_globals.get(first))
+    for name in names:
+        found = getattr(found, "__dict__", {}).get(name)
+    return type(found), last
 
 
 def _reads(call: ast.Call) -> bool:

@@ -3,7 +3,8 @@
 ``total += loss.item()`` waits for the device in every step, so that the host cannot be ahead of it.
 Where the text of the script shows that nobody but its own sums, comparisons and prints gets to see
 the number (``_reads``), ``item`` gives one that is read there (``_later``): a copy of it is kept on
-the device. Elsewhere ``item`` is as ever.
+the device. So does one that goes straight to a tracker whose calls a thread beside the training
+makes (``logging``). Elsewhere ``item`` is as ever.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from . import Hand
 from ._later import Later, settle
-from ._reads import Read, Text, looked_up
+from ._reads import Read, Text, looked_up, meant
 
 KNOB = "log.deferred"
 STEPS = 20
@@ -43,10 +44,10 @@ class Reads:
         found = self.known.get(place)
         if found is None:
             found = self.known[place] = looked_up(frame, self.texts)
-            if found.why:
-                name = os.path.basename(frame.f_code.co_filename)
-                self.why = f"{name}:{frame.f_lineno} has to read at once: {found.why}"
-        if found.why:
+        why = self._against(found, frame)
+        if why:
+            name = os.path.basename(frame.f_code.co_filename)
+            self.why = f"{name}:{frame.f_lineno} has to read at once: {why}"
             return None
         module = getattr(sys.modules["torch"], tensor.device.type, None)
         stream = getattr(module, "current_stream", lambda _: None)(tensor.device)
@@ -56,6 +57,14 @@ class Reads:
         self.open.append(weakref.ref(made))
         self.hand.took(KNOB)
         return made
+
+    def _against(self, found: Read, frame: FrameType) -> str:
+        """Why it cannot be put off there, this time."""
+        if not found.method:
+            return found.why
+        kind, name = meant(found.method, frame)
+        beside = name in self.hand.beside.get(kind, ())
+        return "" if beside else f"it is given to {found.method}"
 
     def settle(self) -> None:
         """Read all that is put off: a child of this process could not."""
