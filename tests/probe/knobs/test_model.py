@@ -6,6 +6,7 @@ import pickle
 import pytest
 import small_jobs as jobs
 import torch
+from torch._inductor.codegen import common
 from torch.utils import checkpoint
 
 COMPILE = {"model.compile": True}
@@ -86,6 +87,18 @@ class Parts(torch.nn.Module):
 
     def step(self, x):
         return self.head(self.body(x))
+
+
+@pytest.mark.skipif(
+    not hasattr(common, "init_backend_registration"), reason="this PyTorch cannot be asked"
+)
+def test_a_device_that_the_compiler_has_nothing_for(turn, compiled, monkeypatch):
+    net = jobs.model()
+    monkeypatch.setattr(common, "get_scheduling_for_device", lambda _kind: None)
+    hand = turn(COMPILE)
+    jobs.train(net)
+    assert not compiled
+    assert hand.declined["model.compile"].endswith("no code for the device 'cpu'")
 
 
 def test_parts_that_are_called_by_themselves_are_all_it(turn, compiled):

@@ -104,6 +104,8 @@ def _change(hand: Hand, edits: dict[str, Any], model: Any, call: Call) -> Call:
     asked = [knob for knob in edits if knob in COMPILE]
     if asked and _compiled(model):
         hand.decline(asked, "it is compiled already")
+    elif asked and (kind := _uncompiled(model)):
+        hand.decline(asked, f"PyTorch's compiler makes no code for the device {kind!r}")
     elif asked:
         import torch._dynamo
 
@@ -128,6 +130,19 @@ def _compiled(model: Any) -> bool:
         hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
         for part in model.modules()
     )
+
+
+def _uncompiled(model: Any) -> str:
+    """The device of the model, where the compiler has nothing for its kind: then its code would run
+    as it did, or slower, in many traced pieces."""
+    from torch._inductor.codegen import common
+
+    register = getattr(common, "init_backend_registration", None)
+    if register is None:  # an older PyTorch, which cannot be asked
+        return ""
+    register()
+    kinds = {one.device.type for one in model.parameters()} - {"meta"}
+    return next((kind for kind in kinds if common.get_scheduling_for_device(kind) is None), "")
 
 
 def _last(value: Any) -> Any:
