@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from whyidle.probe import knobs
+from whyidle.probe.knobs import log as log_knob
 from whyidle.testing import emulated
 
 KNOB, ASYNCHRONOUS = "log.deferred", "logging.asynchronous"
@@ -149,6 +150,16 @@ def decides(shown):
             shown.append(1)
 
 
+def evaluated(shown):
+    """Nothing can be put off for longer than it takes to say so."""
+    right = 0.0
+    for _number, loss in steps():
+        shown.append(loss.item())
+    for _number, loss in steps():
+        right += loss.item()
+    shown.append(f"{right:.9f}")
+
+
 def on_the_host(shown):
     local = 0.0
     for _number, loss in steps():
@@ -158,7 +169,7 @@ def on_the_host(shown):
 
 JOBS = (
     sums, products, last, long_sum, forks, changes_in_place, tracked, given_to_others, listed,
-    returned, dumped, decides, on_the_host,
+    returned, dumped, decides, evaluated, on_the_host,
 )  # fmt: skip
 
 
@@ -199,7 +210,16 @@ def main():
     module.MlflowClient = type("MlflowClient", (Client,), dict(vars(Client)))
     sys.modules[module.__name__] = module
     emulated.configure(peak_flops=2e9)
-    json.dump({job.__name__: treated(job) for job in JOBS}, sys.stdout)
+    found = {job.__name__: treated(job) for job in JOBS}
+    asked = []
+
+    def broken(*_):
+        asked.append(1)
+        raise ZeroDivisionError("a planted fault")
+
+    log_knob.Reads.asked = broken
+    found["broken"] = {**treated(sums), "asked": len(asked)}
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import inspect
 import logging
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -33,10 +34,9 @@ def seen(told_by):
 
 
 def test_what_is_shown_is_the_same_in_every_job(seen):
-    assert seen.keys() == {*LATE, *AT_ONCE}
-    assert {name: (job["same"], job["faults"]) for name, job in seen.items()} == {
-        name: (True, []) for name in seen
-    }
+    assert seen.keys() == {*LATE, *AT_ONCE, "evaluated", "broken"}
+    assert all(job["same"] for job in seen.values())
+    assert [name for name, job in seen.items() if job["faults"]] == ["broken"]
 
 
 @pytest.mark.parametrize("job", LATE)
@@ -51,6 +51,18 @@ def test_the_host_waits_only_where_a_number_is_looked_at(seen, job):
 def test_what_may_be_needed_at_once_is_read_at_once(seen, job):
     assert not seen[job]["took"]
     assert AT_ONCE[job] in seen[job]["declined"]
+
+
+def test_a_fault_in_the_knob_is_not_the_jobs(seen):
+    """It is given up after one."""
+    assert seen["broken"]["asked"] == 1
+    assert "planted" in seen["broken"]["declined"]
+    assert not seen["broken"]["took"]
+
+
+def test_what_comes_late_may_be_put_off_still(seen):
+    assert seen["evaluated"]["took"] == 24
+    assert "given to shown.append" in seen["evaluated"]["declined"]
 
 
 def later(number, fresh=False):
@@ -110,6 +122,20 @@ def test_it_is_as_the_number_is(look):
     found, plain = look(later(2.5)), look(2.5)
     assert found == plain
     assert type(found) is type(plain)
+
+
+def test_numbers_of_an_evaluation_are_summed_up_with_others():
+    with torch.inference_mode():
+        correct = torch.ones(3).sum().clone()
+    total = Later((correct, None)) + Later((torch.tensor(2.0), None))
+    assert type(total) is Later
+    assert f"{total}" == "5.0"
+
+
+def test_several_threads_may_look():
+    total = sum((Later((torch.tensor(float(n)), None)) for n in range(100)), 0)
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(float, [total] * 32)) == {4950.0}
 
 
 def test_whole_numbers_stay_whole():

@@ -37,6 +37,8 @@ class Reads:
         self.texts: dict[str, Text | None] = {}
         self.why = "no number of the device's was read by Python"
         self.open: list[weakref.ref[Later]] = []
+        self.said = False
+        """whether it has been told that nothing could be put off so far"""
 
     def asked(self, tensor: Any, frame: Any) -> Later | None:
         """Of ``tensor.item()``: what stands for it; None where it has to be read at once."""
@@ -71,9 +73,15 @@ class Reads:
         still, self.open = [one() for one in self.open], []
         settle(one for one in still if one is not None)
 
+    @property
+    def off(self) -> bool:
+        """Whether it has been given up, after a fault of ours."""
+        return KNOB in self.hand.declined and not self.said
+
     def stepped(self, step: int) -> None:
-        """Say so where nothing could be put off."""
-        if step == STEPS and KNOB not in self.hand.applied:
+        """Say so where nothing could be put off. An evaluation may still have what can."""
+        if step == STEPS and KNOB not in self.hand.applied and not self.off:
+            self.said = True
             self.hand.decline([KNOB], self.why)
 
 
@@ -89,7 +97,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         def item(self: Any) -> Any:
             if self.device.type in ("cpu", "meta") or self.numel() != 1 or hand.child:
                 return original(self)
-            if _unusual(type(self)) or KNOB in hand.declined or torch.compiler.is_compiling():
+            if _unusual(type(self)) or reads.off or torch.compiler.is_compiling():
                 return original(self)
             found = hand.contained([KNOB], reads.asked, self, _caller())
             return original(self) if found is None else found
