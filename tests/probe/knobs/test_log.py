@@ -4,21 +4,24 @@ piece by piece."""
 import ast
 import copy
 import inspect
+import linecache
 import logging
 import math
 import pickle
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from whyidle.probe.knobs import _reads
+from whyidle.probe.knobs import _asking, _reads
 from whyidle.probe.knobs._later import MOST, Later
 
 LATE = ("sums", "products", "last", "long_sum", "changes_in_place", "forks", "tracked")
 AT_ONCE = {
     "given_to_others": "it is given to client.log_metric",
+    "in_place": "it is used at once",
     "listed": "it is given to shown.append",
     "returned": "handed is handed on in line",
     "dumped": "given is handed on in line",
@@ -147,14 +150,16 @@ def test_whole_numbers_stay_whole():
 
 def why(text, main=True, **meanings):
     """Why the only read of a text cannot be put off."""
-    found = _reads.Text(text, {"__name__": "__main__" if main else "job", **meanings})
+    name = {"__name__": "__main__", "__file__": "job.py"} if main else {"__name__": "job"}
+    found = _reads.Text(text, name | meanings)
     (call,) = found.calls
     return found.read(call).why
 
 
-def within(use, before="", name="total += loss.item()"):
+def within(use, before="", name="total += loss.item()", first="total = 0.0", given="n"):
     body = "\n".join("        " + line for line in [name, *use.splitlines()])
-    return f"{before}\ndef train(loader, n):\n    total = 0.0\n    for loss in loader:\n{body}\n"
+    top = f"{before}\ndef train(loader, {given}):\n    {first}\n    for loss in loader:\n"
+    return f"{top}{body}\n"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +226,10 @@ def test_texts_that_hand_it_on(use):
         (within("", name="a, b = loss.item(), 1"), "used at once"),
         (within("print(locals())"), "its own variables"),
         (within("print(vars())"), "its own variables"),
-        (within("", "print = send"), "another meaning"),
+        (within("print(total)", "print = send"), "handed on in line 6"),
+        (within("print(total)", "from rich import print"), "handed on in line 6"),
+        (within("round(total)", "def round(x): return x"), "handed on in line 6"),
+        (within("abs(total)", given="abs"), "handed on in line 6"),
         (within("", "def report():\n    send(total)"), "handed on in line 2"),
     ],
 )
@@ -242,13 +250,60 @@ def test_whose_method_a_number_is_given_to():
 
     self = Holder()
     frame = inspect.currentframe()
-    assert _reads.meant("self.client.add", frame) == (Later, "add")
-    assert _reads.meant("turn_up.add", frame) == (type(None), "add")
+    assert _asking.meant("self.client.add", frame) == (Later, "add")
+    assert _asking.meant("turn_up.add", frame) == (type(None), "add")
     for nothing in ("self.late.add", "self.writer.add", "nobody.add"):
-        assert _reads.meant(nothing, frame)[0] is type(None)
-    read = _reads.Text("a.b.add('x', loss.item(), 3)\n", {})
-    assert read.read(read.calls[0]) == _reads.Read("", method="a.b.add")
+        assert _asking.meant(nothing, frame)[0] is type(None)
+    for text in ("a.b.add('x', loss.item(), 3)\n", "a.b.add(x=loss.item())\n"):
+        read = _reads.Text(text, {})
+        assert read.read(read.calls[0]) == _reads.Read("", method="a.b.add")
     del self
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "total = 0.0",
+        "total, n = 0, 1",
+        "total: float = -1",
+        "total = float(n)",
+        "total = len(n) * 2 + 1.5",
+        "total = 0\n    total = total * 2",
+        "total = 0\n    total *= 2",
+    ],
+)
+def test_a_number_is_added_to(first):
+    assert why(within("", first=first)) == ""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "total = torch.zeros(())",
+        "total = n",
+        "total, n = n",
+        "for total in n: pass",
+        "total = abs(n) if n else n",
+        "total = 0\n    total += n",
+        "total = True",
+        "pass",
+    ],
+)
+def test_whatever_else_is_added_to_may_be_no_number(first):
+    """An array would be added to in place: others may hold it, too."""
+    given = "total" if first == "pass" else "n"
+    assert why(within("", first=first, given=given)) == "it is used at once"
+
+
+def test_a_logger_that_is_an_argument_may_be_anything():
+    logger = logging.getLogger("x")
+    assert why(within("logger.info('%s', total)"), logger=logger) == ""
+    assert "handed on" in why(within("logger.info('%s', total)", given="logger"), logger=logger)
+
+
+def test_other_cells_of_a_notebook_see_its_names():
+    text = _reads.Text("total = 0\ntotal += loss.item()\n", {"__name__": "__main__"})
+    assert "seen from outside" in text.read(text.calls[0]).why
 
 
 def test_what_other_files_can_see_is_read_at_once():
@@ -258,6 +313,26 @@ def test_what_other_files_can_see_is_read_at_once():
     said = within("", name="global total\n        total += loss.item()")
     assert "seen from outside" in why(said, main=False)
     assert "seen from outside" in why("class Loss:\n    total = loss.item()\n")
+
+
+def test_a_text_that_has_changed_since_is_not_trusted(tmp_path):
+    path = tmp_path / "job.py"
+    seen = []
+    path.write_text("def job(x):\n    y = 0\n    y += ask(x).item()\n")
+
+    class Tensor:
+        def item(self):
+            seen.append(_asking.Asked().read(sys._getframe(1)).why)
+            return 1
+
+    names = {"ask": lambda _: Tensor()}
+    exec(compile(path.read_text(), path, "exec"), names)
+    for _ in range(50):  # its code changes itself
+        names["job"](1)
+    path.write_text("def job(x):\n    y = 1\n    y += ask(x).item()\n    return y\n")
+    linecache.clearcache()
+    names["job"](1)
+    assert seen == [""] * 50 + ["its text is not there, or is another one by now"]
 
 
 def test_the_text_is_parsed_as_python_does():

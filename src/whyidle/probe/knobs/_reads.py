@@ -3,22 +3,23 @@
 A number may be summed up (``total += loss.item()``) or kept in a name, and the name may be shown,
 compared or computed with: all of that works with a number that is read when it is asked for. It may
 not be handed on as it is, returned, or put into a list or dict, where somebody might ask for its
-type. A name is looked for in the whole file, so that other functions' variables of that name count
-against it.
+type; and what it is added to in place must be a number itself, as an array would be added to, and a
+number that is to be read could not be. A name is looked for in the whole file, so that other
+functions' variables of that name count against it.
 """
 
 from __future__ import annotations
 
 import ast
-import linecache
+import builtins
 import logging
 import math
-import sys
-from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 LOOKS = frozenset(("print", "float", "int", "round", "abs", "str", "repr", "bool", "format"))
 """functions that take a number and keep nothing of it"""
+NUMBERS = frozenset(("float", "int", "len", "round", "abs"))
+"""functions that give a plain number"""
 LEVELS = frozenset(("debug", "info", "warning", "error", "critical"))
 """methods of Python's loggers that put numbers into text"""
 SPIES = frozenset(("locals", "globals", "vars", "eval", "exec", "dir"))
@@ -42,26 +43,29 @@ class Text:
         self.tree = ast.parse(text)
         self.meanings = meanings
         """its global names"""
-        self.main = meanings.get("__name__") == "__main__"
+        self.main = meanings.get("__name__") == "__main__" and "__file__" in meanings
+        """whether it is the script itself; a notebook's cells see each other's names"""
         self.around = {
             child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
         }
         self.names: dict[str, list[ast.Name]] = {}
+        self.given: dict[str, list[ast.AST]] = {}
+        """names, and what gives them a meaning that is no assignment"""
         self.calls: list[ast.Call] = []
         for node in self.around:
             if isinstance(node, ast.Name):
                 self.names.setdefault(node.id, []).append(node)
             elif isinstance(node, ast.Call) and _reads(node):
                 self.calls.append(node)
+            elif name := _given(node):
+                self.given.setdefault(name, []).append(node)
 
     def read(self, call: ast.Call) -> Read:
         """What becomes of what this call gives."""
         if any(self._spies(one) for name in SPIES for one in self.names.get(name, [])):
             return Read("the file looks at its own variables")
-        if any(self._stored(name) for name in LOOKS):
-            return Read("the file gives a function like print another meaning")
         parent = self.around[call]
-        if method := _handed_to(parent, call):
+        if method := self._handed_to(call):
             return Read("", method=method)
         fresh = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult | ast.Div)
         names = self._bound(parent if fresh else call)
@@ -82,12 +86,47 @@ class Text:
         targets: list[ast.expr] = []
         if isinstance(parent, ast.Assign):
             targets = parent.targets
-        elif isinstance(parent, ast.AnnAssign) or (
-            isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Add | ast.Sub)
-        ):
+        elif isinstance(parent, ast.AnnAssign):
             targets = [parent.target]
+        elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Add | ast.Sub):
+            targets = [parent.target] if self._numeric(parent.target) else []
         names = [one for one in targets if isinstance(one, ast.Name)]
         return names if names and len(names) == len(targets) else None
+
+    def _numeric(self, name: ast.expr) -> bool:
+        """Whether nothing but numbers are ever in a name."""
+        if not isinstance(name, ast.Name) or self.given.get(name.id):
+            return False
+        stored = [one for one in self.names[name.id] if isinstance(one.ctx, ast.Store)]
+        return all(self._number(self._value(one), name.id) for one in stored)
+
+    def _value(self, name: ast.Name) -> ast.expr | None:
+        """What a name is set to; None where that is not plain."""
+        parent = self.around[name]
+        if isinstance(parent, ast.AugAssign | ast.AnnAssign):
+            return parent.value
+        if isinstance(parent, ast.Tuple):  # a, b = 0.0, 0
+            target, parent = parent, self.around[parent]
+            values = getattr(parent, "value", None)
+            if isinstance(values, ast.Tuple) and len(values.elts) == len(target.elts):
+                return values.elts[target.elts.index(name)]
+            return None
+        return parent.value if isinstance(parent, ast.Assign) else None
+
+    def _number(self, value: ast.expr | None, own: str) -> bool:
+        if isinstance(value, ast.Constant):
+            return type(value.value) in (int, float)
+        if isinstance(value, ast.BinOp):
+            return self._number(value.left, own) and self._number(value.right, own)
+        if isinstance(value, ast.UnaryOp):
+            return self._number(value.operand, own)
+        if isinstance(value, ast.Name):
+            return value.id == own
+        if not isinstance(value, ast.Call):
+            return False
+        function = value.func
+        named = isinstance(function, ast.Name) and function.id in NUMBERS
+        return _reads(value) or (named and self._usual(ast.unparse(function)))
 
     def _against(self, names: list[ast.Name]) -> str:
         """Why these, and those that get their numbers from them, cannot hold such a number."""
@@ -138,73 +177,57 @@ class Text:
     def _looking(self, function: ast.expr) -> bool:
         """Whether this is known to look at a number and to keep nothing of it."""
         if isinstance(function, ast.Name):
-            return function.id in LOOKS
+            return function.id in LOOKS and self._usual(function.id)
         if not isinstance(function, ast.Attribute):
             return False
         owner = function.value
         if isinstance(owner, ast.Constant):
             return isinstance(owner.value, str) and function.attr == "format"
-        if not isinstance(owner, ast.Name) or len(self._stored(owner.id)) > 1:
+        if not isinstance(owner, ast.Name) or not all(map(self._on_top, self._given(owner.id))):
             return False
         meant = self.meanings.get(owner.id)
         logger = meant is logging or isinstance(meant, logging.Logger)
         return meant is math or (logger and function.attr in LEVELS)
 
-    def _stored(self, name: str) -> list[ast.Name]:
-        return [one for one in self.names.get(name, []) if type(one.ctx) is not ast.Load]
+    def _usual(self, name: str) -> bool:
+        """Whether a function of Python's own is not hidden by another one of its name."""
+        own = getattr(builtins, name)
+        return not self._given(name) and self.meanings.get(name, own) is own
+
+    def _given(self, name: str) -> list[ast.AST]:
+        """Whatever gives a name a meaning."""
+        stored = [one for one in self.names.get(name, []) if type(one.ctx) is not ast.Load]
+        return [*stored, *self.given.get(name, [])]
+
+    def _on_top(self, node: ast.AST) -> bool:
+        """Whether it stands in no function or class."""
+        inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+        above = self.around.get(node)
+        return above is None or (not isinstance(above, inner) and self._on_top(above))
+
+    def _handed_to(self, call: ast.Call) -> str:
+        """``self.writer.add_scalar``, where the number goes straight into a call of that."""
+        parent: ast.AST = self.around[call]
+        if isinstance(parent, ast.keyword):
+            parent = self.around[parent]
+        if not isinstance(parent, ast.Call) or not isinstance(parent.func, ast.Attribute):
+            return ""
+        node: ast.expr = parent.func
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return ast.unparse(parent.func) if isinstance(node, ast.Name) else ""
 
 
-def _handed_to(parent: ast.AST, call: ast.Call) -> str:
-    """``self.writer.add_scalar``, where the number goes straight into a call of that."""
-    if not isinstance(parent, ast.Call) or call not in parent.args:
-        return ""
-    node = parent.func
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    is_method = isinstance(parent.func, ast.Attribute) and isinstance(node, ast.Name)
-    return ast.unparse(parent.func) if is_method else ""
-
-
-def meant(method: str, frame: FrameType) -> tuple[type, str]:
-    """Whose method that is in a frame, and its name; nobody's where it takes more than a look."""
-    first, *names, last = method.split(".")
-    found = frame.f_locals.get(first, frame.f_globals.get(first))
-    for name in names:
-        found = getattr(found, "__dict__", {}).get(name)
-    return type(found), last
+def _given(node: ast.AST) -> str:
+    """The name that a definition, an import, an argument or a pattern gives a meaning."""
+    if isinstance(node, ast.alias):
+        return node.asname or node.name.partition(".")[0]
+    if isinstance(node, ast.arg):
+        return node.arg
+    name = getattr(node, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 def _reads(call: ast.Call) -> bool:
     alone = not call.args and not call.keywords
     return alone and isinstance(call.func, ast.Attribute) and call.func.attr == "item"
-
-
-def looked_up(frame: FrameType, texts: dict[str, Text | None]) -> Read:
-    """What becomes of the number that is read where ``frame`` is now."""
-    code = frame.f_code
-    if code.co_filename not in texts:
-        texts[code.co_filename] = _text(frame)
-    text = texts[code.co_filename]
-    if text is None:
-        return Read("its text is not there")
-    found = [call for call in text.calls if _is_at(call, code, frame)]
-    return text.read(found[0]) if len(found) == 1 else Read("it is not found in the text")
-
-
-def _text(frame: FrameType) -> Text | None:
-    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-    try:
-        return Text("".join(lines), frame.f_globals)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-
-
-def _is_at(call: ast.Call, code: CodeType, frame: FrameType) -> bool:
-    """Its end tells: where a chain of calls over several lines begins, versions of Python differ.
-    Python 3.10 knows the line alone."""
-    if sys.version_info < (3, 11):
-        return call.lineno <= frame.f_lineno <= (call.end_lineno or call.lineno)
-    for number, (_, line, _, column) in enumerate(code.co_positions()):
-        if number == frame.f_lasti // 2:
-            return (line, column) == (call.end_lineno, call.end_col_offset)
-    return False

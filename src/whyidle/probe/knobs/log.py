@@ -17,8 +17,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from . import Hand
+from ._asking import Asked, meant
 from ._later import Later, settle
-from ._reads import Read, Text, looked_up, meant
+from ._reads import Read
 
 KNOB = "log.deferred"
 STEPS = 20
@@ -34,7 +35,7 @@ class Reads:
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
         self.known: dict[tuple[CodeType, int], Read] = {}
-        self.texts: dict[str, Text | None] = {}
+        self.texts = Asked()
         self.why = "no number of the device's was read by Python"
         self.open: list[weakref.ref[Later]] = []
         self.said = False
@@ -45,7 +46,7 @@ class Reads:
         place = frame.f_code, frame.f_lasti
         found = self.known.get(place)
         if found is None:
-            found = self.known[place] = looked_up(frame, self.texts)
+            found = self.known[place] = self.texts.read(frame)
         why = self._against(found, frame)
         if why:
             name = os.path.basename(frame.f_code.co_filename)
