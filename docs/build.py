@@ -1,4 +1,5 @@
-"""Writes what is made from source: ``docs/causes``, and the report in the README. ``make docs``.
+"""Writes what is made from source: ``docs/causes``, ``docs/fixes.md``, and the report in the
+README. ``make docs``.
 
 ``--check`` writes nothing and exits with 1 where a page is not what the source says.
 """
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 
 from whyidle import catalog
-from whyidle.cli import _pages
+from whyidle.cli import _fixes, _pages
 from whyidle.engine.diagnose import diagnose
 from whyidle.exporters.terminal import render
 from whyidle.testing.demo import job
@@ -30,6 +31,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     folder = root / "docs" / "causes"
     made = {folder / f"{c.id}.md": _pages.markdown(c) for c in catalog.causes().values()}
     readme = README.read_text(encoding="utf-8")
+    made[root / "docs" / "fixes.md"] = _fixes.page()
     return {root / "README.md": _demo(readme), folder / "README.md": _pages.index(), **made}
 
 
@@ -47,7 +49,8 @@ def _demo(readme: str) -> str:
 def stale(root: Path = ROOT) -> list[Path]:
     """Files that are missing, different, or of no cause any more."""
     wanted = pages(root)
-    present = [root / "README.md", *(root / "docs" / "causes").glob("*.md")]
+    single = [root / "README.md", root / "docs" / "fixes.md"]
+    present = [*single, *(root / "docs" / "causes").glob("*.md")]
     texts = {path: path.read_text(encoding="utf-8") for path in present if path.exists()}
     return sorted(p for p in {*wanted, *texts} if wanted.get(p) != texts.get(p))
 

@@ -34,7 +34,9 @@ def test_stale_pages_are_noticed(build: ModuleType, tmp_path: Path):
     odd = tmp_path / "docs" / "causes" / "of-no-cause.md"
     odd.parent.mkdir(parents=True)
     odd.write_text("x")
-    assert {odd, odd.with_name("README.md"), tmp_path / "README.md"} <= set(build.stale(tmp_path))
+    stale = set(build.stale(tmp_path))
+    assert {odd, odd.with_name("README.md"), tmp_path / "README.md"} <= stale
+    assert tmp_path / "docs" / "fixes.md" in stale
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from whyidle import catalog
+from whyidle.cli import _fixes
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import BY_HAND, problem
@@ -57,6 +58,7 @@ VARIANTS = [
         "on_cpu": flag,
         "mode": mode,
         "benchmark": flag,
+        "walks": flag,
         **size,
     }
     | ({"own": 2} if flag else {})
@@ -95,6 +97,17 @@ def test_every_prescription_can_be_applied_or_says_why_not(name):
             assert plan.edits
         if plan.edits and not plan.automatic:
             assert plan.risk
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_page_of_fixes_says_who_applies_it(name):
+    applied, people = _fixes.page().split("## For people")
+    sets = [
+        plan.automatic and any(edit.knob not in BY_HAND for edit in plan.edits)
+        for plan in EVERY[name]
+    ]
+    assert (f"| `{name}` |" in applied) == any(sets)
+    assert (f"| `{name}` |" in people) == (not any(sets))
 
 
 def test_what_changes_what_people_see_is_theirs():

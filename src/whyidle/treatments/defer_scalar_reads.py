@@ -1,4 +1,4 @@
-"""Read scalars rarely, or one step late."""
+"""Read numbers where they are shown, not in every step."""
 
 from __future__ import annotations
 

@@ -1,0 +1,91 @@
+"""The page of fixes: which ones ``whyidle fix`` applies itself, and which are for people."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import ModuleType
+
+from whyidle import catalog
+from whyidle.model.knobs import BY_HAND, ENVIRONMENT, KNOBS
+from whyidle.model.treatment import Treatment
+
+EVERY_VARIABLE = "env.*"
+"""what a form of source text calls them"""
+_HEAD = """# What can be done about it
+
+Every fix that a diagnosis may name, made from its source by `make docs`. Which one is worth
+something, and how much, is told of each job by the diagnosis; a trial of `whyidle fix` proves it.
+Each declines where it cannot be applied safely, with a sentence that says why. A patch is written
+where the script is plain enough for it.
+"""
+_NUMBERS = {
+    "none": "the same",
+    "rounding": "other rounding, or random order",
+    "numerics": "less precise",
+    "convergence": "may learn differently",
+}
+_GROUPS = (
+    ("Applied by whyidle", "To the process that runs, the files as they are: in trials, and with "
+     "`whyidle run --plan plan.toml`.", ("none", "rounding")),
+    ("Applied with consent", "The same, where `--allow numerics` or `--allow convergence` says "
+     "that numbers may change.", ("numerics", "convergence")),
+    ("For people", "What only somebody can do who knows the job, or what changes what people see: "
+     "named and foretold, not applied.", ()),
+)  # fmt: skip
+
+
+def page() -> str:
+    """Tables of all of them, by who applies them."""
+    left = dict(sorted(catalog.treatments().items()))
+    lines = [_HEAD]
+    for title, said, consents in _GROUPS:
+        own = [one for one in left.values() if not consents or _applied(one, consents)]
+        lines += [f"## {title}", "", said, "", "| fix | what it does | numbers | patch | for |"]
+        lines.append("|---|---|---|---|---|")
+        for one in own:
+            del left[one.id]
+            told = (f"`{one.id}`", _said(one), _NUMBERS[one.consent], _patch(one), _causes(one))
+            lines.append(f"| {' | '.join(told)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _applied(one: Treatment, consents: tuple[str, ...]) -> bool:
+    """Whether it is applied to a process: it sets a knob that is not left to people."""
+    text, knobs = _source(one), _knobs(one)
+    by_hand = bool(knobs) and all(knob in BY_HAND for knob in knobs)
+    sets = "Edit(" in text and "automatic=False" not in text and not by_hand
+    return one.consent in consents and sets
+
+
+def _source(one: Treatment) -> str:
+    return inspect.getsource(_module(one))
+
+
+def _module(one: Treatment) -> ModuleType:
+    return sys.modules[one.decide.__module__]
+
+
+def _knobs(one: Treatment) -> list[str]:
+    """Those that its file names, as a whole or by what they begin with."""
+    text = _source(one)
+    named = [knob for knob in KNOBS if f'"{knob}"' in text]
+    begun = [knob for knob in KNOBS if f'f"{knob.partition(".")[0]}.{{' in text]
+    return [*named, *begun, *([EVERY_VARIABLE] if f'"{ENVIRONMENT}' in text else [])]
+
+
+def _said(one: Treatment) -> str:
+    """What its file says of it."""
+    said = " ".join(inspect.cleandoc(_module(one).__doc__ or "").split("\n\n")[0].split())
+    return said.rstrip(".").replace("``", "`")
+
+
+def _patch(one: Treatment) -> str:
+    """Whether it can be written into a plain script."""
+    forms = {knob for form in catalog.source_forms().values() for knob in form.knobs}
+    return "yes" if forms & {*_knobs(one)} else ""
+
+
+def _causes(one: Treatment) -> str:
+    return ", ".join(f"[`{cause}`](causes/{cause}.md)" for cause in one.treats)
