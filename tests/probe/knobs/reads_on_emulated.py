@@ -1,10 +1,12 @@
 """Jobs on the emulated device that read numbers in every step; says how often they wait for it."""
 
+import io
 import json
 import logging
 import math
 import os
 import pickle
+import re
 import sys
 import tempfile
 import threading
@@ -12,6 +14,7 @@ import types
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from whyidle.probe import knobs
 from whyidle.probe.knobs import log as log_knob
@@ -125,6 +128,32 @@ def tracked(shown):
     client.terminated()
 
 
+def on_a_bar(shown):
+    """It is drawn at first, and at the end."""
+    drawn = io.StringIO()
+    bar = tqdm(steps(), total=STEPS, file=drawn, mininterval=60.0)
+    for number, loss in bar:
+        bar.set_postfix({"step": number, "loss": loss.item()}, last=loss.item())
+    shown.append(re.findall("step=.*", drawn.getvalue().split("\r")[-1]))
+
+
+def on_a_bar_of_its_own(shown):
+    class Bar(tqdm):
+        def display(self, *_args, **_named):
+            shown.append(self.postfix)
+
+    bar = Bar(steps(), total=STEPS)
+    for _number, loss in bar:
+        bar.set_postfix(loss=loss.item())
+
+
+def on_no_bar(shown):
+    bar = tqdm(steps(), disable=True)
+    for _number, loss in bar:
+        bar.set_postfix(loss=loss.item())
+    shown.append(bar.n)
+
+
 def given_to_others(shown):
     client = Client(shown)
     for _number, loss in steps():
@@ -177,7 +206,8 @@ def on_the_host(shown):
 
 
 JOBS = (
-    sums, products, last, long_sum, forks, changes_in_place, tracked, given_to_others, in_place,
+    sums, products, last, long_sum, forks, changes_in_place, tracked, on_a_bar, on_no_bar,
+    on_a_bar_of_its_own, given_to_others, in_place,
     listed, returned, dumped, decides, evaluated, on_the_host,
 )  # fmt: skip
 

@@ -18,7 +18,17 @@ import torch
 from whyidle.probe.knobs import _asking, _reads
 from whyidle.probe.knobs._later import MOST, Later
 
-LATE = ("sums", "products", "last", "long_sum", "changes_in_place", "forks", "tracked")
+LATE = (
+    "sums",
+    "products",
+    "last",
+    "long_sum",
+    "changes_in_place",
+    "forks",
+    "tracked",
+    "on_a_bar",
+    "on_no_bar",
+)
 AT_ONCE = {
     "given_to_others": "it is given to client.log_metric",
     "in_place": "it is used at once",
@@ -37,7 +47,7 @@ def seen(told_by):
 
 
 def test_what_is_shown_is_the_same_in_every_job(seen):
-    assert seen.keys() == {*LATE, *AT_ONCE, "evaluated", "broken"}
+    assert seen.keys() == {*LATE, *AT_ONCE, "evaluated", "on_a_bar_of_its_own", "broken"}
     assert all(job["same"] for job in seen.values())
     assert [name for name, job in seen.items() if job["faults"]] == ["broken"]
 
@@ -54,6 +64,11 @@ def test_the_host_waits_only_where_a_number_is_looked_at(seen, job):
 def test_what_may_be_needed_at_once_is_read_at_once(seen, job):
     assert not seen[job]["took"]
     assert AT_ONCE[job] in seen[job]["declined"]
+
+
+def test_a_bar_that_draws_in_a_way_of_its_own_has_the_number_at_once(seen):
+    before, after = seen["on_a_bar_of_its_own"]["waits"]
+    assert before / 2 < after
 
 
 def test_a_fault_in_the_knob_is_not_the_jobs(seen):
@@ -257,6 +272,9 @@ def test_whose_method_a_number_is_given_to():
     for text in ("a.b.add('x', loss.item(), 3)\n", "a.b.add(x=loss.item())\n"):
         read = _reads.Text(text, {})
         assert read.read(read.calls[0]) == _reads.Read("", method="a.b.add")
+    read = _reads.Text("a.add({'x': loss.item()})\n", {})
+    assert read.read(read.calls[0]) == _reads.Read("", method="a.add", inside=True)
+    assert why("a.add({loss.item(): 'x'})\n") == "it is used at once"
     del self
 
 

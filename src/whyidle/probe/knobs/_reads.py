@@ -34,6 +34,8 @@ class Read(NamedTuple):
     why: str
     fresh: bool = False
     method: str = ""
+    inside: bool = False
+    """whether it is in a dict that the method is given"""
 
 
 class Text:
@@ -66,7 +68,7 @@ class Text:
             return Read("the file looks at its own variables")
         parent = self.around[call]
         if method := self._handed_to(call):
-            return Read("", method=method)
+            return Read("", method=method, inside=isinstance(parent, ast.Dict))
         fresh = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult | ast.Div)
         names = self._bound(parent if fresh else call)
         if names is None:
@@ -208,7 +210,8 @@ class Text:
     def _handed_to(self, call: ast.Call) -> str:
         """``self.writer.add_scalar``, where the number goes straight into a call of that."""
         parent: ast.AST = self.around[call]
-        if isinstance(parent, ast.keyword):
+        held = isinstance(parent, ast.keyword)
+        if held or (isinstance(parent, ast.Dict) and call in parent.values):
             parent = self.around[parent]
         if not isinstance(parent, ast.Call) or not isinstance(parent.func, ast.Attribute):
             return ""

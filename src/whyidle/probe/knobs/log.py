@@ -4,7 +4,7 @@
 Where the text of the script shows that nobody but its own sums, comparisons and prints gets to see
 the number (``_reads``), ``item`` gives one that is read there (``_later``): a copy of it is kept on
 the device. So does one that goes straight to a tracker whose calls a thread beside the training
-makes (``logging``). Elsewhere ``item`` is as ever.
+makes (``logging``), or to a bar of tqdm's (``_bars``). Elsewhere ``item`` is as ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from . import Hand
+from . import Hand, _bars
 from ._asking import Asked, meant
 from ._later import Later, settle
 from ._reads import Read
@@ -24,6 +24,8 @@ from ._reads import Read
 KNOB = "log.deferred"
 STEPS = 20
 """steps in which some number must have been put off"""
+EVERY = 200
+"""steps, after which what has been imported since is looked for"""
 OURS = __package__.rpartition(".")[0] + "."
 MANY = 1024
 """numbers noted as put off, after which those that are gone are struck out"""
@@ -66,8 +68,10 @@ class Reads:
         if not found.method:
             return found.why
         kind, name = meant(found.method, frame)
-        beside = name in self.hand.beside.get(kind, ())
-        return "" if beside else f"it is given to {found.method}"
+        base = next((one for one in kind.__mro__ if name in self.hand.beside.get(one, ())), None)
+        known = base is not None and getattr(kind, name) is getattr(base, name)
+        whole = found.inside and name != _bars.SHOW
+        return "" if known and not whole else f"it is given to {found.method}"
 
     def settle(self) -> None:
         """Read all that is put off: a child of this process could not."""
@@ -106,7 +110,16 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         return item
 
     hand.replace(torch.Tensor, "item", make)
-    hand.after_steps(reads.stepped)
+    bars: list[bool] = []
+
+    def look(step: int) -> None:
+        """Bars may be imported at any time."""
+        if not bars and (step <= STEPS or step % EVERY == 0) and _bars.adopt(hand):
+            bars.append(True)
+        reads.stepped(step)
+
+    look(0)
+    hand.after_steps(look)
     hand.undo.append(reads.settle)
     os.register_at_fork(before=reads.settle)
 
