@@ -1,11 +1,13 @@
 """Saving, evaluating, logging and collecting: found when they recur, and what remains measured."""
 
+from dataclasses import replace
+
 import pytest
 from judging import covers, judge, measured
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.model.timeline import HostKind
+from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.guest import Guest
@@ -231,9 +233,27 @@ def test_how_a_watched_job_evaluates_is_told(name, asks):
             if asks:
                 with guest.call(NEXT):
                     guest.wait(LOOP, us(100))
-            guest.work(LOOP, ms(5))
+            with guest.call(EVALUATE, HostKind.PYTHON):  # a mark tells of gradients, this does not
+                guest.work(LOOP, ms(5))
     proof = contracts.run_cause(catalog.causes()["heavy-evaluation"], [guest.timeline()])
     assert (proof.facts["batches"], proof.facts["graph"]) == (asks, name == "evaluation#grad")
+
+
+@pytest.mark.parametrize("between", [0, 100, 400])
+def test_larger_batches_spare_a_cpu_what_lies_between_its_operators(between):
+    made = Builder()
+    for _ in range(20):
+        with made.step():
+            for _ in range(10):
+                made.op("aten::mm", host=us(1000 - between))
+                made.quiet(us(between))
+            with made.span(EVALUATE, "python_function"):
+                made.op("aten::mm", host=ms(10))
+    timeline = replace(made.timeline(), info=DeviceInfo())
+    predicted = catalog.causes()["heavy-evaluation"].test(Facts(timeline)).predicted
+    spared = 0.5 * 0.75 * between / 1000
+    assert predicted.speedup == pytest.approx(1 / (1 - spared), abs=0.03)
+    assert predicted.high == pytest.approx(2.0, abs=0.1)
 
 
 def collecting(every, length=40_000):

@@ -20,6 +20,12 @@ LEAST_SHARE = 0.01
 """share of the step below which evaluation is not worth a word"""
 RARER = (0.5, 0.1, 0.0)
 """residual when it is done less often: careful, every second time; expected, every tenth; none"""
+LARGER = 0.75
+"""of what a call of the model costs however much it computes, saved by batches four times as
+large"""
+_MARK = "evaluation"
+_MARKS = {_MARK, f"{_MARK}#grad"}
+"""how a watched process tells of one, without gradients and with them"""
 _BATCH = re.compile(r"validation_step|val_step")
 """functions that evaluate one batch, and are called many times in an evaluation"""
 
@@ -47,10 +53,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     the CPU itself, the whole evaluation counts: nothing is trained meanwhile. Of a watched process
     whose device is known by marks alone, the busy share of its GPU tells how much of evaluations
     it idles, give or take two standard errors, where reads of it differ with them. Without, nobody
-    knows: at most all of it, which stands with what is unknown. The recording cannot
-    tell how much of the idle time larger batches would remove, so the careful prediction is
-    nothing and the hopeful one all of it. What every second or every tenth evaluation only would
-    win is P9, where evaluation is seen to recur.
+    knows: at most all of it, which stands with what is unknown. The recording cannot tell how much
+    of the idle time larger batches would remove, so the careful prediction is nothing and the
+    hopeful one all of it. Half is expected; of a CPU, which does not idle, what lies between its
+    operators in training steps, where those are recorded. What every second or every tenth
+    evaluation only would win is P9, where evaluation is seen to recur.
 
     What looks alike
     ----------------
@@ -78,7 +85,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         headline=_headline(facts, passed[1]),
         low=0.0,
         high=high,
-        predicted=remove(0.0, high, "P9: idle time inside evaluation", share / 2),
+        predicted=remove(0.0, high, "P9: idle time inside evaluation", _saved(facts, share)),
         bucket="unknown" if marked and facts.evaluating is None else None,
         evidence=(
             measured("not trained because of evaluation, share of time", passed[1], "ratio"),
@@ -92,6 +99,16 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     )
 
 
+def _saved(facts: Facts, share: float) -> float:
+    """What larger batches are expected to save. A device that idles may do twice as much; a CPU is
+    at work, and is spared what lies between its operators, as far as a burst of steps tells."""
+    told = facts.burst or facts
+    if not facts.on_cpu or "host_ops" not in told.signals:
+        return share / 2
+    between, work = told.share("host"), told.share("compute")
+    return share * LARGER * between / max(between + work, 1e-9)
+
+
 def _how(facts: Facts, found: Pauses) -> dict[str, object]:
     """Whether evaluations ask a DataLoader for batches, and may record what gradients need: a
     watched process tells where they were off."""
@@ -99,7 +116,7 @@ def _how(facts: Facts, found: Pauses) -> dict[str, object]:
     asked = facts.named(f"{SINGLE}|{MULTI}")
     return {
         "batches": bool(found.spans.covers(host.start[asked]).any()),
-        "graph": {names[name] for name in host.name[found.rows]} != {"evaluation"},
+        "graph": {names[name] for name in host.name[found.rows]} & _MARKS != {_MARK},
     }
 
 
