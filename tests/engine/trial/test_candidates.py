@@ -33,6 +33,7 @@ def promising(found: Diagnosis, speedup: float, low: float, high: float) -> Diag
         ((1.1, 0.8, 1.4), None),  # more is expected than may be lost
         ((1.0, 0.7, 1.2), "expected to bring nothing, and may slow the job to x0.70"),
         ((0.9, 0.7, 1.2), "expected to bring nothing, and may slow the job to x0.70"),
+        ((1.01, 0.7, 1.2), "expected to bring x1.01 only, and may slow the job to x0.70"),
         ((1.0, 0.7, 1.01), "promises at most x1.01"),
     ],
 )

@@ -99,9 +99,10 @@ def _why_not(one: Prescription, allowed: Collection[Consent]) -> str | None:
 
 def _unpromising(predicted: Predicted) -> str | None:
     """Why what is promised is worth no trial: a trial may be lucky, and what is expected to bring
-    nothing can then only be kept by mistake, or make the job slower."""
+    less than what is kept can then only be kept by mistake, or make the job slower."""
     if predicted.high < WORTH:
         return f"promises at most x{predicted.high:.2f}"
-    if predicted.speedup <= 1.0 and predicted.low < 1.0:
-        return f"expected to bring nothing, and may slow the job to x{predicted.low:.2f}"
+    if predicted.speedup < WORTH and predicted.low < 1.0:
+        little = "nothing" if predicted.speedup <= 1.0 else f"x{predicted.speedup:.2f} only"
+        return f"expected to bring {little}, and may slow the job to x{predicted.low:.2f}"
     return None
