@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
+from .. import guard
 from . import Hand, _bars
 from ._asking import Asked, meant
 from ._later import Later, settle
@@ -96,13 +97,15 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     if not edits.get(KNOB):
         return
-    reads = Reads(hand)
+    reads, compiling = Reads(hand), guard.compiling()
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def item(self: Any) -> Any:
+            if compiling():  # first: no more of this is to be traced
+                return original(self)
             if self.device.type in ("cpu", "meta") or self.numel() != 1 or hand.child:
                 return original(self)
-            if _unusual(type(self)) or reads.off or torch.compiler.is_compiling():
+            if _unusual(type(self)) or reads.off:
                 return original(self)
             found = hand.contained([KNOB], reads.asked, self, _caller())
             return original(self) if found is None else found
