@@ -131,7 +131,7 @@ def tracked(shown):
 def on_a_bar(shown):
     """It is drawn at first, and at the end."""
     drawn = io.StringIO()
-    bar = tqdm(steps(), total=STEPS, file=drawn, mininterval=60.0)
+    bar = tqdm(steps(), total=STEPS, file=drawn, mininterval=60.0, maxinterval=60.0)
     for number, loss in bar:
         bar.set_postfix({"step": number, "loss": loss.item()}, last=loss.item())
     shown.append(re.findall("step=.*", drawn.getvalue().split("\r")[-1]))
@@ -142,7 +142,7 @@ def on_a_bar_of_its_own(shown):
         def display(self, *_args, **_named):
             shown.append(self.postfix)
 
-    bar = Bar(steps(), total=STEPS)
+    bar = Bar(steps(), total=STEPS, mininterval=60.0, maxinterval=60.0)
     for _number, loss in bar:
         bar.set_postfix(loss=loss.item())
 

@@ -366,12 +366,12 @@ def test_on_a_cpu_nothing_is_put_off(turn):
     assert not hand.applied
 
 
-def test_compiled_code_reads_as_ever(turn, monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
+def test_compiled_code_reads_as_ever(turn):
     turn({"log.deferred": True})
 
     @torch.compile(backend="eager", fullgraph=True)
     def scaled(x):
         return x * x.sum().item()
 
-    assert scaled(torch.ones(3)).tolist() == [3.0] * 3
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        assert scaled(torch.ones(3)).tolist() == [3.0] * 3
