@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 
 from whyidle import catalog
+from whyidle.cli._pages import CONSENTS
 from whyidle.model.knobs import BY_HAND, ENVIRONMENT, KNOBS
 from whyidle.model.treatment import Treatment
 
@@ -19,12 +20,6 @@ something, and how much, is told of each job by the diagnosis; a trial of `whyid
 Each declines where it cannot be applied safely, with a sentence that says why. A patch is written
 where the script is plain enough for it.
 """
-_NUMBERS = {
-    "none": "the same",
-    "rounding": "other rounding, or random order",
-    "numerics": "less precise",
-    "convergence": "may learn differently",
-}
 _GROUPS = (
     ("Applied by whyidle", "To the process that runs, the files as they are: in trials, and with "
      "`whyidle run --plan plan.toml`.", ("none", "rounding")),
@@ -45,7 +40,7 @@ def page() -> str:
         lines.append("|---|---|---|---|---|")
         for one in own:
             del left[one.id]
-            told = (f"`{one.id}`", _said(one), _NUMBERS[one.consent], _patch(one), _causes(one))
+            told = (f"`{one.id}`", _said(one), CONSENTS[one.consent], _patch(one), _causes(one))
             lines.append(f"| {' | '.join(told)} |")
         lines.append("")
     return "\n".join(lines)

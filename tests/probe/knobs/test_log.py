@@ -9,6 +9,7 @@ import logging
 import math
 import pickle
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -154,6 +155,21 @@ def test_several_threads_may_look():
     total = sum((Later((torch.tensor(float(n)), None)) for n in range(100)), 0)
     with ThreadPoolExecutor(8) as threads:
         assert set(threads.map(float, [total] * 32)) == {4950.0}
+
+
+def test_a_handler_may_look_while_a_number_is_read():
+    total = later(1.0) + later(2.0)
+    seen = []
+
+    def handled(left, right):
+        seen.append(f"{total}")  # as a signal's handler would, in the midst of it
+        return left + right
+
+    reads = threading.Thread(target=float, args=[Later(made=(handled, total, 1.0))], daemon=True)
+    reads.start()
+    reads.join(20.0)
+    assert seen == ["3.0"]
+    assert not reads.is_alive()
 
 
 def test_whole_numbers_stay_whole():

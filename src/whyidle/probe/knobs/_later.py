@@ -19,7 +19,8 @@ MOST = 256
 """numbers that are put off before a sum of them is read: each holds memory of the device"""
 Number = Any
 """a plain one, or one to be read"""
-_reading = threading.Lock()
+_reading = threading.RLock()
+"""a signal's handler may look at a number while one is read"""
 
 
 class Later:
@@ -91,15 +92,15 @@ def _fetch(leaves: list[Later]) -> None:
     """Read all of a kind, on the stream that they were made on, at once: one wait."""
     import torch
 
-    kinds: dict[Any, list[Later]] = {}
+    kinds: dict[Any, list[tuple[Later, Any]]] = {}
     for leaf in leaves:
         held, stream = leaf._held
-        kinds.setdefault((held.device, held.dtype, stream), []).append(leaf)
+        kinds.setdefault((held.device, held.dtype, stream), []).append((leaf, held))
     for (device, _, stream), some in kinds.items():
         on = nullcontext() if stream is None else getattr(torch, device.type).stream(stream)
         with torch.no_grad(), on:
-            numbers = torch.stack([leaf._held[0] for leaf in some]).tolist()
-        for leaf, number in zip(some, numbers, strict=True):
+            numbers = torch.stack([held for _, held in some]).tolist()
+        for (leaf, _), number in zip(some, numbers, strict=True):
             leaf._known, leaf._held = number, None
 
 

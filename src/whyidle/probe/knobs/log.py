@@ -24,7 +24,7 @@ from ._reads import Read
 
 KNOB = "log.deferred"
 STEPS = 20
-"""steps in which some number must have been put off"""
+"""steps after which it is told where nothing could be put off"""
 EVERY = 200
 """steps, after which what has been imported since is looked for"""
 OURS = __package__.rpartition(".")[0] + "."
