@@ -60,8 +60,10 @@ def right(mark: Mark) -> bool | None:
 
 
 def kind_of(case: Case, outcome: Outcome) -> str:
-    """What a case is, by measurement. ``void``: a decoy that was none, or a cure of which runs do
-    not tell whether it brings anything."""
+    """What a case is, by measurement. ``void``: a decoy that was none, a healthy job whose device
+    idled, or a cure of which runs do not tell whether it brings anything."""
+    if case.kind == "healthy" and idled(outcome):
+        return "void"
     gain = outcome.gains.get("cured")
     if gain is None:
         return case.kind
@@ -71,6 +73,12 @@ def kind_of(case: Case, outcome: Outcome) -> str:
     if case.kind == "decoy" and min(gain.ratios) > LEAST_DECOY:
         return "void"
     return case.kind
+
+
+def idled(outcome: Outcome) -> bool:
+    """Whether the device itself wrote down so much idle time that who says so raises no false
+    alarm: a host too slow for what was meant to be healthy. Whatever was said of it."""
+    return outcome.truth is not None and sum(outcome.truth.values()) < 1.0 / ALARM
 
 
 def scattered(gain: Gain) -> bool:

@@ -122,6 +122,18 @@ def test_a_decoy_that_costs_is_left_out():
     assert score([(job, outcome(gain=1.2))]).tables[0].alarms_decoy is None
 
 
+def test_a_healthy_job_whose_device_idled_is_left_out_whatever_was_said():
+    job = case(kind="healthy")
+    busy, idle = {"compute": 0.95, "transfer": 0.03}, {"compute": 0.9, "transfer": 0.03}
+    for said in ([], [finding("sync-checkpoint")]):
+        came = outcome(*said)
+        assert kind_of(job, came) == "healthy"  # no device that told
+        assert kind_of(job, msgspec.structs.replace(came, truth=busy)) == "healthy"
+        assert kind_of(job, msgspec.structs.replace(came, truth=idle)) == "void"
+    sick = msgspec.structs.replace(outcome(gain=1.2), truth=idle)
+    assert kind_of(case("sync-checkpoint"), sick) == "single"
+
+
 def test_a_cure_whose_runs_scatter_is_neither_worth_nothing_nor_harm():
     job = case("sync-checkpoint")
     runs = {"cured": Gain([(1.0, 0.66), (1.0, 0.94), (1.0, 0.95), (1.0, 1.14)])}
