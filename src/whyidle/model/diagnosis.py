@@ -195,7 +195,8 @@ class Searched(Document, frozen=True, kw_only=True):
 
 class Trial(Document, frozen=True, kw_only=True):
     """One paired trial of a treatment. ``baseline`` and ``treated`` are seconds a step, ``low`` and
-    ``high`` the interval of the measured ``speedup``; ``promised`` is all that was predicted, and
+    ``high`` the interval of the measured ``speedup``: of what was kept about 95 %, of anything else
+    the wider one that it had to be sure by. ``promised`` is all that was predicted, and
     ``startup_s`` what the fix costs once, before the steady part, and ``pays_after_steps`` after
     how many steps that has come back. ``notes`` are sentences of what else was seen. ``cause`` is
     what it treats, ``edits`` what it sets, ``searched`` the numbers that were tried before, the one

@@ -1,5 +1,6 @@
 """One fix after another, with arms and looks that are made up."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial import document, heal, healing
 from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.firm import rough
 from whyidle.engine.trial.healing import Healing
 from whyidle.engine.trial.told import Told
 from whyidle.errors import TrialError
@@ -163,6 +165,53 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     told = document.document(found)
     assert told.detail.healed.speedup == found.judged[0].effect.speedup
     assert {trial.treatment: trial.why for trial in told.trials}["gc-freeze"] == heal.STOPPED
+
+
+def scattered():
+    """As ``both``, on a machine whose runs are some percent apart."""
+    ways = itertools.cycle((0.98, 1.02, 0.98, 1.02, 1.0, 1.0, 1.0, 1.0))
+    return lambda turned: both(turned) * next(ways)
+
+
+def test_what_is_kept_is_tried_again_where_its_gain_is_known_roughly(monkeypatch):
+    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
+    found = job.heal()
+    assert kept(found) == ["loader-workers"]
+    assert found.whole.effect.pairs == 3
+    assert not rough(found.whole.effect)
+    hurried = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
+    monkeypatch.setattr(Healing, "affords", lambda *_: bool(hurried.looks))
+    found = hurried.heal()
+    assert kept(found) == ["loader-workers"]
+    assert found.whole.effect.pairs == 2
+    assert rough(found.whole.effect)
+
+
+def test_all_together_is_tried_again_as_well(monkeypatch):
+    looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
+    asked = []
+    monkeypatch.setattr(heal, "firm", lambda found, *_: asked.append(found.candidate.treatment))
+    found = Job(monkeypatch, looks, both).heal()
+    assert kept(found) == ["loader-workers", "gc-freeze"]
+    assert asked == ["all"]
+
+
+def test_what_fails_when_it_is_tried_again_is_not_kept(monkeypatch):
+    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
+    plain, count = job.trial, itertools.count()
+
+    def trial(edits, **options):
+        found = plain(edits, **options)
+        crashes = edits and next(count) == 2
+        return replace(found, ending="crashed", told=None) if crashes else found
+
+    monkeypatch.setattr(Healing, "trial", lambda _, edits, **options: trial(edits, **options))
+    found = job.heal()
+    assert not kept(found)
+    assert found.whole is None
+    assert found.after is None
+    assert "rolled back: with it the job crashed" in found.judged[0].why
+    assert ("loader-workers", False) in job.healing.voice.told
 
 
 def test_the_interval_of_a_single_pair_is_unknown(monkeypatch):

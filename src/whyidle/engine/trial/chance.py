@@ -21,6 +21,11 @@ _CLOSE = 1e-9
 
 ALONE = 0.025
 """the chance, one-sided, of what is asked once only: an interval of 95 %"""
+TOLD = 0.015
+"""the chance, one-sided, by which the gain of a fix that was kept is told: pairs end when it is
+sure, or narrow enough, and of such trials an interval of 97 % holds the truth in 94 to 98 of a
+hundred; in 88 where a tenth is gained and runs scatter by as much, so that only every fourth is
+kept (simulated, gains of 1.1 to 3.75, scatter of 2 to 10 %)"""
 
 
 class Purse:

@@ -3,6 +3,7 @@ trials promise, twice."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -77,7 +78,7 @@ def _held(healing: Healing, found: Healed, patch: Patch, ran: Ran, told: Told) -
             return Handover(patch, None, why, good=False)
     times = _Times(list(first.base_s), [_patched_s(found, told)])
     gain = found.whole.effect if found.whole else None
-    if gain is not None and times.speedup < gain.low:
+    if gain is not None and times.below(gain):
         _again(healing, found, patch, times)
     return Handover(patch, times.speedup, times.told(gain), good=True)
 
@@ -93,11 +94,18 @@ class _Times:
     def speedup(self) -> float:
         return fmean(self.base_s) / fmean(self.patched_s)
 
+    def below(self, gain: Effect) -> bool:
+        """Whether it is less than trials have found, beyond chance: single runs scatter more than
+        the means of ``gain.pairs`` of them, whose interval is known. With as much scatter in each
+        run, and ``n`` runs here, by the root of ``(1/pairs + 1/n) / (2/pairs)`` times as much."""
+        wider = math.sqrt((1.0 + gain.pairs / len(self.patched_s)) / 2.0)
+        return self.speedup < gain.speedup * (gain.low / gain.speedup) ** wider
+
     def told(self, gain: Effect | None) -> str:
         """What patched runs came to, and whether that is what trials have found."""
         times = "once" if len(self.patched_s) == 1 else "twice"
         said = f"The patched files were run {times}: {self.speedup:.2f} times as fast as before"
-        if gain is None or self.speedup >= gain.low:
+        if gain is None or not self.below(gain):
             return f"{said}."
         return (
             f"{said}, less than in the trials ({gain.speedup:.2f}, {gain.low:.2f} to "

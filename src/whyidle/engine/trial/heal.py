@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key
-from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing, look
+from whyidle.engine.trial.firm import firm, tell
+from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, PAIR, Healing, look
 from whyidle.engine.trial.judge import judge
 from whyidle.engine.trial.judgement import BACK, Bench, Judgement
 from whyidle.engine.trial.search import settle
@@ -73,6 +74,8 @@ def heal(healing: Healing) -> Healed:
         whole = _only(healing)
         ready, _ = candidates(course.now, healing.allowed, course.tried)
         course.passed |= {one.treatment: Passed(one, STOPPED) for one in ready}
+    for one in healing.judged:
+        tell(one, list(healing.alike(one)))
     done = {one.candidate.treatment for one in healing.judged}
     return Healed(
         before=before,
@@ -174,12 +177,28 @@ def _whole(healing: Healing) -> Judgement | None:
         fix = every(healing)
         arms = bench(healing, fix, (), fix.edits)
         found = judge(fix, arms, list(healing.alike()))
+        _firm(healing, found)
         if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.broken):
             return found
         last = [one for one in healing.judged if one.kept][-1]
         last.kept, last.why = False, f"given up: with the others, {found.why}"
         healing.voice.judged(last)
+    if only := _only(healing):
+        _firm(healing, only)
+        if not only.kept:
+            healing.voice.judged(only)
     return _only(healing)
+
+
+def _firm(healing: Healing, found: Judgement) -> None:
+    """Take what time is left to tell well what all that is kept brings; the last checks come after
+    it."""
+    arms = replace(
+        bench(healing, found.candidate, (), healing.edits()),
+        affordable=lambda: healing.affords(PAIR + LAST_ARMS),
+        say=lambda text: healing.voice.say(f"how much that brings: {text}"),
+    )
+    firm(found, arms, list(healing.alike(found)))
 
 
 def _only(healing: Healing) -> Judgement | None:

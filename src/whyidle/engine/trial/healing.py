@@ -29,8 +29,8 @@ LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
 """bounds of these, s"""
 RUNGS = (0.25, 0.5, 1.0)
 """of an arm's steady part, the ends of the stretches of a race: each twice the last one"""
-LEAST_ARMS, LAST_ARMS = 4, 2
-"""what a trial takes: two pairs; and so many arms are kept back for the end"""
+PAIR, LEAST_ARMS, LAST_ARMS = 2, 4, 2
+"""arms of a pair; what a trial takes: two pairs; and so many are kept back for the end"""
 LEAST_S = 0.5
 """of steps: a job that is through with them sooner cannot be timed"""
 PATIENCE = 4.0
@@ -135,9 +135,9 @@ class Healing:
         """After so long an arm hangs."""
         return PATIENCE * self.arm_s + SLACK_S
 
-    def alike(self) -> Iterator[Sequence[float]]:
-        """Times of arms that were the same among themselves."""
-        for one in self.judged:
+    def alike(self, but: Judgement | None = None) -> Iterator[Sequence[float]]:
+        """Times of arms that were the same among themselves, those of one trial left out."""
+        for one in (one for one in self.judged if one is not but):
             yield from (group for group in (one.base_s, one.treated_s) if len(group) > 1)
 
 

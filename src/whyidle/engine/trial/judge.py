@@ -35,34 +35,24 @@ def judge(
 ) -> Judgement:
     """Try it; ``chance`` is what it may have of being kept although it brings nothing."""
     found = Judgement(candidate)
-    bases: list[Ran] = []
-    treats: list[Ran] = []
     last = False
     while not last:
-        bench.say(f"pair {len(bases) + 1}, of {MOST} at most")
-        found.why = _pair(found, bench, bases, treats)
+        found.why = pair(found, bench)
         if found.why:
             return found
-        last = _look(found, bench, bases, treats, (alike, chance))
-    decide(found, bench, bases, treats)
-    found.candidate = replace(candidate, edits=_taken(candidate, treats))
+        last = _look(found, bench, (alike, chance))
+    decide(found, bench, found.bases, found.treats)
+    found.candidate = replace(candidate, edits=_taken(candidate, found.treats))
     own = {edit.knob for edit in candidate.edits}
-    chosen = [text for ran in treats for knob, text in ran.chose.items() if knob in own]
+    chosen = [text for ran in found.treats for knob, text in ran.chose.items() if knob in own]
     found.notes.extend(dict.fromkeys(chosen))
     return found
 
 
-def _look(
-    found: Judgement,
-    bench: Bench,
-    bases: Sequence[Ran],
-    treats: Sequence[Ran],
-    asked: tuple[Sequence[Sequence[float]], float],
-) -> bool:
+def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]], float]) -> bool:
     """What the times say by now; whether more pairs are not to be had, or would change nothing."""
     alike, chance = asked
-    _times(found, _told(bases), _told(treats))
-    pairs = len(bases)
+    pairs = len(found.bases)
     if pairs < FEWEST:
         found.effect = effect(found.base_s, found.treated_s, alike, chance)
         return found.effect.speedup < RUIN
@@ -71,6 +61,27 @@ def _look(
     gain = found.effect = effect(found.base_s, found.treated_s, alike, part)
     hopeless = effect(found.base_s, found.treated_s, alike, HOPELESS).high < WORTH
     return last or hopeless or gains(gain)
+
+
+def pair(found: Judgement, bench: Bench) -> str:
+    """Run both arms once more, in turned order every other time, and take their times; why it ends
+    here, if it does."""
+    count = len(found.bases)
+    bench.say(f"pair {count + 1}, of {MOST} at most")
+    arms = [(bench.base, found.bases), (bench.treated, found.treats)]
+    for run, into in arms if count % 2 == 0 else reversed(arms):
+        ran, told = warmed(run, found.notes)
+        if told:
+            found.notes.append(told)
+        if into is found.bases and not ran.good:
+            return f"the job without it {_ended(ran)}: not judged"
+        if into is found.treats and (why := _failed(ran, found.candidate)):
+            return why
+        into.append(ran)
+    why = unlike(found.candidate, found.bases[-1], found.treats[-1])
+    if not why:
+        _times(found, _told(found.bases), _told(found.treats))
+    return why
 
 
 def _told(arms: Sequence[Ran]) -> list[Told]:
@@ -88,21 +99,6 @@ def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> N
         [startup_s(told, others) for told in treated],
         (fmean(found.base_s), fmean(found.treated_s)),
     )
-
-
-def _pair(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> str:
-    """Run both arms, in turned order every other time; why it ends here, if it does."""
-    arms = [(bench.base, bases), (bench.treated, treats)]
-    for run, into in arms if len(bases) % 2 == 0 else reversed(arms):
-        ran, told = warmed(run, found.notes)
-        if told:
-            found.notes.append(told)
-        if into is bases and not ran.good:
-            return f"the job without it {_ended(ran)}: not judged"
-        if into is treats and (why := _failed(ran, found.candidate)):
-            return why
-        into.append(ran)
-    return unlike(found.candidate, bases[-1], treats[-1])
 
 
 def _failed(ran: Ran, candidate: Candidate) -> str:

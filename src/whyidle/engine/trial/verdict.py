@@ -24,7 +24,7 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
     if gain is None:
         return
     if not gains(gain):
-        found.why = _too_little(gain)
+        found.why = too_little(gain)
         return
     left = _left(found, bench, bases)
     if left is not None and found.once is not None and found.once.pays_after > left:
@@ -48,7 +48,8 @@ def gains(gain: Effect) -> bool:
     return gain.low > 1.0 and gain.speedup >= WORTH
 
 
-def _too_little(gain: Effect) -> str:
+def too_little(gain: Effect) -> str:
+    """Why what it gains is not worth keeping it."""
     if gain.high < 1.0 or gain.speedup < HARM:
         return "slower"
     if gain.low > 1.0:
