@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from whyidle.errors import BrokenTraceError, NotATraceError
+from whyidle.importers._closures import without_closures
 from whyidle.importers._columns import Columns
 from whyidle.importers._header import device_of, natural, place_of
 from whyidle.importers._identify import not_a_trace
@@ -121,7 +122,8 @@ def _timeline(
     path: Path, member: str | None, columns: Columns, pieces: Pieces, stream: Stream
 ) -> Timeline:
     header = pieces.header
-    device, host, memory = columns.device(), columns.host(), columns.memory()
+    device, memory = columns.device(), columns.memory()
+    host = without_closures(columns.host(), tuple(columns.names))
     place = place_of(header, path, member)
     main = int(np.bincount(device.device[device.device >= 0]).argmax()) if _any(device) else None
     return Timeline(

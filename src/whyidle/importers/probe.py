@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
 from whyidle.importers._called import Frames
+from whyidle.importers._closures import spans_without_closures
 from whyidle.importers._doing import alone, doing
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
@@ -117,6 +118,7 @@ def load(path: Path) -> Timeline:
         raise BrokenTraceError(
             f"No span could be read from {path}.", hint="Let the command train for a few steps."
         )
+    spans = spans_without_closures(spans, names)
     found = around(spans, samples, names, facts, _waiting, stacks=stacks)
     if found is not None:
         spans, samples = (

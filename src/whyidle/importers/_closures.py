@@ -1,0 +1,73 @@
+"""Optimizers that are given a closure: the training pass inside their step is no update.
+
+``optimizer.step(closure)`` runs forward and backward within the span of the step. Lightning gives
+one to every optimizer, LBFGS needs one. Such a span is taken to begin where the last backward pass
+inside it ends; the passes themselves are recorded as ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.timeline import HostEvents
+
+_UPDATE = re.compile(r"^Optimizer\.step#")
+_BACKWARD = re.compile(r"^(whyidle::backward$|autograd::engine::evaluate_function)")
+
+
+def without_closures(events: HostEvents, names: Sequence[str]) -> HostEvents:
+    """The events of a trace, whose backward passes may run on threads of their own."""
+    start = _begins(
+        events.start,
+        events.end,
+        _named(events.name, names, _UPDATE),
+        _named(events.name, names, _BACKWARD),
+    )
+    if start is events.start:
+        return events
+    events = HostEvents(start, *(getattr(events, c) for c in HostEvents.__slots__[1:]))
+    return events.take(np.lexsort((-events.end, events.start)))
+
+
+def spans_without_closures(spans: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
+    """Spans of a watched process, whose passes are recorded on the thread that asked for them."""
+    updates, passes = (_named(spans["name"], names, what) for what in (_UPDATE, _BACKWARD))
+    start, end = (spans[edge].astype(np.int64) for edge in ("start", "end"))
+    for thread in np.unique(spans["thread"][updates]):
+        mine = spans["thread"] == thread
+        start = _begins(start, end, updates & mine, passes & mine)
+    moved = spans.copy()
+    moved["start"] = start
+    return moved
+
+
+def _begins(
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    updates: NDArray[np.bool_],
+    passes: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """The starts of all spans, those of ``updates`` no earlier than the end of the last of
+    ``passes`` that lies within them; all ns, masks over the spans."""
+    rows, backward = np.flatnonzero(updates), np.flatnonzero(passes)
+    if not len(rows) or not len(backward):
+        return start
+    backward = backward[np.argsort(end[backward], kind="stable")]
+    last = np.searchsorted(end[backward], end[rows], side="right") - 1
+    inner = backward[np.maximum(last, 0)]
+    inside = (last >= 0) & (start[inner] >= start[rows])
+    moved = start.copy()
+    moved[rows[inside]] = end[inner[inside]]
+    return moved
+
+
+def _named(
+    name: NDArray[np.int32], names: Sequence[str], pattern: re.Pattern[str]
+) -> NDArray[np.bool_]:
+    """Which spans have a name that matches."""
+    return np.isin(name, [i for i, text in enumerate(names) if pattern.search(text)])
