@@ -261,6 +261,29 @@ def test_one_rank_only(run, rank):
     assert not run.loop.recorder.documents
 
 
+def test_nobody_waits_for_what_the_job_stands_in_the_way_of(run):
+    """As with its own profiler on, or anomaly mode: a look of a trial would go on for nothing."""
+    assert run.bursts.awaited
+    run.train(1)
+    run.bursts._chosen()
+    run.bursts.profiler.is_busy = "anomaly mode is on"
+    run.train(20)
+    assert not run.bursts.told
+    assert not run.bursts.awaited
+
+
+@pytest.mark.parametrize(("first", "slower"), [(0.5, 0.0), (0.012, 0.006)])
+def test_what_falls_into_one_of_the_steps_is_not_the_recordings_cost(run, first, slower):
+    """An evaluation, say, in one of three; recording makes all of them slower."""
+    run.begin()
+    for step_s in (first, 0.01 + slower / 3, 0.01 + slower / 3):
+        run.train(step_s, step_s)
+    run.train(5)
+    (one,) = run.told["bursts"]
+    assert one["steps"] == 3
+    assert one["cost_s"] == pytest.approx(slower, abs=1e-3)
+
+
 def test_never_while_the_profiler_is_refused_or_busy(run, monkeypatch):
     run.train(1)
     run.bursts._chosen()

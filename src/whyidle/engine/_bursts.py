@@ -126,7 +126,10 @@ def _said(one: dict[str, Any]) -> str:
         return f"a burst at step {one.get('step')} came to nothing: {one.get('state')}"
     parts = [f"{one.get(key, 0) * 1e3:.3g} ms {word}" for key, word in _TIMES if one.get(key)]
     took, cost = ", ".join(parts), one["cost_s"] * 1e3
-    return f"{_window(one)}, left out of all figures: steps took {took}; it cost {cost:.3g} ms"
+    return (
+        f"{_window(one)}: recorded operator by operator, and left out of all other figures; "
+        f"steps took {took}; recording cost {cost:.3g} ms"
+    )
 
 
 _CUT_OFF = "abandoned: closed"

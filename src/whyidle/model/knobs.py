@@ -139,6 +139,8 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
+REDRAWING_BY_SHAPE: Final[frozenset[str]] = frozenset({"collate.pad_to"})
+"""the same, where there is no way to draw the same numbers: dropout of shorter batches"""
 RESIZING: Final = "loader.batch_size_times"
 """the knob with which a step has more samples: what it gains is told by samples, not by steps"""
 

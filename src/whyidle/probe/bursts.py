@@ -57,6 +57,8 @@ class Bursts:
         """(begin, end) ns; end 0: not over yet"""
         self.spent_s = 0.0
         self.choice = Choice(self)
+        self.put_off = False
+        """whether the last one that was to begin did not, as the job profiles or debugs itself"""
         self._begin, self._started, self._until = 0, 0, 0
         self._bounds: list[int] = []
         self._result: Any = None
@@ -83,7 +85,8 @@ class Bursts:
     def start(self) -> None:
         """A burst begins at this boundary."""
         profiler, self.wanted = self.profiler, None
-        if profiler is None or not _on_main() or profiler.busy() or self.loop.recorder.broken:
+        self.put_off = bool(profiler and profiler.busy())
+        if profiler is None or not _on_main() or self.put_off or self.loop.recorder.broken:
             return
         self._begin = now()
         self._until = self._begin + int(1e9 * (LATE * STEPS * self._step_s() + LATE_S))
@@ -113,7 +116,8 @@ class Bursts:
         end = now()
         steps = [(b - a) / 1e9 for a, b in pairwise(self._bounds)]
         before = self._step_s()
-        slower = max(0.0, sum(steps) - len(steps) * before)
+        # the median: what one of the steps took more may be an evaluation or a checkpoint in it
+        slower = max(0.0, len(steps) * (median(steps or [0.0]) - before))
         cost = (self._started - self._begin + end - begin) / 1e9 + slower
         self.spent_s += cost
         self.windows = [*self.windows[:-1], (self._begin, end)]
@@ -218,8 +222,9 @@ class Bursts:
 
     @property
     def awaited(self) -> bool:
-        """Whether the first burst of this process is still to come or to end."""
-        to_come = self.off is None and not self.told and self._first_rank()
+        """Whether the first burst of this process is still to come or to end. Nobody waits for
+        what the job itself stands in the way of."""
+        to_come = self.off is None and not (self.told or self.put_off) and self._first_rank()
         return not self.closed and (to_come or self._running())
 
     @property

@@ -239,6 +239,16 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
     assert found.enough_s == 60.0
 
 
+def test_what_time_was_wanting_to_tell_asks_for_more(monkeypatch):
+    wild = itertools.cycle((0.8, 1.2, 0.7, 1.3))
+    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda turned: both(turned) * next(wild))
+    monkeypatch.setattr(Healing, "affords", lambda _, arms: arms == healing.LEAST_ARMS)
+    job.healing.budget_s = 100.0
+    found = job.heal()
+    assert "no time for more" in found.judged[0].why
+    assert found.enough_s == 240.0
+
+
 def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
     """What is left would do for a trial, and is kept back for the end: both numbers are told."""
     looks = [diagnosis(WORKERS), diagnosis(FREEZE)]

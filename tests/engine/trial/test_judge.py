@@ -126,6 +126,19 @@ def test_what_is_within_the_scatter_is_not_kept():
     assert found.effect.pairs == MOST
 
 
+@pytest.mark.parametrize(("treated", "affordable", "hurried"), [
+    (0.17, False, True),  # it may be faster, and nobody knows
+    (0.17, True, False),  # six pairs have not shown it
+    (0.5, False, False),  # it is slower
+])  # fmt: skip
+def test_where_time_was_wanting_that_is_said(treated, affordable, hurried):
+    base = [ran(0.2), ran(0.16), ran(0.22), ran(0.17), ran(0.16), ran(0.21)]
+    found = judge(FIX, bench(base, [ran(treated)], affordable=affordable), [])
+    assert not found.kept
+    assert found.hurried == hurried
+    assert ("in 2 pairs, and there was no time for more" in found.why) == hurried
+
+
 def test_what_is_surely_worth_nothing_ends_early():
     found = judge(FIX, bench([ran(0.2)], [ran(0.2)]), [])
     assert not found.kept
@@ -230,6 +243,19 @@ def test_compiled_code_is_held_by_a_run_that_draws_the_same_numbers(drew, off_by
     )
     assert judge(COMPILED, arms, []).kept == kept
     assert asked == [40] * drew
+
+
+@pytest.mark.parametrize(("drew", "kept"), [(True, True), (None, True), (False, False)])
+def test_shorter_batches_draw_other_random_numbers_where_any_are_drawn(drew, kept):
+    """With dropout its losses are others, as with other seeds; without any they have to hold."""
+    padded = replace(FIX, consent="rounding", edits=(Edit(knob="collate.pad_to", value="longest"),))
+    trimmed = replace(ran(0.1, off(LOSSES, 1e-2)), applied={"collate.pad_to": 1})
+    told = replace(ran(0.2).told, drew=drew)
+    base = replace(ran(0.2), told=told, ranks={0: told})
+    swayed = replace(ran(0.3, off(LOSSES, 1e-6)), swayed=True)
+    other = ran(0.2, off(LOSSES, 2e-2))
+    arms = bench([base], [trimmed], other=other, swayed=lambda seed, steps: swayed)
+    assert judge(padded, arms, []).kept == kept
 
 
 def several(step_s, *losses):

@@ -111,6 +111,8 @@ def _next(healing: Healing, course: _Course) -> bool:
     course.tried |= {key(ready[0]), key(candidate)}
     healing.judged.append(judgement)
     healing.voice.judged(judgement)
+    if judgement.hurried:
+        course.enough_s = _enough(healing, LEAST_ARMS, 1)
     if judgement.kept:
         _look_again(healing, course, judgement)
     return True

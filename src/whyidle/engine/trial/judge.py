@@ -56,10 +56,12 @@ def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]]
     if pairs < FEWEST:
         found.effect = effect(found.base_s, found.treated_s, alike, chance)
         return found.effect.speedup < RUIN
-    last = pairs >= MOST or not bench.affordable()
+    late = pairs < MOST and not bench.affordable()
+    last = pairs >= MOST or late
     part = share(chance, pairs - FEWEST + 1, last=last)
     gain = found.effect = effect(found.base_s, found.treated_s, alike, part)
     hopeless = effect(found.base_s, found.treated_s, alike, HOPELESS).high < WORTH
+    found.hurried = late and not hopeless and not gains(gain)
     return last or hopeless or gains(gain)
 
 

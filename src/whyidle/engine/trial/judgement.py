@@ -59,6 +59,8 @@ class Judgement:
     untreated: Mapping[int, Untreated] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     searched: list[Searched] = field(default_factory=list)
+    hurried: bool = False
+    """whether only time was wanting for another pair, which might have told"""
     bases: list[Ran] = field(default_factory=list)
     treats: list[Ran] = field(default_factory=list)
 

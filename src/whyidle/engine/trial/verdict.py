@@ -17,6 +17,8 @@ from whyidle.engine.trial.sized import resized, times
 HARM = 0.75
 """what is slower than this is called so, whatever chance may have to do with it"""
 
+UNTOLD = "no gain that could be told from chance"
+
 
 def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:
     """Keep it, or say why not."""
@@ -25,6 +27,9 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
         return
     if not gains(gain):
         found.why = too_little(gain)
+        found.hurried &= found.why == UNTOLD
+        if found.hurried:
+            found.why += f" in {gain.pairs} pairs, and there was no time for more"
         return
     left = _left(found, bench, bases)
     if left is not None and found.once is not None and found.once.pays_after > left:
@@ -54,7 +59,7 @@ def too_little(gain: Effect) -> str:
         return "slower"
     if gain.low > 1.0:
         return f"worth under {WORTH - 1:.0%}"
-    return "no gain that could be told from chance"
+    return UNTOLD
 
 
 def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
