@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe import loop as loops
 from whyidle.probe.recorder import ANNOTATION, STEP, Recorder, tag
@@ -37,6 +37,24 @@ def test_the_first_optimizer_leads_until_it_steps_no_more(loop):
     assert loop.lead == id(second)
     name = loop.recorder.number("Optimizer.step#Sgd.step (2)")
     assert loop.named == tag(name, STEP)
+
+
+def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps(loop):
+    many = [torch.nn.Parameter(torch.zeros(3)) for _ in range(4)]
+    first, second, third = (
+        kind(many, lr=0.1) for kind in (torch.optim.Adam, torch.optim.Adam, torch.optim.SGD)
+    )
+    loop.optimizes(first)
+    assert "optimizers" not in loop.recorder.facts  # of the first all is told when it has stepped
+    loop.recorder.facts = {"optimizer": {"name": "Adam"}}
+    for one in (second, third, second):
+        loop.optimizes(one)
+    told = loop.recorder.facts["optimizers"]
+    assert list(told) == ["Optimizer.step#Adam.step (2)", "Optimizer.step#SGD.step"]
+    assert [(one["name"], one["tensors"], one["elements"]) for one in told.values()] == [
+        ("Adam", 4, 12),
+        ("SGD", 4, 12),
+    ]
 
 
 def test_what_is_due_is_done_once_and_looks_go_on(loop, monkeypatch):

@@ -267,8 +267,8 @@ class Loop(hot.Hot):
             kind = f"Optimizer.step#{type(optimizer).__name__}.step"
             same = sum(known.startswith(kind) for known in self.optimizers.values())
             name = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
-        number = self.numbers[id(optimizer)] = self.recorder.number(name)
-        return number
+            self.contained("optimizers", settings.another, self, name, optimizer)
+        return self.numbers.setdefault(id(optimizer), self.recorder.number(name))
 
     def other(self, optimizer: Any, begin: int, end: int) -> None:
         """Not the lead has stepped, or not on the home thread."""

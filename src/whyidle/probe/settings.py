@@ -183,6 +183,12 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
     }
 
 
+def another(loop: Loop, name: str, optimizer: Any) -> None:
+    """One that steps beside the first, by the name of its spans."""
+    if told := loop.recorder.facts:  # of the first one they tell already
+        told["optimizers"] = {**told.get("optimizers", {}), name: _optimizer(optimizer)}
+
+
 def _memory(loop: Loop, told: dict[str, Any]) -> None:
     """Resident memory against the number of steps, thinned as it grows long."""
     try:

@@ -10,7 +10,7 @@ SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
     "CUDA_LAUNCH_BLOCKING": ("env.CUDA_LAUNCH_BLOCKING", "unset CUDA_LAUNCH_BLOCKING", "1", "0"),
     "anomaly_mode": (
         "autograd.anomaly_mode",
-        "torch.autograd.set_detect_anomaly(False)",
+        "torch.autograd.set_detect_anomaly(False); with Lightning Trainer(detect_anomaly=False)",
         True,
         False,
     ),

@@ -44,3 +44,41 @@ def test_many_bytes_leave_much_in_doubt():
 
 def test_an_update_at_the_speed_of_memory_is_left_alone():
     assert judged(10, 8_000_000, 16) is None
+
+
+def two(first, second, **more):
+    """As a GAN has them: each its own name, tensors, and 10 ms in every step."""
+    told = {"tensors": 50, "elements": 50_000, "fused": None}
+    names = f"{first}", second if second != first else f"{second}.step (2)"
+    spans = [f"Optimizer.step#{name}{'' if '(' in name else '.step'}" for name in names]
+    job = Guest(
+        optimizer={**told, "name": first},
+        optimizers={spans[1]: {**told, "name": second, **more}},
+    )
+    for _ in range(30):
+        for span in spans:
+            job.work(OPS, 10 * MS)
+            job.backward(OPS, 10 * MS)
+            with job.call(span):
+                job.work(OPS, 10 * MS)
+    return judge("unfused-optimizer", job)
+
+
+def taken_ms(proof):
+    return float(proof.headline.split(": ")[1].split()[0])
+
+
+def test_two_that_loop_are_told_together():
+    proof = two("Adam", "Adam")
+    assert proof.headline.startswith("Adam updates 100 tensors")
+    assert taken_ms(proof) == pytest.approx(20, rel=0.05)
+    proof = two("Adam", "SGD")
+    assert proof.headline.startswith("Adam and SGD update 100 tensors")
+    assert taken_ms(proof) == pytest.approx(20, rel=0.05)
+
+
+@pytest.mark.parametrize("other", [{"fused": True}, {"name": "Shampoo"}])
+def test_the_time_of_one_that_could_not_be_fused_is_not_its_neighbours(other):
+    proof = two("Adam", "AdamW", **other)
+    assert proof.headline.startswith("Adam updates 50 tensors")
+    assert taken_ms(proof) == pytest.approx(10, rel=0.05)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from whyidle.analysis.caches import FROM_SHARED_S, at_most_s
@@ -104,15 +108,17 @@ def _calls(facts: Facts, name: str) -> tuple[Intervals, tuple[Place, ...]]:
 
 
 def optimizer_loop(facts: Facts) -> Proof | None:
-    """A loop over many tensors where one fused call would do."""
-    told = facts.timeline.settings.get("optimizer") or {}
-    name, tensors = str(told.get("name")), int(told.get("tensors") or 0)
-    if name not in FUSED or told.get("fused") or told.get("differentiable") or not tensors:
+    """A loop over many tensors where one fused call would do: of all optimizers that step so."""
+    looping = _looping(facts)
+    if not looping:
         return None
-    spans, where = _calls(facts, r"^Optimizer\.step#")
+    spans, where = _calls(facts, "|".join(rf"^{re.escape(span)}$" for span in looping))
     share = facts.share_of(spans)
     taken = share * facts.step_s
-    floors = _fused_s(name, tensors, int(told.get("elements") or 0))
+    each = [_fused_s(str(o["name"]), int(o["tensors"]), _elements(o)) for o in looping.values()]
+    floors = tuple(sum(costs) for costs in zip(*each, strict=True))
+    tensors = sum(int(told["tensors"]) for told in looping.values())
+    name = " and ".join(dict.fromkeys(str(told["name"]) for told in looping.values()))
     if (taken - floors[1]) / max(facts.step_s, 1e-9) < LEAST_SHARE:
         return None
     cooled = at_most_s(FROM_SHARED_S, taken, facts.step_s - taken)
@@ -122,8 +128,8 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     )
     gains = (careful, expected, lost)
     return Proof(
-        headline=f"{name} updates {tensors} tensors one after the other: "
-        f"{taken * 1e3:.3g} ms per step",
+        headline=f"{name} update{'' if ' and ' in name else 's'} {tensors} tensors one after the "
+        f"other: {taken * 1e3:.3g} ms per step",
         low=gains[0],
         high=lost,
         predicted=from_gains(gains, "P4: a fused update at memory speed, and a warmer cache"),
@@ -136,8 +142,26 @@ def optimizer_loop(facts: Facts) -> Proof | None:
         confidence=0.8,
         where=where,
         bucket="compute",
-        facts={"optimizer": name, "implementation": "loop"},
+        facts={"optimizer": name.split()[0], "implementation": "loop"},
     )
+
+
+def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
+    """Optimizers that could be fused and are not, by the name of their steps' spans."""
+    first = facts.timeline.settings.get("optimizer") or {}
+    more = facts.timeline.settings.get("optimizers") or {}
+    known = {f"Optimizer.step#{first.get('name')}.step": first, **more}
+    return {
+        span: told
+        for span, told in known.items()
+        if told.get("name") in FUSED
+        and not (told.get("fused") or told.get("differentiable"))
+        and int(told.get("tensors") or 0)
+    }
+
+
+def _elements(told: Mapping[str, Any]) -> int:
+    return int(told.get("elements") or 0)
 
 
 def _fused_s(name: str, tensors: int, elements: int) -> list[float]:
