@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from whyidle.probe import loop as loops
-from whyidle.probe.recorder import ANNOTATION, STEP, Recorder, tag
+from whyidle.probe import loop as loops  # noqa: E402
+from whyidle.probe.recorder import ANNOTATION, STEP, Recorder, tag  # noqa: E402
 
 
 @pytest.fixture
