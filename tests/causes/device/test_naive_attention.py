@@ -1,5 +1,7 @@
 """Attention kernel by kernel."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from whyidle.testing.builder import Builder, us
@@ -15,7 +17,7 @@ FLOPS = 4 * HEADS * S * S * D
 BF16 = ["c10::BFloat16"] * 2
 
 
-def train(*, fused=None, shapes=True, product="aten::bmm", host=6):
+def train(*, fused=None, shapes=True, product="aten::bmm", host=6, asked=None):
     job = Builder(device="NVIDIA A100-SXM4-80GB")
     first = [[HEADS, S, D], [HEADS, D, S]] if shapes else None
     second = [[HEADS, S, S], [HEADS, S, D]] if shapes else None
@@ -26,11 +28,12 @@ def train(*, fused=None, shapes=True, product="aten::bmm", host=6):
                 if fused:
                     job.op("aten::_flash_attention_forward", kernels=[(FLASH, us(fused))])
                     continue
-                job.op(product, kernels=[(GEMM, us(4000))], dims=first, types=BF16)
-                job.op("aten::mul", kernels=[(SCALE, us(4000))], host=us(host))
-                softmax = [[HEADS, S, S], [], []] if shapes else None
-                job.op("aten::_softmax", kernels=[(SOFTMAX, us(5000))], dims=softmax)
-                job.op(product, kernels=[(GEMM, us(4000))], dims=second, types=BF16)
+                with job.span(asked, "cpu_op") if asked else nullcontext():
+                    job.op(product, kernels=[(GEMM, us(4000))], dims=first, types=BF16)
+                    job.op("aten::mul", kernels=[(SCALE, us(4000))], host=us(host))
+                    softmax = [[HEADS, S, S], [], []] if shapes else None
+                    job.op("aten::_softmax", kernels=[(SOFTMAX, us(5000))], dims=softmax)
+                    job.op(product, kernels=[(GEMM, us(4000))], dims=second, types=BF16)
     return job
 
 
@@ -57,3 +60,7 @@ def test_a_classifier_is_not_attention():
 
 def test_silent_where_it_is_fused():
     assert judge(CAUSE, train(fused=2000)) is None
+
+
+def test_what_pytorchs_own_attention_calls_is_not_written_out_by_the_user():
+    assert judge(CAUSE, train(asked="aten::_scaled_dot_product_attention_math")) is None

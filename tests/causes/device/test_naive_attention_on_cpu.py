@@ -7,6 +7,7 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
+from whyidle.importers import kineto
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
@@ -65,6 +66,27 @@ def test_the_prediction_covers_the_twin():
 def test_near_misses(timeline):
     found = judge(timeline)
     assert found is None or found.predicted.speedup < 1.03
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_pytorchs_own_attention_with_dropout_is_not_the_users(tmp_path, written):
+    """PyTorch has no fused kernel for it on a CPU, and calls product, softmax, product."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    attend = _by_hand if written else torch.nn.functional.scaled_dot_product_attention
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        for step in range(6):
+            with torch.profiler.record_function(f"ProfilerStep#{step}"):
+                tensors = [torch.randn(2, 4, 128, 32, requires_grad=True) for _ in range(3)]
+                attend(*tensors, dropout_p=0.1).square().sum().backward()
+    recorded.export_chrome_trace(str(tmp_path / "recorded.json"))
+    found = judge(replace(kineto.load(tmp_path / "recorded.json"), info=DeviceInfo()))
+    assert (found is not None) == written
+
+
+def _by_hand(query, key, value, dropout_p):
+    torch = pytest.importorskip("torch")
+    weights = torch.softmax(query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5, -1)
+    return torch.nn.functional.dropout(weights, dropout_p) @ value
 
 
 def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():

@@ -9,6 +9,7 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.gaps import picked
 from whyidle.causes.device._busy import I64, Mask, named
+from whyidle.causes.device._softmaxes import of_pytorch
 
 REACH = 8
 """how many small kernels (scale, mask, dropout, casts) may stand between softmax and product"""
@@ -33,8 +34,10 @@ class Written:
 
 def written_out(facts: Facts) -> Written:
     """Find attention that is written out. Where operators are recorded both products must be
-    batched ones, so that a classifier's softmax is not taken for attention."""
+    batched ones, so that a classifier's softmax is not taken for attention, and the softmax is none
+    of PyTorch's own attention."""
     softmax = named(facts, r"softmax")
+    softmax = softmax[~np.isin(facts.launching_op[softmax], of_pytorch(facts))]
     products: list[int] = []
     between: list[int] = []
     found: list[int] = []

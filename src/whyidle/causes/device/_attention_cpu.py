@@ -10,6 +10,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.operators import own_times
+from whyidle.causes.device._softmaxes import FORWARD, GRADIENT, of_pytorch
 from whyidle.model.cause import Proof
 
 I64 = NDArray[np.int64]
@@ -20,7 +21,6 @@ PRODUCTS = (0.0, 0.1, 0.4)
 BETWEEN = (0.5, 0.85, 1.0)
 """what goes of the products and of all between them, as on a device: careful, expected, hopeful"""
 BATCHED = ("aten::bmm", "aten::baddbmm")
-SOFTMAX = ("aten::_softmax", "aten::_softmax_backward_data")
 WRAPPERS = ("aten::matmul", "aten::linear", "aten::einsum", "aten::scaled_dot_product_attention")
 """operators that only call the one that computes"""
 _OTHER = ("matrix_product", "convolution", "attention", "optimizer", "embedding")
@@ -67,7 +67,8 @@ def _found(facts: Facts, rows: I64, groups: list[str]) -> tuple[I64, I64, I64]:
     product = among(called, [i for i, name in enumerate(names) if name in BATCHED])
     outer = among(called, [i for i, name in enumerate(names) if name in WRAPPERS])
     ends = np.isin(kinds, _OTHER) & ~outer
-    softmax = np.flatnonzero(among(called, [i for i, name in enumerate(names) if name in SOFTMAX]))
+    either = among(called, [i for i, name in enumerate(names) if name in (FORWARD, GRADIENT)])
+    softmax = np.flatnonzero(either & ~np.isin(rows, of_pytorch(facts)))
     edges = np.flatnonzero(ends | product)
     found: list[int] = []
     between: list[int] = []

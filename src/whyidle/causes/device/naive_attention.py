@@ -53,7 +53,9 @@ def naive_attention(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     A classifier's softmax has no batched product behind it. Attention that must return its weights
-    cannot be fused.
+    cannot be fused. ``scaled_dot_product_attention`` calls product, softmax, product itself where
+    no fused kernel takes its inputs (on a CPU: with dropout): what lies within it, and its
+    gradients, is not counted, for asking for it once more changes nothing.
 
     What to do
     ----------
