@@ -50,7 +50,25 @@ def test_the_prediction_covers_the_twin():
     assert covers(proof, sick.step_s / cured.step_s)
     assert proof.high < 10 / 15  # the projection stays
     told = {each.quantity: each.value for each in proof.evidence}
-    assert told["softmax between two products, per step"] == 2
+    assert told["softmax between two products, per step"] == 1  # its gradient is none more
+
+
+def test_a_softmax_of_which_only_the_gradient_is_found_is_one():
+    """Something is looked up between its own products."""
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for name in ("aten::_softmax", "aten::_softmax_backward_data"):
+                job.op("aten::bmm", host=us(1000))
+                if name == "aten::_softmax":
+                    job.op("aten::embedding", host=us(100))
+                job.op(name, host=us(2000))
+                job.op("aten::bmm", host=us(1000))
+    told = {
+        each.quantity: each.value
+        for each in judge(replace(job.timeline(), info=DeviceInfo())).evidence
+    }
+    assert told["softmax between two products, per step"] == 1
 
 
 @pytest.mark.parametrize(

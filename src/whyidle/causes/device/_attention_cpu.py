@@ -49,7 +49,7 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
             measured("of it between the products", streamed, "ratio", source="operators"),
             measured(
                 "softmax between two products, per step",
-                len(softmax) / max(facts.step_count, 1),
+                _forward(facts, rows[softmax]) / max(facts.step_count, 1),
                 None,
                 source="operators",
             ),
@@ -84,6 +84,14 @@ def _found(facts: Facts, rows: I64, groups: list[str]) -> tuple[I64, I64, I64]:
             products += [before, after]
             between += range(before + 1, after)
     return _rows(found), _rows(between), _rows(products)
+
+
+def _forward(facts: Facts, rows: I64) -> int:
+    """How many softmaxes these are: a gradient is of one that is there, also where only the
+    gradient lies between two products (what is looked up may lie between the others)."""
+    host, names = facts.timeline.host, facts.timeline.names
+    forward = sum(names[i] == FORWARD for i in host.name[rows])
+    return max(forward, len(rows) - forward)
 
 
 def _rows(found: list[int]) -> I64:
