@@ -1,5 +1,6 @@
 """A diagnosis with something in every key, and names as nasty as a recording may hold."""
 
+import msgspec
 import pytest
 
 from whyidle.model.diagnosis import (
@@ -142,7 +143,8 @@ def detailed(text, ranks):
 
 def diagnosis(text="plain", ranks=3, findings=None, state="starved"):
     everything = [make_finding(f"cause-{i}", text=text) for i in range(14)]
-    everything.append(make_finding("small", "info", text))
+    small = make_finding("small", "info", text)
+    everything.append(msgspec.structs.replace(small, lost=Interval(low=0.0, high=0.02)))
     return Diagnosis(
         run=RunInfo(
             id="explain-1",

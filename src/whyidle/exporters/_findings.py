@@ -6,6 +6,7 @@ from typing import Final
 
 from whyidle.exporters import _words as words
 from whyidle.exporters._page import Page, limited
+from whyidle.exporters._remarks import small_and_risky
 from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Prescription, Severity
 
 _SEVERITIES: Final[dict[Severity, str]] = {
@@ -19,6 +20,7 @@ _CONSENTS: Final = {
     "numerics": "other precision of numbers",
     "convergence": "may change learning",
 }
+_REMARKS: Final = ("under 3%", "may as well slow the job down")
 _PROOFS = 3
 _PLACES = 2
 _FIXES = 2
@@ -28,16 +30,15 @@ _FIXES = 2
 def findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     """One after the other, the costliest first."""
     told = [finding for finding in diagnosis.findings if full or finding.severity != "info"]
-    small = [finding for finding in diagnosis.findings if finding not in told]
     for number, finding in enumerate(told, 1):
         page.gap()
         _finding(page, number, finding, full)
-    if small:
+    if len(told) < len(diagnosis.findings):
         page.gap()
-        page.line(
-            page.text("also, under 3%: " + ", ".join(finding.cause for finding in small), "dim"),
-            indent=2,
-        )
+        for label, remarks in zip(_REMARKS, small_and_risky(diagnosis.findings), strict=True):
+            if remarks:
+                listed = ", ".join(finding.cause for finding in remarks)
+                page.line(page.text(f"also, {label}: {listed}", "dim"), indent=2)
 
 
 def _finding(page: Page, number: int, finding: Finding, full: bool) -> None:

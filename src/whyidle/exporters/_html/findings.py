@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._remarks import small_and_risky
 from whyidle.exporters._words import factor, interval, measured, percent, place
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription
 
@@ -17,22 +18,27 @@ _PLACES = 6
 
 
 def findings(diagnosis: Diagnosis) -> Markup:
-    """All findings, the small ones folded away."""
+    """All findings, the small and the risky ones folded away."""
     serious = [f for f in diagnosis.findings if f.severity != "info"]
-    small = [f for f in diagnosis.findings if f.severity == "info"]
+    small, risky = small_and_risky(diagnosis.findings)
     return e(
         "section",
         e("h2", _title(len(serious), diagnosis)),
         None if serious else _nothing(diagnosis),
         [_card(f, diagnosis, number) for number, f in enumerate(serious, 1)],
-        e(
-            "details",
-            e("summary", f"{len(small)} smaller thing{'s' if len(small) != 1 else ''} (under 3%)"),
-            [_card(f, diagnosis, None) for f in small],
-        )
-        if small
-        else None,
+        _folded("smaller thing", "under 3%", small, diagnosis),
+        _folded("thing", "may as well slow the job down", risky, diagnosis),
         id="findings",
+    )
+
+
+def _folded(noun: str, why: str, remarks: list[Finding], diagnosis: Diagnosis) -> Markup | None:
+    if not remarks:
+        return None
+    return e(
+        "details",
+        e("summary", f"{len(remarks)} {noun}{'s' if len(remarks) != 1 else ''} ({why})"),
+        [_card(finding, diagnosis, None) for finding in remarks],
     )
 
 
