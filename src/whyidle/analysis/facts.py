@@ -35,6 +35,9 @@ I64 = NDArray[np.int64]
 class Facts(Scoped):
     """What one rank's recording says."""
 
+    live: Facts | None = None
+    """of a burst: its whole run"""
+
     # -- device work ------------------------------------------------------------------------
 
     @cached_property
@@ -144,7 +147,9 @@ class Facts(Scoped):
         if not found:
             return None
         run = (self.step_s, self.reasons) if self.host.progress.told else None
-        return Facts(beside(found[0], self.timeline, self.steps, run, self.evaluating))
+        burst = Facts(beside(found[0], self.timeline, self.steps, run, self.evaluating))
+        burst.live = self
+        return burst
 
     @cached_property
     def evaluating(self) -> Busy | None:

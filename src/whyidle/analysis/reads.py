@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
@@ -13,6 +14,7 @@ from whyidle.analysis.places import in_library
 from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
 
+I64 = NDArray[np.int64]
 WAITS = r"Synchronize( \(Tensor\.\w+\))?$"
 """how the probe names calls that wait for a device"""
 MOST_PLACES = 3
@@ -28,10 +30,15 @@ def waiting_lines(facts: Facts) -> tuple[Place, ...]:
     if looks is None:
         return ()
     times = looks.time[union(host.start[waits], host.end[waits]).covers(looks.time)]
-    samples = np.flatnonzero((host.detail >= 0) & among(host.thread, np.unique(host.thread[waits])))
-    if not len(samples):
-        return ()
-    found = samples[np.searchsorted(host.start[samples], times, side="right") - 1]
+    return lines_at(facts, times, host.thread[waits])
+
+
+def lines_at(facts: Facts, times: I64, threads: NDArray[np.int16]) -> tuple[Place, ...]:
+    """The user's lines that looks at some moments found on some threads, most often found first."""
+    host = facts.timeline.host
+    samples = np.flatnonzero((host.detail >= 0) & among(host.thread, np.unique(threads)))
+    found = np.searchsorted(host.start[samples], times, side="right") - 1
+    found = samples[found[found >= 0]]
     seen: Counter[Place] = Counter()
     _, first, counts = np.unique(host.detail[found], return_index=True, return_counts=True)
     for row, count in zip(found[first], counts, strict=True):

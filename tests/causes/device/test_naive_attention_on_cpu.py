@@ -121,3 +121,30 @@ def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
     seen = diagnose([replace(live, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert {one.window for one in found.evidence} == {"burst"}
+
+
+def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
+    """Of its forward pass; the gradient is computed at the line that asks for it."""
+    live, job = Guest(), Builder()
+    begin = live.now - 1
+    for _ in range(6):
+        with job.step():
+            layer(job, "aten::_softmax", times=5)
+            live.work("/job/model.py(7): attend;/job/train.py(3): main", ms(30))
+            layer(job, "aten::_softmax_backward_data", times=5)
+            live.backward("/job/train.py(4): main", ms(30))
+            with job.span("Optimizer.step#SGD.step"):
+                job.quiet(ms(2))
+            live.step("/job/train.py(5): main", ms(2))
+    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
+    told |= {"begin": begin, "end": live.now}
+    run = live.timeline()
+    burst = replace(job.timeline(), info=DeviceInfo(), settings={**run.settings, "burst": told})
+    seen = diagnose([replace(run, bursts=(burst,))])
+    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    assert [place.line for place in found.where] == [7]
+
+
+def layer(job, name, times):
+    for operator, host in (("bmm", 1), ("div", 2), (name[6:], 2), ("bmm", 1)):
+        job.op(f"aten::{operator}", host=us(1000 * host * times))

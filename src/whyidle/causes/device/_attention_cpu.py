@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.alongside import lines_during
 from whyidle.analysis.codes import among
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.operators import own_times
 from whyidle.causes.device._softmaxes import FORWARD, GRADIENT, of_pytorch
 from whyidle.model.cause import Proof
@@ -29,7 +31,9 @@ _OTHER = ("matrix_product", "convolution", "attention", "optimizer", "embedding"
 def written_out_on_cpu(facts: Facts) -> Proof | None:
     """A softmax, or its gradient, between two batched products and nothing but small operators."""
     rows, own, groups = own_times(facts)
-    softmax, between, products = _found(facts, rows, groups)
+    found = _found(facts, rows, groups)
+    softmax, products = found[:, 1], np.unique(found[:, ::2])
+    between = _between(found)
     step = facts.step_s * max(facts.step_count, 1)
     streamed, multiplied = (float(own[part].sum()) / step for part in (between, products))
     share = min(streamed + multiplied, facts.share("compute"))
@@ -39,6 +43,7 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
         min(b * streamed + p * multiplied, share) for b, p in zip(BETWEEN, PRODUCTS, strict=True)
     ]
     place = facts.places.of(int(rows[softmax[own[softmax].argmax()]]))
+    seen = () if place else lines_during(facts, _forward(facts, rows[found]))
     return Proof(
         headline=f"{share:.0%} of the step is attention written out, product by product",
         low=gains[0],
@@ -49,19 +54,19 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
             measured("of it between the products", streamed, "ratio", source="operators"),
             measured(
                 "softmax between two products, per step",
-                _forward(facts, rows[softmax]) / max(facts.step_count, 1),
+                _softmaxes(facts, rows[softmax]) / max(facts.step_count, 1),
                 None,
                 source="operators",
             ),
         ),
         confidence=0.8,
-        where=(place,) if place else (),
+        where=(place,) if place else seen,
     )
 
 
-def _found(facts: Facts, rows: I64, groups: list[str]) -> tuple[I64, I64, I64]:
-    """The softmax operators, all operators between their products, and the products: indices into
-    ``rows``."""
+def _found(facts: Facts, rows: I64, groups: list[str]) -> I64:
+    """Each softmax between two products: the one before it, itself and the one behind it, as
+    indices into ``rows``."""
     host, names = facts.timeline.host, facts.timeline.names
     called, kinds = host.name[rows], np.array(groups)
     product = among(called, [i for i, name in enumerate(names) if name in BATCHED])
@@ -70,9 +75,7 @@ def _found(facts: Facts, rows: I64, groups: list[str]) -> tuple[I64, I64, I64]:
     either = among(called, [i for i, name in enumerate(names) if name in (FORWARD, GRADIENT)])
     softmax = np.flatnonzero(either & ~np.isin(rows, of_pytorch(facts)))
     edges = np.flatnonzero(ends | product)
-    found: list[int] = []
-    between: list[int] = []
-    products: list[int] = []
+    found = []
     for index in softmax.tolist():
         at = int(np.searchsorted(edges, index))
         if not 0 < at < len(edges):
@@ -80,13 +83,16 @@ def _found(facts: Facts, rows: I64, groups: list[str]) -> tuple[I64, I64, I64]:
         before, after = int(edges[at - 1]), int(edges[at])
         one = host.thread[rows[before]] == host.thread[rows[after]] == host.thread[rows[index]]
         if one and product[before] and product[after]:
-            found.append(index)
-            products += [before, after]
-            between += range(before + 1, after)
-    return _rows(found), _rows(between), _rows(products)
+            found.append((before, index, after))
+    return np.array(found, dtype=np.int64).reshape(-1, 3)
 
 
-def _forward(facts: Facts, rows: I64) -> int:
+def _between(found: I64) -> I64:
+    inner = [np.arange(before + 1, after) for before, _, after in found]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *inner]))
+
+
+def _softmaxes(facts: Facts, rows: I64) -> int:
     """How many softmaxes these are: a gradient is of one that is there, also where only the
     gradient lies between two products (what is looked up may lie between the others)."""
     host, names = facts.timeline.host, facts.timeline.names
@@ -94,5 +100,8 @@ def _forward(facts: Facts, rows: I64) -> int:
     return max(forward, len(rows) - forward)
 
 
-def _rows(found: list[int]) -> I64:
-    return np.unique(np.array(found, dtype=np.int64))
+def _forward(facts: Facts, found: I64) -> Intervals:
+    """When attention ran in forward passes: gradients are computed at another line."""
+    host, names = facts.timeline.host, facts.timeline.names
+    own = found[[names[i] == FORWARD for i in host.name[found[:, 1]]]]
+    return union(host.start[own[:, 0]], host.end[own[:, 2]])

@@ -48,7 +48,8 @@ def naive_attention(facts: Facts) -> Proof | None:
     two batched products, and no other product between them. What lies between goes by half, mostly,
     or all, and with it none, a little or some of the products' time: a fused operator keeps the
     weights in the cache, and leaves out what a causal mask hides. A watched run is judged by its
-    burst, which holds every operator of some steps; without one it is not judged.
+    burst, which holds every operator of some steps; without one it is not judged. Its lines are
+    those at which the run was looked at during these operators of the forward pass, if it was.
 
     What looks alike
     ----------------

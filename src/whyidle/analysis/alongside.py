@@ -1,0 +1,53 @@
+"""Lines of a watched program at which it was looked at while a burst recorded its operators.
+
+A burst holds operators and no lines, looks hold lines and no operators, and each has a clock of its
+own. The optimizer's steps are in both, so what one clock shows at a moment of the other is known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.codes import among
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.reads import lines_at
+from whyidle.model.diagnosis import Place
+from whyidle.model.timeline import Timeline
+
+STEP = "Optimizer.step#"
+APART_NS = 1_000_000
+"""steps that two clocks tell further apart than this are not the same"""
+I64 = NDArray[np.int64]
+
+
+def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
+    """The user's lines that looks of the run found in some time of its burst, most often found
+    first; nothing where nobody looked just then."""
+    live, told = burst.live, burst.timeline.settings.get("burst", {})
+    if live is None or live.timeline.looks is None or not told.get("end"):
+        return ()
+    begin, end = (told[key] - live.timeline.base_ns for key in ("begin", "end"))
+    inside = _steps(live.timeline)
+    starts = live.timeline.host.start[inside]
+    inside = inside[(starts >= begin) & (starts < end)]
+    ahead = _ahead(live.timeline.host.start[inside], burst.timeline)
+    if ahead is None:
+        return ()
+    times = live.timeline.looks.time
+    return lines_at(live, times[spans.covers(times - ahead)], live.timeline.host.thread[inside])
+
+
+def _steps(timeline: Timeline) -> I64:
+    named = [i for i, name in enumerate(timeline.names) if name.startswith(STEP)]
+    return np.flatnonzero(among(timeline.host.name, named))
+
+
+def _ahead(live: I64, burst: Timeline) -> int | None:
+    """How far the run's clock is ahead of the burst's, ns; None where that cannot be told."""
+    recorded = burst.host.start[_steps(burst)]
+    if not len(live) or len(live) != len(recorded):
+        return None
+    ahead = live - recorded
+    return int(np.median(ahead)) if np.ptp(ahead) < APART_NS else None

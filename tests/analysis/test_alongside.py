@@ -1,0 +1,74 @@
+"""Lines at which a run was looked at during its burst, which has a clock of its own."""
+
+from dataclasses import replace
+
+import pytest
+
+from whyidle.analysis.alongside import lines_during
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import union
+from whyidle.testing.builder import Builder, ms
+from whyidle.testing.guest import Guest
+
+ATTENTION, REST = "/job/model.py(7): attend", "/job/model.py(9): rest"
+MAIN = "/job/train.py(3): main"
+BEGIN, STEPS = 10, 3
+"""the burst's first step, and how many it has"""
+
+
+def run():
+    """Attention and the rest, 20 ms each, and the optimizer. To start the recording takes long."""
+    job = Guest()
+    bounds = []
+    for number in range(30):
+        bounds.append(job.now)
+        job.work(MAIN, ms(25) if number == BEGIN else 0)
+        job.work(f"/lib/python3/torch/nn.py(1): f;{ATTENTION};{MAIN}", ms(20))
+        job.work(f"{REST};{MAIN}", ms(20))
+        job.step(MAIN, ms(2))
+    return job.timeline(), (bounds[BEGIN] - 1, bounds[BEGIN + STEPS])
+
+
+def recorded(steps=STEPS, late=0):
+    """What the burst holds of it; one step comes ``late``."""
+    job = Builder(start_ns=77_000_000_000)
+    for number in range(steps):
+        with job.step():
+            job.op("aten::_softmax", host=ms(20))
+            job.op("aten::relu", host=ms(20) + (late if number == 1 else 0))
+            with job.span("Optimizer.step#SGD.step"):
+                job.quiet(ms(2))
+    return job.timeline()
+
+
+def burst_of(live, window, burst):
+    told = {"before_s": 0.042, "begin": window[0], "end": window[1]}
+    burst = replace(burst, settings={**live.settings, "burst": told})
+    return Facts(replace(live, bursts=(burst,))).burst
+
+
+def during(burst, name="aten::_softmax"):
+    rows, host = burst.named(f"^{name}$"), burst.timeline.host
+    return [place.line for place in lines_during(burst, union(host.start[rows], host.end[rows]))]
+
+
+def test_lines_are_those_that_ran_at_that_moment():
+    burst = burst_of(*run(), recorded())
+    assert during(burst) == [7]
+    assert during(burst, "aten::relu") == [9]
+
+
+@pytest.mark.parametrize(
+    "burst", [recorded(steps=2), recorded(late=ms(5))], ids=["steps are missing", "other steps"]
+)
+def test_clocks_that_cannot_be_compared_tell_nothing(burst):
+    assert during(burst_of(*run(), burst)) == []
+
+
+def test_a_recording_that_is_no_burst_tells_nothing():
+    assert during(Facts(recorded())) == []
+
+
+def test_a_run_that_nobody_looked_at_tells_nothing():
+    live, window = run()
+    assert during(burst_of(replace(live, looks=None), window, recorded())) == []
