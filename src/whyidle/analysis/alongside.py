@@ -30,9 +30,9 @@ def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
         return ()
     begin, end = (told[key] - live.timeline.base_ns for key in ("begin", "end"))
     inside = _steps(live.timeline)
-    starts = live.timeline.host.start[inside]
-    inside = inside[(starts >= begin) & (starts < end)]
-    ahead = _ahead(live.timeline.host.start[inside], burst.timeline)
+    ends = live.timeline.host.end[inside]
+    inside = inside[(ends > begin) & (ends <= end)]
+    ahead = _ahead(live.timeline.host.end[inside], burst.timeline)
     if ahead is None:
         return ()
     times = live.timeline.looks.time
@@ -45,8 +45,9 @@ def _steps(timeline: Timeline) -> I64:
 
 
 def _ahead(live: I64, burst: Timeline) -> int | None:
-    """How far the run's clock is ahead of the burst's, ns; None where that cannot be told."""
-    recorded = burst.host.start[_steps(burst)]
+    """How far the run's clock is ahead of the burst's, ns; None where that cannot be told. By the
+    ends of steps: where one with a closure begins is told by other events in either."""
+    recorded = burst.host.end[_steps(burst)]
     if not len(live) or len(live) != len(recorded):
         return None
     ahead = live - recorded
