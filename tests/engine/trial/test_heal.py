@@ -343,6 +343,29 @@ def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monk
     assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)
 
 
+def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(monkeypatch):
+    among = msgspec.structs.replace(WORKERS.edits[0], among=(4, 8, 2))
+    workers = msgspec.structs.replace(WORKERS, edits=[among])
+    job = Job(monkeypatch, [diagnosis(workers, FREEZE), diagnosis()], both)
+
+    def race(self, entries):
+        plain = [job.trial(()) for _ in entries]
+        return [replace(ran, declined={"loader.workers": "it is a stream"}) for ran in plain]
+
+    monkeypatch.setattr(Healing, "race", race)
+    found = job.heal()
+    assert kept(found) == ["gc-freeze"]
+    trial = document.document(found).trials[0]
+    assert (trial.treatment, trial.why) == ("loader-workers", "declined: it is a stream")
+    assert [(one.value, one.ended) for one in trial.searched] == [
+        (4, "declined"),
+        (8, "declined"),
+        (2, "declined"),
+    ]
+    assert not found.judged[0].bases
+    assert not any(str(said).startswith("loader-workers: pair") for said in job.healing.voice.told)
+
+
 def test_energy_is_told_of_as_many_samples(monkeypatch):
     found = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], both).heal()
     used = msgspec.structs.replace(SEEN.utilization, energy_j_per_step=40.0)

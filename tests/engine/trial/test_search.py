@@ -35,10 +35,11 @@ class Voice:
 
 
 class Engine:
-    """A step takes ``step_s`` of the number; None: it crashes; "early": it is outrun."""
+    """A step takes ``step_s`` of the number; None: it crashes; "early": it is outrun. ``declined``
+    is by number why it took no hold, which it does where nothing is said."""
 
-    def __init__(self, step_s, applied=True):
-        self.step_s, self.applied, self.raced = step_s, applied, []
+    def __init__(self, step_s, declined=None):
+        self.step_s, self.declined, self.raced = step_s, declined or {}, []
 
     def race(self, entries):
         numbers = [{e.knob: e.value for e in one.asked.edits}["loader.workers"] for one in entries]
@@ -46,14 +47,16 @@ class Engine:
         return [self._ran(number) for number in numbers]
 
     def _ran(self, number):
-        each = self.step_s[number]
+        each, why = self.step_s[number], self.declined.get(number)
+        took = {"loader.workers": 1} if why is None else {}
+        plain = Ran("stopped", 0, 1.0, Path("x"), "", applied=took)
+        plain = replace(plain, declined={"loader.workers": why} if why else {})
         if each is None:
-            return Ran("crashed", 1, 1.0, Path("x"), "")
+            return replace(plain, ending="crashed", status=1)
         if each == "early":
-            return Ran("outrun", None, 1.0, Path("x"), "", rung=Rung(1, 9.0))
+            return replace(plain, ending="outrun", status=None, rung=Rung(1, 9.0 + number))
         marks = [int(i * each * 1e9) for i in range(40)]
-        took = {"loader.workers": 1} if self.applied else {}
-        return Ran("stopped", 0, 1.0, Path("x"), "", Told("stopped", 0, marks, []), took)
+        return replace(plain, told=Told("stopped", 0, marks, []))
 
 
 def healing(tmp_path, engine, budget_s=1e4, arm_s=10.0):
@@ -64,7 +67,8 @@ def healing(tmp_path, engine, budget_s=1e4, arm_s=10.0):
 
 def settled(tmp_path, step_s, fix=FIX, **options):
     engine = Engine(step_s)
-    return (*settle(healing(tmp_path, engine, **options), fix), engine)
+    found = settle(healing(tmp_path, engine, **options), fix)
+    return found.candidate, found.searched, engine
 
 
 def number(candidate):
@@ -100,11 +104,44 @@ def test_one_that_crashes_or_is_outrun_is_not_taken(tmp_path):
     assert ended == {4: "through", 8: "through", 2: "early", 16: "failed", 1: "early"}
 
 
-def test_a_knob_that_nothing_takes_up_is_left_to_the_trial(tmp_path):
-    engine = Engine(dict.fromkeys((1, 2, 4, 8, 16), 0.1), applied=False)
-    found, told = settle(healing(tmp_path, engine), FIX)
-    assert found == FIX
-    assert {one.ended for one in told} == {"declined"}
+NUMBERS = (1, 2, 4, 8, 16)
+ALIKE = dict.fromkeys(NUMBERS, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "declined", "why"),
+    [
+        (ALIKE, dict.fromkeys(NUMBERS, "it is a stream"), "declined: it is a stream"),
+        (ALIKE | {8: "early"}, dict.fromkeys(NUMBERS, "it is one"), "declined: it is one"),
+        (ALIKE | {8: None}, {1: "few", 2: "few", 4: "many", 16: "many"}, "declined: many"),
+        (ALIKE, dict.fromkeys(NUMBERS, ""), "declined: nothing in the job took it up"),
+        (dict.fromkeys(NUMBERS), {}, "rolled back: with it the job crashed"),
+    ],
+    ids=["declined", "outrun", "one crashes", "not taken up", "crashed"],
+)
+def test_without_a_number_that_the_job_takes_it_ends(tmp_path, step_s, declined, why):
+    found = settle(healing(tmp_path, Engine(step_s, declined)), FIX)
+    assert found.why == why
+    assert found.candidate == FIX
+    assert [one.value for one in found.searched] == [4, 8, 2, 16, 1]
+    assert not {one.ended for one in found.searched} - {"declined", "failed"}
+
+
+def test_the_only_number_that_the_job_takes_is_tried(tmp_path):
+    stream = {number: "it is a stream" for number in NUMBERS if number > 1}
+    found = settle(healing(tmp_path, Engine(ALIKE, stream)), FIX)
+    assert (number(found.candidate), found.why) == (1, "")
+    slower = settle(healing(tmp_path / "slower", Engine(ALIKE | {1: "early"}, stream)), FIX)
+    assert (number(slower.candidate), slower.why) == (1, "")
+
+
+def test_where_another_setting_takes_hold_the_pair_goes_on(tmp_path):
+    class Keeps(Engine):
+        def _ran(self, number):
+            return replace(super()._ran(number), applied={"loader.persistent_workers": 1})
+
+    found = settle(healing(tmp_path, Keeps(ALIKE)), FIX)
+    assert (found.candidate, found.why) == (FIX, "")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +191,7 @@ class Batches(Engine):
 
 def test_of_batches_the_fastest_by_samples_is_taken_not_the_largest(tmp_path):
     engine = Batches({2: 0.11, 4: 0.12, 8: 0.32})
-    found, told = settle(healing(tmp_path, engine), LARGER)
+    found, told, _ = settle(healing(tmp_path, engine), LARGER)
     assert [edit.value for edit in found.edits] == [4]
     each = {one.value: one.step_s for one in told}
     assert each == pytest.approx({2: 0.055, 4: 0.03, 8: 0.04})

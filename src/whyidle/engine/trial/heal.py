@@ -102,9 +102,12 @@ def _next(healing: Healing, course: _Course) -> bool:
         course.stopped = _no_time(healing, needed, course.enough_s)
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
-    candidate, searched = settle(healing, ready[0])
+    candidate, searched, why = settle(healing, ready[0])
     arms = bench(healing, candidate, healing.edits(), healing.edits(candidate))
-    judgement = judge(candidate, arms, list(healing.alike()), healing.purse.offer)
+    if why:
+        judgement = Judgement(candidate, why=why)
+    else:
+        judgement = judge(candidate, arms, list(healing.alike()), healing.purse.offer)
     if judgement.asked:
         healing.purse.spend(proven=judgement.proven)
     judgement.searched = searched

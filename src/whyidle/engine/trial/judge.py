@@ -77,7 +77,7 @@ def pair(found: Judgement, bench: Bench) -> str:
             found.notes.append(told)
         if into is found.bases and not ran.good:
             return f"the job without it {_ended(ran)}: not judged"
-        if into is found.treats and (why := _failed(ran, found.candidate)):
+        if into is found.treats and (why := failed(ran, found.candidate)):
             return why
         into.append(ran)
     why = unlike(found.candidate, found.bases[-1], found.treats[-1])
@@ -103,8 +103,8 @@ def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> N
     )
 
 
-def _failed(ran: Ran, candidate: Candidate) -> str:
-    """Why the treated arm cannot be compared."""
+def failed(ran: Ran, candidate: Candidate) -> str:
+    """Why the treated arm cannot be compared; empty where it can."""
     if not ran.good:
         return f"{BACK}: with it the job {_ended(ran)}"
     if not _taken(candidate, [ran]):

@@ -6,13 +6,16 @@ that the luck of a single arm is not taken for speed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing
+from whyidle.engine.trial.judge import failed
 from whyidle.engine.trial.pair import step_s
 from whyidle.model.diagnosis import Edit, Searched
 from whyidle.model.knobs import BY_HAND, RESIZING, by_hand
@@ -25,25 +28,47 @@ NEIGHBOURS = 3
 """numbers that are a race: the model's, and one on either side, where there are so many"""
 
 
-def settle(healing: Healing, candidate: Candidate) -> tuple[Candidate, list[Searched]]:
-    """The candidate with the number that is fastest, and what was tried for it; as it was, where
-    it has no number, or the time does not allow a race."""
+class Settled(NamedTuple):
+    """The candidate with the number to try, what was tried for it, and why none is worth a pair;
+    empty where one is."""
+
+    candidate: Candidate
+    searched: list[Searched]
+    why: str = ""
+
+
+def settle(healing: Healing, candidate: Candidate) -> Settled:
+    """The candidate with the number that is fastest; as it was, where it has no number, or the time
+    does not allow a race. Where the job took no number, or failed with each, a pair would show the
+    same again."""
     edit = next((one for one in candidate.edits if _open(one)), None)
     if edit is None:
-        return candidate, []
+        return Settled(candidate, [])
     among = edit.among[: min(MOST, _affordable(healing))]
     if len(among) < min(NEIGHBOURS, len(edit.among)):
-        return candidate, []
+        return Settled(candidate, [])
     values = ", ".join(map(str, sorted(among)))
     healing.voice.say(f"{candidate.treatment}: which {edit.knob} of {values} is fastest")
     entries = [_with(candidate, edit, value) for value in among]
     rans = healing.race([healing.edits(entry) for entry in entries])
-    came = [(value, ran) for value, ran in zip(among, rans, strict=True) if ran is not None]
-    found = [_searched(edit.knob, value, ran) for value, ran in came]
+    raced = zip(among, entries, rans, strict=True)
+    came = [(value, entry, ran) for value, entry, ran in raced if ran is not None]
+    found = [_searched(edit.knob, value, ran) for value, _, ran in came]
+    if steps_s := _worth(found, [ran for _, _, ran in came]):
+        return Settled(entries[among.index(fastest(steps_s))], found)
+    whys = [failed(ran, entry) for _, entry, ran in came if ran.ending != "outrun"]
+    return Settled(candidate, found, whys[0] if whys and all(whys) else "")
+
+
+def _worth(found: Sequence[Searched], rans: Sequence[Ran]) -> dict[int, float]:
+    """Seconds of a step by number, of those that came through; where none did, of those that took
+    hold and were outrun, by the job without it then: a pair tells that more surely."""
     through = {one.value: one.step_s for one in found if one.ended == "through" and one.step_s}
-    if not through:
-        return candidate, found
-    return entries[among.index(fastest(through))], found
+    return through or {
+        one.value: one.step_s
+        for one, ran in zip(found, rans, strict=True)
+        if one.ended == "early" and one.step_s and ran.applied.get(one.knob)
+    }
 
 
 def fastest(step_s: dict[int, float]) -> int:
@@ -80,6 +105,8 @@ def _searched(knob: str, value: int, ran: Ran) -> Searched:
     samples as a step had."""
     sized = knob == RESIZING
     last = ran.rung.step_s if ran.rung and not sized else None
+    if ran.declined.get(knob) and not ran.applied.get(knob) and ran.ending == "outrun":
+        return Searched(knob=knob, value=value, step_s=None, ended="declined")
     if ran.ending == "outrun":
         return Searched(knob=knob, value=value, step_s=last, ended="early")
     if not ran.good or ran.told is None:
