@@ -164,6 +164,24 @@ def test_a_stream_that_is_not_divided_is_left_alone(turn):
     assert "does not divide its samples" in hand.declined["loader.workers"]
 
 
+def test_one_worker_gives_a_stream_that_is_not_divided_once(turn):
+    plain = [batch.tolist() for batch in DataLoader(Stream(), batch_size=2)]
+    hand = turn({"loader.workers": 1, "loader.persistent_workers": True}, {"loader.workers": 0})
+    loader = DataLoader(Stream(), batch_size=2)
+    assert (loader.num_workers, loader.persistent_workers) == (1, True)
+    assert [[batch.tolist() for batch in loader] for _ in range(2)] == [plain] * 2
+    assert hand.applied["loader.workers"] == 1
+    assert not hand.declined
+
+
+def test_a_stream_that_one_worker_gives_is_not_given_to_two(turn):
+    hand = turn(WORKERS, {"loader.workers": 1})
+    loader = DataLoader(Stream(), batch_size=2, num_workers=1)
+    assert loader.num_workers == 1
+    assert torch.cat(list(loader)).tolist() == list(range(6))
+    assert "does not divide its samples" in hand.declined["loader.workers"]
+
+
 def test_a_stream_that_is_divided_may_have_workers(turn):
     hand = turn(WORKERS)
     loader = DataLoader(Sharded(), batch_size=3)

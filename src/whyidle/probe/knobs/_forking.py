@@ -46,8 +46,9 @@ SMALL_BYTES = 64 << 20
 """what containers have for shared memory unless told otherwise: too little for batches"""
 
 
-def may_start_workers(dataset: Any, context: Any = None) -> None:
-    """Raises DeclinedError where workers would repeat samples, or break what is held open."""
+def may_have_several_workers(dataset: Any) -> None:
+    """Raises DeclinedError where each of several workers would give all samples. One alone gives
+    what the training process would."""
     from torch.utils.data import IterableDataset
 
     if isinstance(dataset, IterableDataset):
@@ -57,6 +58,10 @@ def may_start_workers(dataset: Any, context: Any = None) -> None:
                 "the dataset is an IterableDataset that does not divide its samples among workers "
                 "(torch.utils.data.get_worker_info): each would give all of them"
             )
+
+
+def may_start_workers(dataset: Any, context: Any = None) -> None:
+    """Raises DeclinedError where a worker would break what is held open, or cannot be started."""
     _look(dataset, "dataset", DEPTH, set())
     _room()
     method = getattr(context, "_name", context) or multiprocessing.get_start_method()

@@ -7,7 +7,7 @@ import multiprocessing
 from typing import Any
 
 from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch, _resizing, _starting
-from ._forking import may_start_workers
+from ._forking import may_have_several_workers, may_start_workers
 
 ARGUMENTS = {
     "loader.workers": "num_workers",
@@ -103,6 +103,8 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
         if _only_one_batch(bound):  # there is nothing to load ahead
             return {}
         may_start_workers(bound["dataset"], bound.get("multiprocessing_context"))
+    if workers <= 1 < later:
+        may_have_several_workers(bound["dataset"])
     return told
 
 
