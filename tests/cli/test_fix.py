@@ -1,14 +1,18 @@
 """What fix says and leaves behind, with trials that are made up."""
 
+import argparse
+
 import msgspec
 import pytest
 
 from whyidle.cli import _app
+from whyidle.cli import fix as verb
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial import engine, handover, heal
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.heal import STOPPED, Healed
 from whyidle.engine.trial.judgement import Judgement
+from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.pair import Effect
 from whyidle.model.diagnosis import Edit
 from whyidle.testing.demo import job
@@ -83,3 +87,25 @@ def test_ctrl_c_before_the_first_trial_is_said(fix, tmp_path):
     assert "stopped before anything was tried" in told.err
     assert told.out == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("1d", 86400.0)],
+)
+def test_lengths_of_time_are_a_number_and_a_unit(text, seconds):
+    assert verb._budget(text) == seconds
+    assert verb._left(text) == (Left(steps=90.0) if text == "90" else Left(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    "text", ["50ms", "5sm", "s", "", "m5", "5 minutes", "nan", "1e400h", "-5m"]
+)
+def test_what_is_no_length_of_time_is_told_with_the_forms_that_are(fix, text):
+    for option, read in (("--budget", verb._budget), ("--left", verb._left)):
+        with pytest.raises(argparse.ArgumentTypeError):
+            read(text)
+        status, told = fix(f"{option}={text}")
+        assert status == 2
+        assert repr(text) in told.err
+        assert "a number with s, m, h or d behind it, such as 90s, 5m, 1.5h" in told.err

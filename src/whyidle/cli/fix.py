@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _output, _trials
+from whyidle.cli import _lengths, _output, _trials
 from whyidle.cli._options import outputs, storage
 from whyidle.errors import UsageError
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from whyidle.engine.trial.healing import Healing
     from whyidle.engine.trial.once import Left
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
 """bounds of --budget"""
 CLASSES = ("numerics", "convergence")
@@ -46,7 +45,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--budget",
         metavar="TIME",
-        type=_duration,
+        type=_budget,
         default=300.0,
         help="about how long all of it may take: 90s, 5m, 1h (default: 5m)",
     )
@@ -108,28 +107,29 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
-def _duration(text: str) -> float:
-    unit = UNITS.get(text[-1:], 1.0)
+def _budget(text: str) -> float:
     try:
-        seconds = float(text.rstrip("smh")) * unit
+        told = _lengths.seconds(text)
+        seconds = float(text) if told is None else told
     except ValueError:
         seconds = -1.0
     if not LEAST_S <= seconds <= MOST_S:
-        raise argparse.ArgumentTypeError(f"must be 20s to 24h, such as 90s or 5m, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be 20s to 24h, not {text!r}: {_lengths.FORMS}")
     return seconds
 
 
 def _left(text: str) -> Left:
     from whyidle.engine.trial.once import Left
 
-    unit = {**UNITS, "d": 24 * 3600.0}.get(text[-1:])
     try:
-        value = float(text if unit is None else text[:-1])
+        seconds = _lengths.seconds(text)
+        value = float(text) if seconds is None else seconds
     except ValueError:
-        value = -1.0
+        seconds, value = None, -1.0
     if not 0.0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be steps (20000) or a time (6h), not {text!r}")
-    return Left(steps=value) if unit is None else Left(seconds=value * unit)
+        forms = f"a number of steps (20000), or a time: {_lengths.FORMS}"
+        raise argparse.ArgumentTypeError(f"must be {forms}, not {text!r}")
+    return Left(steps=value) if seconds is None else Left(seconds=seconds)
 
 
 def _price(text: str) -> float:
