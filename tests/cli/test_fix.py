@@ -1,6 +1,7 @@
 """What fix says and leaves behind, with trials that are made up."""
 
 import argparse
+import shlex
 
 import msgspec
 import pytest
@@ -71,6 +72,24 @@ def test_what_there_was_no_time_for_is_proposed_with_more(fix):
     _, told = fix("--allow", "numerics", enough_s=240.0)
     assert "whyidle fix --budget 4m --allow numerics python train.py" in " ".join(told.out.split())
     assert "whyidle fix" not in fix()[1].out
+
+
+@pytest.mark.parametrize("ends", [[], ["--"]], ids=["", "--"])
+@pytest.mark.parametrize("budget", [["--budget", "2m"], ["--budget=2m"], []])
+def test_it_is_proposed_with_all_that_was_typed_but_the_budget(fix, budget, ends):
+    typed = ["--left", "6h", *budget, "--network", "-y", "--engine", "ray", "--resources=cpu=2"]
+    typed += ["--price", "3", "--html", "my page.html", "--no-store"]
+    _, told = fix(*typed, *ends, enough_s=240.0)
+    kept = [word for word in typed if word not in budget]
+    words = shlex.join(["whyidle", "fix", "--budget", "4m", *kept, "python", "train.py"])
+    assert words in " ".join(told.out.split())
+
+
+def test_a_plan_that_is_written_by_now_is_not_named_again(fix, tmp_path):
+    _, told = fix("--plan", "mine.toml", "--patch=mine.patch", enough_s=240.0)
+    assert (tmp_path / "mine.toml").is_file()
+    out = " ".join(told.out.split())
+    assert "whyidle fix --budget 4m --patch=mine.patch python train.py" in out
 
 
 def test_ctrl_c_is_an_exit_status_and_keeps_what_is_proven(fix, tmp_path):

@@ -71,6 +71,7 @@ def _command(argv: list[str]) -> int:
     if unknown:
         told = f"Unrecognized arguments: {' '.join(unknown)}."
         raise UsageError(told, hint=f"whyidle {args.verb} --help")
+    args.typed = argv
     status: int = args.run(args)
     return status
 

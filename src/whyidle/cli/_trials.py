@@ -128,10 +128,27 @@ def _more(args: argparse.Namespace, found: Healed, command: Sequence[str]) -> li
     """The command that has the time for what there was none for."""
     if found.enough_s is None:
         return []
-    words = ["whyidle", "fix", "--budget", f"{found.enough_s / 60:.0f}m"]
-    words += ["--allow", ",".join(sorted(args.allow))] if args.allow else []
-    words += ["--network", "--yes"] if args.network else []
+    words = ["whyidle", "fix", "--budget", f"{found.enough_s / 60:.0f}m", *_typed(args)]
     return [(shlex.join([*words, *command]), "again, with time for the rest")]
+
+
+def _typed(args: argparse.Namespace) -> list[str]:
+    """The options as they were typed, but for the budget, and for files that must be new and are
+    written by now."""
+    typed = iter(args.typed[1 : len(args.typed) - len(args.command)])
+    gone = {"--budget": True, "--plan": _there(args.plan), "--patch": _there(args.patch)}
+    kept = []
+    for word in typed:
+        name, joined, _ = word.partition("=")
+        if not gone.get(name):
+            kept.append(word)
+        elif not joined:
+            next(typed, None)
+    return kept[:-1] if kept[-1:] == ["--"] else kept
+
+
+def _there(path: Path | None) -> bool:
+    return path is not None and path.exists()
 
 
 def _new(args: argparse.Namespace, path: Path, text: str) -> Path | None:
