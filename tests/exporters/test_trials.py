@@ -107,6 +107,21 @@ def test_that_nothing_was_kept_is_said(full, render):
     assert "none could" not in shown()
 
 
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_why_nothing_was_kept_is_said_each_reason_once(full, render):
+    whys = [
+        "declined: it is a stream (get_worker_info): each would give all",
+        "slower",
+        "rolled back: with it the job crashed (ValueError)",
+        "slower",
+    ]
+    trials = [msgspec.structs.replace(ONCE, why=why) for why in whys]
+    shown = " ".join(render(msgspec.structs.replace(full, trials=trials)).split())
+    said = "declined: it is a stream; slower; rolled back: with it the job crashed"
+    assert f"4 fixes tried, none kept: {said}" in shown
+    assert shown.count("none kept: declined: it is a stream; slower") == 1
+
+
 def test_where_fixes_were_tried_the_first_one_is_no_advice(full):
     tried = msgspec.structs.replace(full, trials=[ONCE])
     untried = msgspec.structs.replace(full, trials=[])

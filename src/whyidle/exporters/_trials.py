@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
+from whyidle.exporters._tried import reasons
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Healed, Prescription, Searched, Trial
 
@@ -44,14 +45,15 @@ def outcome(diagnosis: Diagnosis) -> str:
 
 
 def fruitless(diagnosis: Diagnosis) -> str:
-    """That trials came to nothing, in a few words; empty where something was kept, or none was
+    """That trials came to nothing, and why; empty where something was kept, or none was
     asked for."""
     tried, untried = split(diagnosis)
     if not diagnosis.trials or any(trial.kept for trial in tried):
         return ""
     if not tried:
         return f"{_fixes(len(untried))} known, none could be tried: see why not"
-    return f"{_fixes(len(tried))} tried, none kept: not proven faster, or not the same numbers"
+    why = reasons(tried)
+    return f"{_fixes(len(tried))} tried, none kept{why and f': {why}'}"
 
 
 def first_fix(diagnosis: Diagnosis) -> Prescription | None:
