@@ -1,5 +1,7 @@
 """Trials in every form: what was kept, what it was promised, and what was not tried."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -120,6 +122,26 @@ def test_why_nothing_was_kept_is_said_each_reason_once(full, render):
     said = "declined: it is a stream; slower; rolled back: with it the job crashed"
     assert f"4 fixes tried, none kept: {said}" in shown
     assert shown.count("none kept: declined: it is a stream; slower") == 1
+
+
+TRIED = "tried, (not|and) kept"
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding, render):
+    def shown(*trials):
+        found = msgspec.structs.replace(build(findings=[finding()]), trials=list(trials))
+        told = render(found, full=True) if render is terminal.render else render(found)
+        return " ".join(told.split()).replace("Tried", "tried")
+
+    declined = msgspec.structs.replace(KEPT, kept=False, why="declined: it is a stream (x): each")
+    other = msgspec.structs.replace(declined, cause="small-file-random-io", why="slower")
+    assert re.search("tried, not kept: declined[.*]* ", shown(other, declined).replace("<", " "))
+    assert "tried, not kept: slower" in shown(other)
+    assert "tried, and kept" in shown(KEPT, declined)
+    assert not re.search(TRIED, shown(msgspec.structs.replace(declined, treatment="gc-freeze")))
+    assert not re.search(TRIED, shown(msgspec.structs.replace(declined, tried=False)))
+    assert not re.search(TRIED, shown())
 
 
 def test_where_fixes_were_tried_the_first_one_is_no_advice(full):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from whyidle.exporters import _words as words
 from whyidle.exporters._page import Page, limited
 from whyidle.exporters._remarks import small_and_risky
-from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Prescription, Severity
+from whyidle.exporters._tried import tried
+from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Prescription, Severity, Trial
 
 _SEVERITIES: Final[dict[Severity, str]] = {
     "critical": "bold red",
@@ -32,7 +34,7 @@ def findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     told = [finding for finding in diagnosis.findings if full or finding.severity != "info"]
     for number, finding in enumerate(told, 1):
         page.gap()
-        _finding(page, number, finding, full)
+        _finding(page, number, finding, diagnosis.trials, full)
     if len(told) < len(diagnosis.findings):
         page.gap()
         for label, remarks in zip(_REMARKS, small_and_risky(diagnosis.findings), strict=True):
@@ -41,7 +43,9 @@ def findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
                 page.line(page.text(f"also, {label}: {listed}", "dim"), indent=2)
 
 
-def _finding(page: Page, number: int, finding: Finding, full: bool) -> None:
+def _finding(
+    page: Page, number: int, finding: Finding, trials: Sequence[Trial], full: bool
+) -> None:
     mark = page.text(f"{number}. {finding.severity.upper()} ", _SEVERITIES[finding.severity])
     page.line(page.text(finding.headline, "bold"), head=mark, indent=2)
     cost = f"{words.interval(finding.lost)} of the step"
@@ -55,6 +59,8 @@ def _finding(page: Page, number: int, finding: Finding, full: bool) -> None:
     for fix in fixes:
         _row(page, "fix", fix.summary, "green")
         _row(page, "", _worth(fix))
+        if told := tried(fix, finding, trials):
+            _row(page, "", told, "bold")
         if full and fix.risk:
             _row(page, "", f"mind: {fix.risk}")
     if len(finding.prescriptions) > len(fixes):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trials import foretold, fruitless, gained, outcome
+from whyidle.exporters._tried import tried
 from whyidle.exporters._words import (
     NONE,
     interval,
@@ -16,7 +17,7 @@ from whyidle.exporters._words import (
     seconds,
     speedup,
 )
-from whyidle.model.diagnosis import Diagnosis, Finding, Prescription
+from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Trial
 
 SUFFIXES = (".md", ".markdown")
 WANTS = "either"
@@ -110,10 +111,10 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.findings:
         yield from ("No cause worth reporting was found.", "")
     for number, finding in enumerate(diagnosis.findings, 1):
-        yield from _finding(number, finding)
+        yield from _finding(number, finding, diagnosis.trials)
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
+def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
     yield f"#### {number}. {_text(finding.title or finding.cause)}"
     yield ""
     yield (
@@ -131,14 +132,16 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         yield f"| {' | '.join('' if cell is None else _text(str(cell)) for cell in cells)} |"
     yield ""
     for fix in finding.prescriptions:
-        yield from _fix(fix)
+        yield from _fix(fix, tried(fix, finding, trials))
 
 
-def _fix(fix: Prescription) -> Iterator[str]:
+def _fix(fix: Prescription, told: str) -> Iterator[str]:
     yield f"- **Fix** {_code(fix.treatment)}: {_text(fix.summary)}"
     how = "a mechanical change" if fix.automatic else "by hand"
     gain = f"predicted {speedup(fix.predicted)}, " if fix.predicted else ""
     yield f"  - {gain}changes {_consent(fix)}, {how}"
+    if told:
+        yield f"  - **{_text(told)}**"
     if fix.predicted:
         yield f"  - predicted by: {_text(fix.predicted.method)}"
     if fix.risk:

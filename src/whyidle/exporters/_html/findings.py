@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._remarks import small_and_risky
+from whyidle.exporters._tried import tried
 from whyidle.exporters._words import factor, interval, measured, percent, place
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription
 
@@ -72,7 +73,7 @@ def _card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Markup:
         e("p", finding.headline, class_="lead"),
         _lost(finding, getattr(diagnosis.attribution, finding.bucket)),
         _places(finding.where),
-        [_fix(fix) for fix in finding.prescriptions],
+        [_fix(fix, tried(fix, finding, diagnosis.trials)) for fix in finding.prescriptions],
         _evidence(finding.evidence, open_=number == 1),
         class_=f"card {finding.severity}",
         style=f"--accent:{look.colour}",
@@ -114,11 +115,12 @@ def _places(places: list[Place]) -> Markup | None:
     )
 
 
-def _fix(fix: Prescription) -> Markup:
+def _fix(fix: Prescription, told: str) -> Markup:
     edits = [e("code", f"{edit.knob} = {_value(edit.value)}") for edit in fix.edits]
     return e(
         "div",
         e("p", e("b", "Fix: "), fix.summary),
+        e("p", e("b", f"{told[:1].upper()}{told[1:]}.")) if told else None,
         _gain(fix),
         e(
             "p",
