@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whyidle.errors import InputError, StoreError
+from whyidle.model.diagnosis import Consent
 from whyidle.model.knobs import KNOBS
 from whyidle.model.plan import Fix, FixPlan, Speedup
 from whyidle.store.plan import parse_plan, read_plan, text_of, write_plan
@@ -117,7 +119,9 @@ SAME_KNOB = '\n[[fix]]\ntreatment = "a"\nconsent = "none"\nedits.loader.workers 
     [
         ("enabled = true", "enabled = 1", "Expected `bool`, got `int` - at `fix 1.enabled`"),
         ("treatment = ", "treatmint = ", "unknown field `treatmint` - at `fix 1`"),
-        ('"rounding"', '"all"', "Invalid enum value 'all' - at `fix 1.consent`"),
+        ('"rounding"', '"all"', 'fix 1 cannot be applied. Its `consent` is "all", which is no'),
+        ('"numerics"', '"much"', 'fix 2 cannot be applied. Its `consent` is "much", which is no'),
+        ('"rounding"', "1", "Expected `str`, got `int` - at `fix 1.consent`"),
         ('consent = "rounding"\n', "", "missing required field `consent` - at `fix 1`"),
         ("plan/1", "plan/2", "written in whyidle/plan/2; this version reads whyidle/plan/1"),
         ('"whyidle/plan/1"', "1", "Its `schema` is 1"),
@@ -140,6 +144,13 @@ def test_what_is_wrong_is_told_with_its_place(old: str, new: str, said: str):
         parse_plan(TEXT.replace(old, new, 1), "mine.toml")
     assert said in str(caught.value)
     assert caught.value.hint
+
+
+def test_the_consents_that_there_are_are_named():
+    with pytest.raises(InputError) as caught:
+        parse_plan(TEXT.replace('"rounding"', '"whatever"'), "mine.toml")
+    for consent in get_args(Consent):
+        assert f'"{consent}" (' in caught.value.hint
 
 
 def test_two_fixes_cannot_set_a_knob_differently():

@@ -158,7 +158,8 @@ def parse_plan(text: str, name: str) -> FixPlan:
             hint="Mend that line, or have the plan written anew.",
         ) from error
     _check_schema(document.get("schema"), name)
-    for each in _tables(document.get("fix")):
+    for number, each in enumerate(_tables(document.get("fix")), 1):
+        _check_consent(each.get("consent"), f"{name}, fix {number}")
         for part in ("edits", "was"):
             if isinstance(each.get(part), dict):
                 each[part] = _flat(each[part])
@@ -185,6 +186,17 @@ def _check_schema(schema: object, name: str) -> None:
     else:
         why, hint = f"Its `schema` is {schema!r}.", f"This version reads {SCHEMA}."
     raise InputError(f"{name} is no plan that can be applied.", why=why, hint=hint)
+
+
+def _check_consent(consent: object, where: str) -> None:
+    """Text alone is looked at: of what is missing or another type the decoder speaks."""
+    if isinstance(consent, str) and consent not in CHANGES:
+        allowed = ", ".join(f'"{word}" ({meaning})' for word, meaning in CHANGES.items())
+        raise InputError(
+            f"{where} cannot be applied.",
+            why=f"Its `consent` is {_value(consent)}, which is no class of changes.",
+            hint=f"Write one of {allowed}.",
+        )
 
 
 def _tables(value: object) -> list[dict[str, Any]]:
