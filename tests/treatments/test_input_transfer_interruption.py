@@ -33,6 +33,14 @@ def test_workers_are_left_to_people_where_their_number_or_safety_is_unknown():
     assert not plan("loader-workers", workers=4, device_work=True).automatic
 
 
+def test_of_data_that_several_workers_may_repeat_one_is_among_the_first_numbers_to_try():
+    def numbers(**facts):
+        return plan("loader-workers", workers=4, most_workers=8, **facts).edits[0].among
+
+    assert numbers() == (4, 8, 2, 1)
+    assert numbers(undivided=True) == (4, 1, 8, 2)
+
+
 def test_pinning_happens_in_the_loader_only():
     edits = knobs("pinned-copies", without_overlap=0.2)
     assert edits == {"loader.pin_memory": True, "copy.non_blocking": True}

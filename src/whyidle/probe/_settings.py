@@ -9,6 +9,7 @@ from typing import Any
 
 from .cores import cores
 from .knobs._chains import of_several
+from .knobs._forking import undivided
 from .recorder import now
 
 HERE = os.path.dirname(__file__)
@@ -32,6 +33,7 @@ def describe(loader: Any) -> dict[str, Any]:
         "chained": _chained(loader.dataset),
         "in_order": bool(getattr(loader, "in_order", True)),
         "iterable": bool(loader._dataset_kind),
+        "undivided": undivided(loader.dataset),
         "dataset": f"{dataset.__module__}.{dataset.__qualname__}",
         "start": context.get_start_method() if context is not None else _default_start(),
         "sampler": type(loader.sampler).__name__,

@@ -30,6 +30,8 @@ def loader_workers(proof: Proof) -> Plan | None:
         was = proof.facts.get("was", 0)
         value = max(2, int(workers))
         among = around(value, was + 1, proof.facts.get("most_workers"))
+        if proof.facts.get("undivided"):  # then one may be all that the data bears
+            among = tuple(dict.fromkeys((value, was + 1, *among)))
         edits.insert(0, Edit(knob="loader.workers", value=value, was=was, among=among))
     freed = ""
     if proof.facts.get("bound"):

@@ -122,3 +122,13 @@ def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was
     assert found.facts["bound"]
     assert found.predicted == judge_all(CAUSE, [free]).predicted
     assert found.predicted.speedup > judge_all(CAUSE, [bound]).predicted.speedup
+
+
+def test_data_that_several_workers_may_repeat_is_told_apart():
+    def told(*settings):
+        seen = parted(1)
+        return judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, settings=settings))])
+
+    assert told({"workers": 0, "undivided": True}).facts["undivided"]
+    assert not told({"workers": 0, "undivided": False}).facts["undivided"]
+    assert not told({"workers": 2, "undivided": True}, {"workers": 0}).facts["undivided"]

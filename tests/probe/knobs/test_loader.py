@@ -19,6 +19,7 @@ from torch.utils.data import (
     random_split,
 )
 
+from whyidle.probe._settings import describe
 from whyidle.probe.knobs import NO_FORM, _forking
 from whyidle.probe.knobs import loader as knob
 
@@ -187,6 +188,11 @@ def test_a_stream_that_is_divided_may_have_workers(turn):
     loader = DataLoader(Sharded(), batch_size=3)
     assert sorted(torch.cat(list(loader)).tolist()) == list(range(6))
     assert hand.applied == {"loader.workers": 1}
+
+
+def test_a_watched_loader_tells_whether_its_data_is_divided():
+    told = [describe(DataLoader(data))["undivided"] for data in (Stream(), Sharded(), Numbers())]
+    assert told == [True, False, False]
 
 
 class OnDevice:

@@ -112,6 +112,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         where=_where(facts, hot, calls),
         facts={
             "workers": given,
+            "undivided": _undivided(facts),
             "bound": facts.workers.loads_bound,
             "most_workers": most_workers(facts, 0, waits=mostly_waits(facts)),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
@@ -138,6 +139,12 @@ def _where(facts: Facts, hot: Hot | None, calls: Nexts) -> tuple[Place, ...]:
 def _same(place: Place, other: Place | None) -> bool:
     """Whether both are one function: a look that came late sees the loop again, not the loader."""
     return other is not None and (place.file, place.function) == (other.file, other.function)
+
+
+def _undivided(facts: Facts) -> bool:
+    """Whether each of several workers may give all of the data."""
+    settings = [each for each in facts.timeline.loading.settings if not each.get("workers")]
+    return any(each.get("undivided") for each in settings)
 
 
 def _workers(work: float, blocked: float, bounds: tuple[int, int]) -> int:

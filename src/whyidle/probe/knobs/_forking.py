@@ -46,18 +46,24 @@ SMALL_BYTES = 64 << 20
 """what containers have for shared memory unless told otherwise: too little for batches"""
 
 
-def may_have_several_workers(dataset: Any) -> None:
-    """Raises DeclinedError where each of several workers would give all samples. One alone gives
-    what the training process would."""
+def undivided(dataset: Any) -> bool:
+    """Whether each of several workers would give all its samples, as far as its own code shows."""
     from torch.utils.data import IterableDataset
 
-    if isinstance(dataset, IterableDataset):
-        code = getattr(type(dataset).__iter__, "__code__", None)
-        if code is None or "get_worker_info" not in code.co_names:
-            raise DeclinedError(
-                "the dataset is an IterableDataset that does not divide its samples among workers "
-                "(torch.utils.data.get_worker_info): each would give all of them"
-            )
+    if not isinstance(dataset, IterableDataset):
+        return False
+    code = getattr(type(dataset).__iter__, "__code__", None)
+    return code is None or "get_worker_info" not in code.co_names
+
+
+def may_have_several_workers(dataset: Any) -> None:
+    """Raises DeclinedError where each of them would give all samples. One alone gives what the
+    training process would."""
+    if undivided(dataset):
+        raise DeclinedError(
+            "the dataset is an IterableDataset that does not divide its samples among workers "
+            "(torch.utils.data.get_worker_info): each would give all of them"
+        )
 
 
 def may_start_workers(dataset: Any, context: Any = None) -> None:
