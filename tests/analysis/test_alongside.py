@@ -26,7 +26,7 @@ def run():
         job.work(f"/lib/python3/torch/nn.py(1): f;{ATTENTION};{MAIN}", ms(20))
         job.work(f"{REST};{MAIN}", ms(20))
         job.step(MAIN, ms(2))
-    return job.timeline(), (bounds[BEGIN] - 1, bounds[BEGIN + STEPS])
+    return job.timeline(), (bounds[BEGIN] + 1, bounds[BEGIN + STEPS] + 1)
 
 
 def recorded(steps=STEPS, late=0):
