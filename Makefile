@@ -34,7 +34,7 @@ heal:
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/healed.html"
 
 test: check  ## everything: lint, types, tests; what failed has a second try, by itself
-	$(bin)/python -m pytest -n 2 || { test $$? -eq 1 && echo "what failed, again, alone:" && \
+	$(bin)/python -m pytest -n 2 --dist worksteal || { test $$? -eq 1 && echo "what failed, again, alone:" && \
 	  $(bin)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; wants a machine that does nothing else
