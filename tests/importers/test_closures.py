@@ -7,6 +7,8 @@ from whyidle.analysis.intervals import union
 from whyidle.importers._closures import spans_without_closures
 from whyidle.importers.kineto import load
 from whyidle.importers.probe import SPAN
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -51,6 +53,18 @@ def test_without_a_step_or_a_pass_nothing_changes():
     assert begins((STEP, 10, 30, 1)) == [10]
     assert begins((BACKWARD, 10, 30, 1)) == [10]
     assert begins() == []
+
+
+def test_a_watched_job_whose_optimizer_trains_inside_its_step():
+    """Of 40 ms of each step 4 ms are the update."""
+    job = Guest()
+    for _ in range(20):
+        with job.call("Optimizer.step#AdamW.step"):
+            job.work("/job/train.py(12): closure", ms(16))
+            job.backward("/job/train.py(13): closure", ms(20))
+            job.work("/torch/optim/adamw.py(5): step", ms(4))
+    updates = times(job.timeline(), "Optimizer.step#AdamW.step")
+    assert updates.length.tolist() == [ms(4)] * 20
 
 
 @pytest.fixture(scope="module")
