@@ -196,6 +196,23 @@ def test_all_together_is_tried_again_as_well(monkeypatch):
     assert asked == ["all"]
 
 
+def test_each_fix_that_is_kept_is_told_by_what_all_trials_say_of_the_scatter(monkeypatch):
+    looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
+    decided = []
+    tell = heal.tell
+
+    def told(judgement, alike):
+        decided.append(judgement.effect)
+        tell(judgement, alike)
+
+    monkeypatch.setattr(heal, "tell", told)
+    found = Job(monkeypatch, looks, scattered()).heal()
+    assert kept(found) == ["loader-workers", "gc-freeze"]
+    assert rough(decided[0])
+    for before, one in zip(decided, found.judged, strict=True):
+        assert before.low < one.effect.low < one.effect.speedup < one.effect.high < before.high
+
+
 def test_what_fails_when_it_is_tried_again_is_not_kept(monkeypatch):
     job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
     plain, count = job.trial, itertools.count()
