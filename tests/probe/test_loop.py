@@ -57,6 +57,14 @@ def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps(loop):
     ]
 
 
+def test_of_ever_new_optimizers_the_first_few_are_told(loop):
+    loop.recorder.facts = {"optimizer": {"name": "Sgd"}}
+    made = [Sgd() for _ in range(50)]
+    for one in made:
+        loop.optimizes(one)
+    assert len(loop.recorder.facts["optimizers"]) == 8
+
+
 def test_what_is_due_is_done_once_and_looks_go_on(loop, monkeypatch):
     done, looks = [], []
     monkeypatch.setattr(loops.debugging, "look", lambda _: looks.append(loop.steps))

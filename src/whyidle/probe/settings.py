@@ -37,6 +37,7 @@ ENVIRONMENT = (
     "LOCAL_RANK",
 )
 MOST_MEMORY = 2_000
+MOST_OPTIMIZERS = 8
 
 
 def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
@@ -184,9 +185,11 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
 
 
 def another(loop: Loop, name: str, optimizer: Any) -> None:
-    """One that steps beside the first, by the name of its spans."""
-    if told := loop.recorder.facts:  # of the first one they tell already
-        told["optimizers"] = {**told.get("optimizers", {}), name: _optimizer(optimizer)}
+    """One that steps beside the first, by the name of its spans; some jobs make ever new ones."""
+    told = loop.recorder.facts
+    known = told.get("optimizers", {})
+    if told and len(known) < MOST_OPTIMIZERS:  # of the first one they tell already
+        told["optimizers"] = {**known, name: _optimizer(optimizer)}
 
 
 def _memory(loop: Loop, told: dict[str, Any]) -> None:

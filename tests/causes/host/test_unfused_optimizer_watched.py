@@ -82,3 +82,18 @@ def test_the_time_of_one_that_could_not_be_fused_is_not_its_neighbours(other):
     proof = two("Adam", "AdamW", **other)
     assert proof.headline.startswith("Adam updates 50 tensors")
     assert taken_ms(proof) == pytest.approx(10, rel=0.05)
+
+
+def test_one_that_takes_anothers_place_adds_no_tensors():
+    """As where each epoch makes its optimizer anew."""
+    told = {"name": "Adam", "tensors": 50, "elements": 50_000, "fused": None}
+    spans = ["Optimizer.step#Adam.step", "Optimizer.step#Adam.step (2)"]
+    job = Guest(optimizer=told, optimizers={spans[1]: told})
+    for number in range(40):
+        job.work(OPS, 10 * MS)
+        job.backward(OPS, 10 * MS)
+        with job.call(spans[number >= 20]):
+            job.work(OPS, 10 * MS)
+    proof = judge("unfused-optimizer", job)
+    assert 45 <= int(proof.headline.split()[2]) <= 52
+    assert taken_ms(proof) == pytest.approx(10, rel=0.05)

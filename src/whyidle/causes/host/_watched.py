@@ -115,9 +115,13 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     spans, where = _calls(facts, "|".join(rf"^{re.escape(span)}$" for span in looping))
     share = facts.share_of(spans)
     taken = share * facts.step_s
-    each = [_fused_s(str(o["name"]), int(o["tensors"]), _elements(o)) for o in looping.values()]
+    often = {span: _per_step(facts, span) for span in looping}
+    each = [
+        [often[span] * cost for cost in _fused_s(str(o["name"]), int(o["tensors"]), _elements(o))]
+        for span, o in looping.items()
+    ]
     floors = tuple(sum(costs) for costs in zip(*each, strict=True))
-    tensors = sum(int(told["tensors"]) for told in looping.values())
+    tensors = round(sum(often[span] * int(told["tensors"]) for span, told in looping.items()))
     name = " and ".join(dict.fromkeys(str(told["name"]) for told in looping.values()))
     if (taken - floors[1]) / max(facts.step_s, 1e-9) < LEAST_SHARE:
         return None
@@ -158,6 +162,11 @@ def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
         and not (told.get("fused") or told.get("differentiable"))
         and int(told.get("tensors") or 0)
     }
+
+
+def _per_step(facts: Facts, span: str) -> float:
+    """How many times an optimizer steps in a step: not in each, where it took another's place."""
+    return len(facts.named(rf"^{re.escape(span)}$")) / max(facts.step_count, 1)
 
 
 def _elements(told: Mapping[str, Any]) -> int:
