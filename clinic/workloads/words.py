@@ -62,10 +62,23 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(b, t, c))
 
 
-class Layer(nn.Module):
-    def __init__(self, dim, heads, by_hand, peek):
+class Library(nn.Module):
+    """PyTorch's own, whose weights nobody looks at."""
+
+    def __init__(self, dim, heads, weights):
         super().__init__()
-        self.attend = Attention(dim, heads, by_hand)
+        self.heads = nn.MultiheadAttention(dim, heads, batch_first=True)
+        self.weights = weights
+
+    def forward(self, x):
+        y, _ = self.heads(x, x, x, need_weights=self.weights)
+        return y
+
+
+class Layer(nn.Module):
+    def __init__(self, dim, heads, attend, by_hand, peek):
+        super().__init__()
+        self.attend = attend(dim, heads, by_hand)
         self.n1, self.n2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
         self.peek, self.largest = peek, 0.0
@@ -80,10 +93,11 @@ class Layer(nn.Module):
 class Model(nn.Module):
     def __init__(self, args):
         super().__init__()
+        attend = Library if args.library else Attention
         self.token = nn.Embedding(VOCABULARY, args.dim, padding_idx=PAD)
         self.place = nn.Embedding(args.longest + 64, args.dim)
         self.layers = nn.ModuleList(
-            Layer(args.dim, 4, args.by_hand, args.peek) for _ in range(args.depth)
+            Layer(args.dim, 4, attend, args.by_hand, args.peek) for _ in range(args.depth)
         )
         self.norm, self.head = nn.LayerNorm(args.dim), nn.Linear(args.dim, VOCABULARY)
         self.again = args.again
@@ -121,7 +135,8 @@ def main():
     p.add_argument("--batch", type=int, default=8)
     p.add_argument("--dim", type=int, default=96)
     p.add_argument("--depth", type=int, default=3)
-    p.add_argument("--by-hand", action="store_true")
+    p.add_argument("--library", action="store_true", help="nn.MultiheadAttention")
+    p.add_argument("--by-hand", action="store_true", help="attention written out, or its weights")
     p.add_argument("--again", action="store_true")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--dynamic", action="store_true")

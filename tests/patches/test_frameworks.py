@@ -47,8 +47,15 @@ def test_half_precision_of_another_kind_stays(other):
     assert len(found.why) == 1
 
 
-def test_attention_that_is_asked_to_be_slow():
-    line = 'model = AutoModel.from_pretrained("x", attn_implementation="eager")'
+@pytest.mark.parametrize(
+    "line",
+    [
+        'model = AutoModel.from_pretrained("x", attn_implementation="eager")',
+        'config = BertConfig(hidden_size=64, attn_implementation="eager")',
+        'config._attn_implementation = "eager"',
+    ],
+)
+def test_attention_that_is_asked_to_be_slow(line):
     assert added(f"{HF}{line}\n", "model.attention", "sdpa", "eager")[1] == (
         "+" + line.replace("eager", "sdpa")
     )

@@ -138,6 +138,13 @@ def test_a_run_that_is_only_looked_at_has_its_burst_soon_whatever_it_costs(monke
     assert not run.bursts.awaited
 
 
+def test_long_steps_are_recorded_soon_where_they_are_only_looked_at(monkeypatch, tmp_path):
+    monkeypatch.setenv("WHYIDLE_PROFILE", "look")
+    run = Run(monkeypatch, tmp_path)
+    run.train(18 * 1.5, 1.5)
+    assert [one["steps"] for one in run.told["bursts"]] == [3]
+
+
 def test_no_burst_is_awaited_that_will_not_come(run):
     run.loop.recorder.facts["rank"] = 1
     assert not run.bursts.awaited
@@ -174,8 +181,11 @@ def test_none_where_so_many_operators_would_take_too_long(run):
     assert "too many operators" in run.told["off"]
 
 
-def test_none_while_steps_change_unless_they_never_stop(run):
-    for i in range(2 + choosing.RESTLESS):  # the first two are too early for any
+@pytest.mark.parametrize("look", [False, True])
+def test_none_while_steps_change_unless_they_never_stop(run, look):
+    run.bursts.look = look
+    early = 0 if look else 2  # for any
+    for i in range(early + choosing.RESTLESS[look]):
         run.train(1, step_s=0.02 if i % 2 else 0.01)
     assert not run.loop.recorder.documents
     for i in range(30):

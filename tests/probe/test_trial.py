@@ -58,9 +58,20 @@ def test_it_goes_on_for_a_recording_that_is_awaited_but_not_for_ever(tmp_path, s
     assert len(witness.marks) >= min(steps, 3)
 
 
-def step_for(witness, seconds):
+def test_long_steps_are_waited_for_the_longer_until_there_are_enough_of_them(tmp_path):
+    witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05})
+    witness.waits = lambda: True
+    with pytest.raises(KeyboardInterrupt):
+        step_for(witness, 5.0, pause=0.01)
+    ran_s = (witness.marks[-1] - witness.marks[0]) / 1e9
+    assert ran_s > trial.LONGER * 0.05
+    assert len(witness.marks) >= trial.MORE_STEPS or ran_s >= trial.MUCH_LONGER * 0.05
+
+
+def step_for(witness, seconds, pause=0.0):
     optimizer, begun = Stepper(), time.monotonic()
     while time.monotonic() - begun < seconds:
+        time.sleep(pause)
         witness.stepped(optimizer)
 
 

@@ -108,7 +108,11 @@ KNOBS: Final[dict[str, Knob]] = {
     "memory.empty_cache_every": Knob(
         int, "torch.cuda.empty_cache() in every {value}th step only, or not at all"
     ),
-    "model.attention": Knob(str, 'attn_implementation="{text}" where the model is made'),
+    "model.attention": Knob(
+        str,
+        "nn.MultiheadAttention(...)(..., need_weights=False) where its weights are thrown away; "
+        'for models of transformers attn_implementation="{text}"',
+    ),
     "model.checkpointing": Knob(bool, "activation checkpointing (recomputation): {value}"),
     "model.compile": Knob(bool, "model = torch.compile(model) once the model is on its device"),
     "model.compile_dynamic": Knob(bool, "torch.compile(model, dynamic={value})"),
@@ -139,8 +143,9 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
-REDRAWING_BY_SHAPE: Final[frozenset[str]] = frozenset({"collate.pad_to"})
-"""the same, where there is no way to draw the same numbers: dropout of shorter batches"""
+REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"collate.pad_to", "model.attention"})
+"""the same, where there is no way to draw the same numbers: dropout of shorter batches, or within a
+fused kernel"""
 RESIZING: Final = "loader.batch_size_times"
 """the knob with which a step has more samples: what it gains is told by samples, not by steps"""
 
@@ -153,7 +158,6 @@ BY_HAND: Final[dict[str, str]] = {
     "evaluation.interval_factor": "the best checkpoint may be missed",
     "logging.interval_factor": "curves would have fewer points",
     "loop.microbatch_times": "the loop over micro-batches is the script's own",
-    "model.attention": "the model's code or configuration says how it attends",
     "profiler.active": "the profile is what the script was told to write",
     "python.profiler": "it is in the command itself",
     "python.tracer": "it is in the command itself",

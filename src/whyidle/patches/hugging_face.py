@@ -12,7 +12,6 @@ from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, current, meant
 from whyidle.patches._setter import Setter
 from whyidle.patches._source import NO_LITERAL, Source, source_of
-from whyidle.patches._training import method
 
 ARGUMENTS = tuple(
     f"{module}.{prefix}TrainingArguments"
@@ -74,12 +73,18 @@ def hugging_face(text: str, change: Change) -> Rewrite:
 
 
 def _attention(source: Source, change: Change) -> Rewrite:
-    """Models that are loaded with the written-out form by name."""
+    """Models and configurations that are told the written-out form by name."""
     keyword = Keyword("attn_implementation", None)
-    loaded: list[cst.Call] = [
-        call
-        for call in source.every(cst.Call)
-        if method(call) in ("from_pretrained", "from_config")
-        and current(source, call, keyword) not in (None, NO_LITERAL)
-    ]
-    return Setter(source, keyword, change).set(loaded)
+    setter = Setter(source, keyword, change)
+    for assigned in source.every(cst.Assign):
+        names = [target.target for target in assigned.targets]
+        last = names[0].attr.value if isinstance(names[0], cst.Attribute) else ""
+        if last == f"_{keyword.name}":
+            setter.change_value(assigned, assigned.value)
+    return setter.set(
+        [
+            call
+            for call in source.every(cst.Call)
+            if current(source, call, keyword) not in (None, NO_LITERAL)
+        ]
+    )

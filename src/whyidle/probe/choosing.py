@@ -25,8 +25,9 @@ MOST_BURSTS = 4
 MOST_ATTEMPTS = 8
 PATIENCE = 5
 """looks for which a changed picture must last"""
-RESTLESS = 6
-"""looks without steady steps, after which unsteady ones are recorded"""
+RESTLESS = {False: 6, True: 3}
+"""looks without steady steps, after which unsteady ones are recorded; of a run that is only looked
+at"""
 AFTER_STEPS = 20
 """steps after a burst before they are compared; as many again, if they look slower"""
 
@@ -58,8 +59,10 @@ class Choice:
         compiled, before = _compiles(), self._compiled
         self._compiled = compiled
         share = self._wait_share()
-        least_s = pace.LOOK_S if self.bursts.look else pace.LEAST_S
-        early = self.bursts.loop.steps < pace.LEAST_STEPS or elapsed < least_s
+        least = pace.LEAST_STEPS, pace.LEAST_S
+        if self.bursts.look:
+            least = pace.LOOK_STEPS, pace.LOOK_S
+        early = self.bursts.loop.steps < least[0] or elapsed < least[1]
         if early or compiled != before or not self._settled(lengths):
             self._odd = 0
             return
@@ -79,7 +82,7 @@ class Choice:
         if len(lengths) < pace.RECENT_STEPS:
             return False
         self._unsettled = 0 if pace.settled(lengths) else self._unsettled + 1
-        return not self._unsettled or self._unsettled > RESTLESS
+        return not self._unsettled or self._unsettled > RESTLESS[self.bursts.look]
 
     def _plan(self, picture: tuple[float, float], elapsed: float) -> None:
         if self._nodes is None:

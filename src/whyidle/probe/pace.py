@@ -31,9 +31,10 @@ EVENTS_PER_NODE = 32
 (bags of embeddings) in twelve small networks, 22 in Linears alone, on PyTorch 2.13"""
 EVENTS_PER_TENSOR = {False: 32, True: 9}
 """events of an AdamW step per tensor: one by one (31; for-each on the CPU 34), and fused (8)"""
-LOOK_BUDGET, LOOK_S = 0.5, 1.0
-"""the same share, and ``LEAST_S``, of a run that is only looked at: for a price of a second,
-as CUDA may have, the budget above would have 200 s pass first"""
+LOOK_BUDGET, LOOK_S, LOOK_STEPS = 0.5, 1.0, 10
+"""the same share, ``LEAST_S`` and ``LEAST_STEPS``, of a run that is only looked at: for a price of
+a second, as CUDA may have, the budget above would have 200 s pass first; and of steps of a second
+few are seen"""
 MOST_EVENTS = 200_000
 """in one burst; some 50 MB of trace"""
 

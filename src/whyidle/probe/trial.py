@@ -38,8 +38,9 @@ MOST_OTHERS = 50
 """steps of other optimizers in a row, after which the one that came first is given up"""
 BACKWARDS = 8
 """after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
-LONGER = 3.0
-"""times as long as asked it goes on at most for operators that are to be recorded"""
+LONGER, MUCH_LONGER, MORE_STEPS = 3.0, 6.0, 24
+"""times as long as asked it goes on at most for operators that are to be recorded; the second where
+steps are so long that it has not yet seen as many"""
 WARM, WARM_STEPS = 0.2, 3
 """of the seconds asked for, and so many steps, after which the device is waited for first"""
 MEMORY_NS = 50_000_000
@@ -161,7 +162,8 @@ class Witness:
         if not self.drained and len(self.marks) > WARM_STEPS and ran_s >= WARM * self.seconds:
             guard.contained(self.folder, "device", self._drain)
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
-        due = due and not (ran_s < LONGER * self.seconds and self.waits())
+        longer = LONGER if len(self.marks) >= MORE_STEPS else MUCH_LONGER
+        due = due and not (ran_s < longer * self.seconds and self.waits())
         if self.ranks.enough(self.marks, due):
             self.tell("stopped")
             self.ranks.gather()

@@ -148,3 +148,39 @@ def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
 def layer(job, name, times):
     for operator, host in (("bmm", 1), ("div", 2), (name[6:], 2), ("bmm", 1)):
         job.op(f"aten::{operator}", host=us(1000 * host * times))
+
+
+SWITCHES = {
+    "torch": "/v/torch/nn/functional.py(6800): multi_head_attention_forward;"
+    "/v/torch/nn/modules/activation.py(1500): forward;",
+    "transformers": "/v/transformers/models/bert/modeling_bert.py(120): eager_attention_forward;",
+    "": "/v/torch/nn/functional.py(2100): softmax;",
+}
+
+
+@pytest.mark.parametrize("library", SWITCHES)
+def test_what_a_library_wrote_out_can_be_switched(library):
+    """The line is the caller's, whenever the run was looked at there."""
+    live = Guest()
+    for _ in range(6):
+        live.work(f"{SWITCHES[library]}/job/model.py(7): attend;/job/train.py(3): main", ms(30))
+        live.step("/job/train.py(5): main", ms(2))
+    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
+    run = live.timeline()
+    burst = replace(train(), settings={**run.settings, "burst": told})
+    seen = diagnose([replace(run, bursts=(burst,))])
+    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    assert [place.line for place in found.where] == ([7] if library else [])
+    (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
+    assert [edit.knob for edit in fix.edits] == (["model.attention"] if library else [])
+    words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
+    assert [key for key, word in words.items() if word in fix.summary] == [library]
+
+
+def test_where_no_frames_are_known_either_may_be_switched():
+    seen = diagnose([train()])
+    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
+    assert "need_weights=False" in fix.summary
+    assert "attn_implementation" in fix.summary
+    assert [edit.knob for edit in fix.edits] == ["model.attention"]

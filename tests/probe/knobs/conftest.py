@@ -37,6 +37,7 @@ PLACES = [
     (torch.nn.Module, "eval"),
     (torch.nn.Module, "__call__"),
     (torch.nn.Linear, "__call__"),
+    (torch.nn.MultiheadAttention, "forward"),
     (torch.nn.Sequential, "__call__"),
     (torch.optim.Adam, "__init__"),
     (torch.optim.AdamW, "__init__"),

@@ -179,11 +179,16 @@ def test_whole_numbers_stay_whole():
     assert [0, 1, 2, 3, 4, "five"][one] == "five"
 
 
+def calls_of(text):
+    """The calls in which it reads a number."""
+    return [one for one in text.around if isinstance(one, ast.Call) and _reads.reads(one)]
+
+
 def why(text, main=True, **meanings):
     """Why the only read of a text cannot be put off."""
     name = {"__name__": "__main__", "__file__": "job.py"} if main else {"__name__": "job"}
     found = _reads.Text(text, name | meanings)
-    (call,) = found.calls
+    (call,) = calls_of(found)
     return found.read(call).why
 
 
@@ -287,9 +292,9 @@ def test_whose_method_a_number_is_given_to():
         assert _asking.meant(nothing, frame)[0] is type(None)
     for text in ("a.b.add('x', loss.item(), 3)\n", "a.b.add(x=loss.item())\n"):
         read = _reads.Text(text, {})
-        assert read.read(read.calls[0]) == _reads.Read("", method="a.b.add")
+        assert read.read(calls_of(read)[0]) == _reads.Read("", method="a.b.add")
     read = _reads.Text("a.add({'x': loss.item()})\n", {})
-    assert read.read(read.calls[0]) == _reads.Read("", method="a.add", inside=True)
+    assert read.read(calls_of(read)[0]) == _reads.Read("", method="a.add", inside=True)
     assert why("a.add({loss.item(): 'x'})\n") == "it is used at once"
     del self
 
@@ -337,7 +342,7 @@ def test_a_logger_that_is_an_argument_may_be_anything():
 
 def test_other_cells_of_a_notebook_see_its_names():
     text = _reads.Text("total = 0\ntotal += loss.item()\n", {"__name__": "__main__"})
-    assert "seen from outside" in text.read(text.calls[0]).why
+    assert "seen from outside" in text.read(calls_of(text)[0]).why
 
 
 def test_what_other_files_can_see_is_read_at_once():
@@ -371,7 +376,7 @@ def test_a_text_that_has_changed_since_is_not_trusted(tmp_path):
 
 def test_the_text_is_parsed_as_python_does():
     text = _reads.Text("(a\n .b()\n .item\n ())", {})
-    assert [ast.unparse(call) for call in text.calls] == ["a.b().item()"]
+    assert [ast.unparse(call) for call in calls_of(text)] == ["a.b().item()"]
 
 
 def test_on_a_cpu_nothing_is_put_off(turn):

@@ -239,8 +239,8 @@ def test_half_precision_needs_a_scaler(turn):
 
 
 def test_what_needs_another_line_says_so(turn):
-    hand = turn({"model.attention": "sdpa"})
-    assert "needs another line in the script" in hand.declined["model.attention"]
+    hand = turn({"model.depth": 3})
+    assert "needs another line in the script" in hand.declined["model.depth"]
     assert not hand.undo
 
 

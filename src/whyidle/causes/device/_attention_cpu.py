@@ -12,6 +12,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.operators import own_times
+from whyidle.causes.device._attending import callers, libraries
 from whyidle.causes.device._softmaxes import FORWARD, GRADIENT, of_pytorch
 from whyidle.model.cause import Proof
 
@@ -60,7 +61,8 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.8,
-        where=(place,) if place else seen,
+        where=(place,) if place else seen or callers(facts),
+        facts={"libraries": libraries(facts)},
     )
 
 

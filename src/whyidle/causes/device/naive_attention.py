@@ -7,6 +7,7 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.causes.device import _busy
+from whyidle.causes.device._attending import libraries
 from whyidle.causes.device._attention import Written, written_out
 from whyidle.causes.device._attention_cpu import written_out_on_cpu
 from whyidle.model.cause import Proof, cause
@@ -53,15 +54,18 @@ def naive_attention(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    A classifier's softmax has no batched product behind it. Attention that must return its weights
-    cannot be fused. ``scaled_dot_product_attention`` calls product, softmax, product itself where
-    no fused kernel takes its inputs (on a CPU: with dropout): what lies within it, and its
+    A classifier's softmax has no batched product behind it. Attention whose weights somebody looks
+    at cannot be fused; ``nn.MultiheadAttention`` returns them unless it is told not to, and most
+    callers throw them away. ``scaled_dot_product_attention`` calls product, softmax, product itself
+    where no fused kernel takes its inputs (on a CPU: with dropout): what lies within it, and its
     gradients, is not counted, for asking for it once more changes nothing.
 
     What to do
     ----------
     ``F.scaled_dot_product_attention`` with a mask and type that a fused kernel takes; with
-    transformers ``attn_implementation="sdpa"``.
+    ``nn.MultiheadAttention`` ``need_weights=False``; with transformers
+    ``attn_implementation="sdpa"``. Who wrote it out is told by frames that were recorded, or found
+    by looks: the two libraries can be told while a job runs, a script's own code cannot.
 
     References
     ----------
@@ -99,6 +103,7 @@ def naive_attention(facts: Facts) -> Proof | None:
             *_sequence(facts, found),
         ),
         confidence=0.85 if fused is not None else 0.65,
+        told={"libraries": libraries(facts)},
     )
 
 

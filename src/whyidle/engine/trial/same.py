@@ -12,7 +12,7 @@ from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judgement import Bench
 from whyidle.engine.trial.numbers import Check, Untreated, compare
 from whyidle.model.diagnosis import Consent
-from whyidle.model.knobs import REDRAWING, REDRAWING_BY_SHAPE, REDRAWING_IN_STEPS
+from whyidle.model.knobs import REDRAWING, REDRAWING_FOR_GOOD, REDRAWING_IN_STEPS
 
 SWAYED = 2
 """untreated runs with other rounding, at most"""
@@ -45,7 +45,7 @@ def _redraws(candidate: Candidate, known: Mapping[int, Untreated]) -> tuple[bool
     which can be told to draw the same."""
     knobs = {edit.knob for edit in candidate.edits}
     drew = any(one.base.drew is not False for one in known.values())
-    redrawn = bool(knobs & REDRAWING) or (drew and bool(knobs & REDRAWING_BY_SHAPE))
+    redrawn = bool(knobs & REDRAWING) or (drew and bool(knobs & REDRAWING_FOR_GOOD))
     return redrawn, drew and bool(knobs & REDRAWING_IN_STEPS)
 
 

@@ -6,27 +6,35 @@ import ast
 import linecache
 import sys
 import warnings
+from collections.abc import Callable
 from types import CodeType, FrameType
 
-from ._reads import Read, Text
+from ._reads import Read, Text, reads
 
 
 class Asked:
-    """The files of which some place has asked for a number."""
+    """The files of which some place has asked for a number, or ``wanted`` another call."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[ast.Call], bool] = reads) -> None:
+        self.wanted = wanted
         self.texts: dict[str, Text | None] = {}
 
     def read(self, frame: FrameType) -> Read:
         """What becomes of the number that is read where ``frame`` is now."""
+        found = self.call(frame)
+        return Read(found) if isinstance(found, str) else found[0].read(found[1])
+
+    def call(self, frame: FrameType) -> tuple[Text, ast.Call] | str:
+        """The call that ``frame`` is in now, and the text around it; or why it is not known."""
         name = frame.f_code.co_filename
         if name not in self.texts:
             self.texts[name] = _text(frame)
         text = self.texts[name]
         if text is None:
-            return Read("its text is not there, or is another one by now")
-        found = [call for call in text.calls if _is_at(call, frame)]
-        return text.read(found[0]) if len(found) == 1 else Read("it is not found in the text")
+            return "its text is not there, or is another one by now"
+        calls = [one for one in text.around if isinstance(one, ast.Call) and self.wanted(one)]
+        found = [call for call in calls if _is_at(call, frame)]
+        return (text, found[0]) if len(found) == 1 else "it is not found in the text"
 
 
 def meant(method: str, frame: FrameType) -> tuple[type, str]:

@@ -53,12 +53,9 @@ class Text:
         self.names: dict[str, list[ast.Name]] = {}
         self.given: dict[str, list[ast.AST]] = {}
         """names, and what gives them a meaning that is no assignment"""
-        self.calls: list[ast.Call] = []
         for node in self.around:
             if isinstance(node, ast.Name):
                 self.names.setdefault(node.id, []).append(node)
-            elif isinstance(node, ast.Call) and _reads(node):
-                self.calls.append(node)
             elif name := _given(node):
                 self.given.setdefault(name, []).append(node)
 
@@ -74,6 +71,21 @@ class Text:
         if names is None:
             return Read("it is used at once")
         return Read(self._against(names), fresh)
+
+    def never_read(self, name: ast.Name) -> bool:
+        """Whether nobody looks at what a name is given, as far as its function goes, or the script
+        that was started."""
+        scope: ast.AST | None = name
+        while scope is not None and not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            scope = self.around.get(scope)
+        if scope is None and not self.main:
+            return False
+        inside = list(ast.walk(scope or self.tree))
+        shared = [one for one in inside if isinstance(one, ast.Global | ast.Nonlocal)]
+        if any(name.id in one.names for one in shared):
+            return False
+        read = [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        return not any(n.id == name.id or (n.id in SPIES and self._spies(n)) for n in read)
 
     def _spies(self, name: ast.Name) -> bool:
         call = self.around[name]
@@ -128,7 +140,7 @@ class Text:
             return False
         function = value.func
         named = isinstance(function, ast.Name) and function.id in NUMBERS
-        return _reads(value) or (named and self._usual(ast.unparse(function)))
+        return reads(value) or (named and self._usual(ast.unparse(function)))
 
     def _against(self, names: list[ast.Name]) -> str:
         """Why these, and those that get their numbers from them, cannot hold such a number."""
@@ -231,6 +243,6 @@ def _given(node: ast.AST) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _reads(call: ast.Call) -> bool:
+def reads(call: ast.Call) -> bool:
     alone = not call.args and not call.keywords
     return alone and isinstance(call.func, ast.Attribute) and call.func.attr == "item"

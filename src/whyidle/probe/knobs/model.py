@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, Hand
+from . import DeclinedError, Hand, _attention
 from ._recompute import keep_activations
 
 Call = Callable[..., Any]
@@ -22,17 +22,17 @@ COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Compile its forward pass, set how the script does, set its memory format, or have it keep its
-    activations."""
+    """Compile its forward pass, set how the script does, set its memory format, have it keep its
+    activations, or attend in another form."""
     edits = dict(edits)
+    if form := edits.pop(_attention.KNOB, None):
+        _attention.fuse(hand, form, outermost)
     if DYNAMIC in edits and "model.compile" not in edits:
         _for_any_length(hand, edits.pop(DYNAMIC))
-        if not edits:
-            return
     if edits.pop(CHECKPOINTING, True) is False:
         keep_activations(hand, CHECKPOINTING)
-        if not edits:
-            return
+    if not edits:
+        return
     known = {*COMPILE, "model.memory_format"}
     if unknown := [knob for knob in edits if knob not in known]:
         raise DeclinedError(f"{', '.join(unknown)}: it needs another line in the script")
