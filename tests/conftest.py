@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+import sys
+
 import pytest
 
 
@@ -7,3 +9,11 @@ import pytest
 def mistakes(monkeypatch):
     """A cause that fails fails its test; a user is told of it, and of all else."""
     monkeypatch.setattr("whyidle.engine.diagnose.CONTAINED", ())
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """PyTorch in this process computes in one thread: tests run beside each other, and threads that
+    wait for a core by spinning take it from those that they wait for."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
