@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from own_sgd import OWN_SGD
 from sheets import sheet
 
 from clinic import app, guard
@@ -10,16 +11,16 @@ from clinic.card import cases
 from clinic.times import JobError
 from clinic.verbs import FAILED
 
-JOB = """
-import argparse, torch
-p = argparse.ArgumentParser()
+JOB = f"""
+import argparse
+{OWN_SGD}p = argparse.ArgumentParser()
 for name in ("rate", "steps", "seed"):
     p.add_argument("--" + name, type=float)
 p.add_argument("--times")
 a = p.parse_args()
 torch.manual_seed(int(a.seed))
 layer = torch.nn.Linear(3, 1)
-optimizer = torch.optim.SGD(layer.parameters(), lr=a.rate)
+optimizer = SGD(layer.parameters(), lr=a.rate)
 for _ in range(int(a.steps)):
     optimizer.zero_grad()
     layer(torch.rand(4, 3)).square().mean().backward()

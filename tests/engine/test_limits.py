@@ -7,18 +7,18 @@ import sys
 import textwrap
 
 import pytest
+from own_sgd import OWN_SGD
 
 pytest.importorskip("torch")
 
 TRAIN = """
     import signal, sys
-    import torch
 
     heard = signal.default_int_handler  # which a shell takes from what runs in its background
     signal.signal(signal.SIGINT, signal.SIG_IGN if "deaf" in sys.argv else heard)
     torch.set_num_threads(1)
     models = [torch.nn.Linear(8, 8) for _ in range(2)]
-    both = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    both = [SGD(model.parameters(), lr=0.1) for model in models]
     done = 0
     try:
         for step in range(60):
@@ -35,7 +35,7 @@ TRAIN = """
 
 def watch(tmp_path, *options, words=()):
     script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent(TRAIN))
+    script.write_text(OWN_SGD + textwrap.dedent(TRAIN))
     command = [sys.executable, "-m", "whyidle", "run", "--store", str(tmp_path / "store")]
     done = subprocess.run(
         [*command, *options, str(script), *words],

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from own_sgd import OWN_SGD
 
 import whyidle
 
 SOURCE = str(Path(whyidle.__file__).parent.parent)
 SCRIPTS = Path(__file__).parent / "scripts"
-SMALL = """
-import torch
-torch.manual_seed(0)
+SMALL = f"""
+{OWN_SGD}torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = SGD(model.parameters(), lr=0.01)
 
 def train(steps):
     for _ in range(steps):

@@ -8,18 +8,18 @@ import sys
 import time
 
 import pytest
+from own_sgd import OWN_SGD
 
 pytest.importorskip("torch")
 
 
-HEAD = """
+HEAD = f"""
 import os, resource, shutil, sys, threading, time
-import torch
-from torch.utils.data import DataLoader
+{OWN_SGD}from torch.utils.data import DataLoader
 torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = SGD(model.parameters(), lr=0.01)
 losses = []
 
 def train(steps, pause=0.002):

@@ -2,21 +2,21 @@
 
 import numpy as np
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle.model.marks import ASKED, BACKWARD, BACKWARD_END, BATCH, MARK, STEPPED
 
 pytest.importorskip("torch")
 
 
-JOB = """
+JOB = f"""
 import gc, sys, time
-import torch
-from torch.utils.data import DataLoader
+{OWN_SGD}from torch.utils.data import DataLoader
 from whyidle.testing.stream import ImaginedStream
 
 torch.set_num_threads(1)
 model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = SGD(model.parameters(), lr=0.01)
 stream = ImaginedStream(time.perf_counter_ns)
 
 def train(steps):

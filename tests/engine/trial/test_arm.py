@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.engine.trial.arm import Asked, environment, run
@@ -14,11 +15,12 @@ from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
 
-TRAIN = """
-import sys, time, torch
+TRAIN = f"""
+import sys, time
+{OWN_SGD}
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 for step in range(int(sys.argv[1])):
     loss = model(torch.ones(2, 4)).square().mean()
     loss.backward()

@@ -5,6 +5,7 @@ import sys
 from statistics import fmean
 
 import pytest
+from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.engine.trial import tree
@@ -17,12 +18,13 @@ from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
 
-TRAIN = """
-import os, sys, time, torch
+TRAIN = f"""
+import os, sys, time
+{OWN_SGD}
 torch.set_num_threads(1)
 torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer = SGD(net.parameters(), lr=0.1)
 kept = []
 for step in range(100_000):
     if "LEAKS" in os.environ:

@@ -6,16 +6,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle.engine.trial import engine
 
-TRAIN = """
-import os, sys, time, torch
-
+TRAIN = f"""
+import os, sys, time
+{OWN_SGD}
 print(os.getcwd(), os.environ.get("SAID"), flush=True)
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 wait_s = 0.002
 data = [torch.ones(4)] * 4000
 loader = torch.utils.data.DataLoader(data, batch_size=2)
