@@ -11,6 +11,7 @@ import pytest
 from own_sgd import OWN_SGD
 
 import whyidle
+from clinic import warmed
 
 SOURCE = str(Path(whyidle.__file__).parent.parent)
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -66,6 +67,14 @@ class Watching:
 
     def alone(self, *command, **options):
         return end(self.start(command, **options))
+
+    def warm(self, script):
+        """A script alone, in an interpreter that is warm; all that it says is its output."""
+        said = self.folder / "said.txt"
+        said.write_text("")
+        with warmed.warm([str(script)], self.folder, self.env, said) as job:
+            status = job.wait()
+        return subprocess.CompletedProcess([script], status, said.read_text(), "")
 
     def recording(self):
         (run,) = (self.store / "runs").iterdir()

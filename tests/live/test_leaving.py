@@ -44,7 +44,7 @@ def counted(watching):
 def test_the_last_step_is_kept(watching, name):
     text, status, steps = LEAVING[name]
     path = watching.small(HEAD + text)
-    alone = watching.alone(sys.executable, path)
+    alone = watching.warm(path)
     watched = watching.run(sys.executable, path)
     assert (watched.returncode, watched.stdout) == (alone.returncode, alone.stdout)
     assert watched.returncode == status, watched.stderr

@@ -3,9 +3,9 @@
 set -u
 here=$(dirname "$0")
 echo "first"
-"$PYTHON" "$here/gan.py" | tail -n 3
+"$PYTHON" "$here/gan.py" | tail -n 30
 echo "second: $*" >&2
-"$PYTHON" "$here/trainer.py" >/dev/null
+"$PYTHON" "$here/trainer.py"
 status=$?
 echo "status $status"
 exit $status
