@@ -3,16 +3,16 @@
 import json
 import subprocess
 import sys
-import textwrap
 
 import pytest
+from own_sgd import OWN_SGD
 
 pytest.importorskip("torch")
 
 
-HEAD = """
-import gc, time, torch
-torch.manual_seed(0)
+HEAD = f"""
+import gc, time
+{OWN_SGD}torch.manual_seed(0)
 torch.set_num_threads(1)
 def net(width=256, layers=2):
     return torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
@@ -20,14 +20,14 @@ def net(width=256, layers=2):
 
 GC = """
 heap = [{"a": [i]} for i in range(100_000)]
-model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = net(); optimizer = SGD(model.parameters(), lr=0.01)
 for _ in range(30):
     model(torch.randn(64, 256)).mean().backward()
     optimizer.step()
     gc.collect()  # HERE
 """
 SAVING = """
-model = net(1024, 6); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = net(1024, 6); optimizer = SGD(model.parameters(), lr=0.01)
 for step in range(24):
     model(torch.randn(2, 1024)).mean().backward()
     optimizer.step()
@@ -35,7 +35,7 @@ for step in range(24):
         torch.save(model.state_dict(), "model.pt")  # HERE
 """
 EVALUATING = """
-model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = net(); optimizer = SGD(model.parameters(), lr=0.01)
 held_out = [torch.randn(1, 256) for _ in range(150)]
 
 @torch.no_grad()
@@ -52,14 +52,14 @@ for step in range(40):
         evaluate()  # HERE
 """
 BLOCKED = """
-model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = net(); optimizer = SGD(model.parameters(), lr=0.01)
 for _ in range(30):
     model(torch.randn(64, 256)).mean().backward()
     optimizer.step()
     time.sleep(0.05)  # HERE
 """
 PYTHON = """
-model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = net(); optimizer = SGD(model.parameters(), lr=0.01)
 def score(n):
     return sum(i * i for i in range(n))  # HERE
 for _ in range(30):
@@ -75,7 +75,7 @@ for _ in range(40):
 """
 GAN = """
 a, b = net(), net()
-first = torch.optim.SGD(a.parameters(), lr=0.01); second = torch.optim.SGD(b.parameters(), lr=0.01)
+first = SGD(a.parameters(), lr=0.01); second = SGD(b.parameters(), lr=0.01)
 for _ in range(20):
     a(torch.randn(512, 256)).mean().backward(); first.step()
     b(torch.randn(512, 256)).mean().backward(); second.step()
@@ -93,7 +93,7 @@ for _ in range(20):
 
 def diagnoses(tmp_path, body):
     script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent(HEAD) + body)
+    script.write_text(HEAD + body)
     command = [sys.executable, "-m", "whyidle", "run", "--store", str(tmp_path / "store")]
     done = subprocess.run(
         [*command, str(script)],
@@ -108,6 +108,20 @@ def diagnoses(tmp_path, body):
     return [json.loads((run / "diagnosis.json").read_text()) for run in runs], script
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """``watched(body)``: its diagnosis, and the script; what has run already is not run again."""
+    ran = {}
+
+    def once(body):
+        if body not in ran:
+            ran[body] = diagnoses(tmp_path_factory.mktemp("job"), body)
+        (diagnosis,), script = ran[body]
+        return diagnosis, script
+
+    return once
+
+
 @pytest.mark.parametrize(
     ("cause", "body"),
     [
@@ -119,8 +133,8 @@ def diagnoses(tmp_path, body):
         ("unfused-optimizer", UNFUSED),
     ],
 )
-def test_a_cause_is_the_first_finding(tmp_path, cause, body):
-    (diagnosis,), script = diagnoses(tmp_path, body)
+def test_a_cause_is_the_first_finding(watched, cause, body):
+    diagnosis, script = watched(body)
     first = diagnosis["findings"][0]
     assert first["cause"] == cause
     lines = script.read_text().splitlines()
@@ -129,29 +143,29 @@ def test_a_cause_is_the_first_finding(tmp_path, cause, body):
     assert "HERE" not in body or any("# HERE" in line for line in named)
 
 
-def test_collections_that_the_program_asks_for_are_told_from_automatic_ones(tmp_path):
-    (diagnosis,), _ = diagnoses(tmp_path, GC)
+def test_collections_that_the_program_asks_for_are_told_from_automatic_ones(watched):
+    diagnosis, _ = watched(GC)
     first = diagnosis["findings"][0]
     assert first["headline"].startswith("The program's own gc.collect()")
     assert first["prescriptions"][0]["treatment"] == "gc-thinned"
 
 
-def test_how_large_a_checkpoint_is_stands_beside_its_cost(tmp_path):
-    (diagnosis,), _ = diagnoses(tmp_path, SAVING)
+def test_how_large_a_checkpoint_is_stands_beside_its_cost(watched):
+    diagnosis, script = watched(SAVING)
     told = {one["quantity"]: one for one in diagnosis["findings"][0]["evidence"]}
     size = told["size of a checkpoint"]
-    assert (size["value"], size["unit"]) == ((tmp_path / "model.pt").stat().st_size, "bytes")
+    assert (size["value"], size["unit"]) == (script.with_name("model.pt").stat().st_size, "bytes")
     assert size["samples"] == 12
 
 
-def test_two_optimizers_that_take_turns_make_one_step(tmp_path):
-    (diagnosis,), _ = diagnoses(tmp_path, GAN)
+def test_two_optimizers_that_take_turns_make_one_step(watched):
+    diagnosis, _ = watched(GAN)
     assert diagnosis["steps"]["detected_by"] == "optimizer"
     assert 17 <= diagnosis["steps"]["count"] <= 20
 
 
-def test_an_optimizer_of_ones_own(tmp_path):
-    (diagnosis,), _ = diagnoses(tmp_path, OWN)
+def test_an_optimizer_of_ones_own(watched):
+    diagnosis, _ = watched(OWN)
     steps = diagnosis["steps"]
     assert steps["detected_by"] == "backward"
     assert steps["count"] + steps["warmup"] == 20
@@ -159,23 +173,8 @@ def test_an_optimizer_of_ones_own(tmp_path):
     assert diagnosis["attribution"]["compute"] > diagnosis["attribution"]["unknown"]
 
 
-TWO = """
-import subprocess, sys
-for _ in range(2):
-    subprocess.run([sys.executable, "-c", JOB], check=True)
-"""
-
-
-def test_two_jobs_of_one_command_are_two_runs(tmp_path):
-    job = textwrap.dedent(HEAD) + OWN
-    found, _ = diagnoses(tmp_path, TWO.replace("JOB", repr(job)))
-    assert len(found) == 2
-    assert found[0]["run"]["id"] != found[1]["run"]["id"]
-    assert all(diagnosis["run"]["ranks"] == 1 for diagnosis in found)
-
-
-def test_steps_marked_by_hand(tmp_path):
+def test_steps_marked_by_hand(watched):
     body = "import whyidle\nmodel = net()\nfor _ in range(20):\n"
     body += "    model(torch.randn(512, 256)).mean().item()\n    whyidle.step()\n"
-    (diagnosis,), _ = diagnoses(tmp_path, body)
+    diagnosis, _ = watched(body)
     assert diagnosis["steps"]["detected_by"] == "whyidle.step"
