@@ -87,6 +87,7 @@ def both_ways():
 
 
 def main():
+    torch.set_num_threads(1)
     emulated.configure(peak_flops=2e9)
     _narrowing.LEAST_BYTES = 8 * 256
     knob = _narrowing.KNOB

@@ -158,6 +158,7 @@ def long_copies():
 
 
 def main():
+    torch.set_num_threads(1)
     emulated.configure(peak_flops=2e9)
     found = {name: treated(loader, move) for name, move in MOVES.items()}
     for name, settings in LOADERS.items():
