@@ -39,10 +39,8 @@ class Compose:
         return image
 
 
-def busy(seconds=0.0005):
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
+def wait(seconds=0.0005):
+    time.sleep(seconds)
 
 
 class Halve:
@@ -51,7 +49,7 @@ class Halve:
 
     def __call__(self, image):
         HALVED[0] += 1
-        busy()
+        wait()
         return image.resize((self.size, self.size))
 
 
@@ -89,7 +87,7 @@ class Photos(Dataset):
 
     def read(self, index):
         MADE[index] += 1
-        busy()
+        wait()
         return Image.frombytes("RGB", (16, 16), bytes((3 * index + i) % 256 for i in range(768)))
 
     def __getitem__(self, index):
@@ -230,7 +228,7 @@ class Listed(Photos):
 
 class Slow(nn.Module):
     def forward(self, values):
-        busy()
+        wait()
         return values.float() / 255
 
 
@@ -380,7 +378,7 @@ class Light(Photos):
 
 
 def heavy(image):
-    busy(0.001)
+    wait(0.001)
     return flip(image)
 
 
