@@ -54,6 +54,7 @@ def test_good_settings(name, value):
         ("env.", "1", "no variable"),
         ("loader.worker", 1, "Is 'loader.workers' meant?"),
         ("xyz", 1, "There is no knob"),
+        ("matmul.precision", "hgih", "takes 'highest' or 'high' or 'medium', not 'hgih'"),
     ],
 )
 def test_bad_settings_are_told(name, value, said):

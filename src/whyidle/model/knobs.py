@@ -15,10 +15,12 @@ Setting = str | int | float | bool
 
 class Knob(NamedTuple):
     """One thing that can be set. ``by_hand`` is what a person writes, as the object of "write";
-    ``{value}`` stands for the setting as Python writes it, ``{text}`` as it is."""
+    ``{value}`` stands for the setting as Python writes it, ``{text}`` as it is. Where only some
+    texts mean anything they are ``among`` these."""
 
     kind: type[Setting]
     by_hand: str
+    among: tuple[str, ...] = ()
 
 
 ENVIRONMENT: Final = "env."
@@ -26,7 +28,9 @@ ENVIRONMENT: Final = "env."
 
 KNOBS: Final[dict[str, Knob]] = {
     "autocast.dtype": Knob(
-        str, "`with torch.autocast(device_type, dtype=torch.{text}):` around forward pass and loss"
+        str,
+        "`with torch.autocast(device_type, dtype=torch.{text}):` around forward pass and loss",
+        ("bfloat16", "float16"),
     ),
     "autocast.grad_scaler": Knob(bool, "torch.amp.GradScaler around the backward pass: {value}"),
     "autograd.anomaly_mode": Knob(bool, "torch.autograd.set_detect_anomaly({value})"),
@@ -36,7 +40,9 @@ KNOBS: Final[dict[str, Knob]] = {
     ),
     "checkpoint.interval_factor": Knob(int, "an interval {value} times as long where it saves"),
     "collate.length_buckets": Knob(str, "a collate_fn that pads to the next of the {text}"),
-    "collate.pad_to": Knob(str, "a collate_fn that pads each batch to its {text} sample"),
+    "collate.pad_to": Knob(
+        str, "a collate_fn that pads each batch to its {text} sample", ("longest",)
+    ),
     "compile.cache": Knob(
         str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
@@ -60,6 +66,7 @@ KNOBS: Final[dict[str, Knob]] = {
         str,
         "model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
         "default_hooks.{text}_hook)",
+        ("bf16_compress",),
     ),
     "ddp.gradient_as_bucket_view": Knob(
         bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
@@ -104,7 +111,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "loop.microbatch_times": Knob(
         float, "micro-batches {value} times as large, and as many times fewer of them"
     ),
-    "matmul.precision": Knob(str, "torch.set_float32_matmul_precision({value})"),
+    "matmul.precision": Knob(
+        str, "torch.set_float32_matmul_precision({value})", ("highest", "high", "medium")
+    ),
     "memory.empty_cache_every": Knob(
         int, "torch.cuda.empty_cache() in every {value}th step only, or not at all"
     ),
@@ -116,9 +125,15 @@ KNOBS: Final[dict[str, Knob]] = {
     "model.checkpointing": Knob(bool, "activation checkpointing (recomputation): {value}"),
     "model.compile": Knob(bool, "model = torch.compile(model) once the model is on its device"),
     "model.compile_dynamic": Knob(bool, "torch.compile(model, dynamic={value})"),
-    "model.compile_mode": Knob(str, "torch.compile(model, mode={value})"),
+    "model.compile_mode": Knob(
+        str,
+        "torch.compile(model, mode={value})",
+        ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+    ),
     "model.memory_format": Knob(
-        str, "model.to(memory_format=torch.{text}), the input batch as well"
+        str,
+        "model.to(memory_format=torch.{text}), the input batch as well",
+        ("channels_last",),
     ),
     "optimizer.foreach": Knob(bool, "torch.optim.NAME(..., foreach={value})"),
     "optimizer.fused": Knob(bool, "torch.optim.NAME(..., fused={value})"),
@@ -179,6 +194,9 @@ def problem(name: str, value: object) -> str:
     fits = type(value) is kind or (kind is float and type(value) is int)
     if not fits:
         return f"{name!r} takes {_WORDS[kind]}, not {value!r}."
+    among = KNOBS[name].among if name in KNOBS else ()
+    if among and value not in among:
+        return f"{name!r} takes {' or '.join(map(repr, among))}, not {value!r}."
     negative = isinstance(value, int | float) and not value >= 0
     return f"{name!r} cannot be {value!r}." if negative else ""
 
