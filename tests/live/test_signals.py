@@ -48,6 +48,17 @@ def test_a_signal_reaches_the_command_once(watching, counting, name, to_group):
     assert child.returncode == 41
 
 
+def test_a_signal_sent_to_the_group_and_to_us_reaches_the_command_once(watching, counting):
+    with watching.start(watching.words(*counting), start_new_session=True) as child:
+        ready(child)
+        os.killpg(child.pid, signal.SIGTERM)
+        time.sleep(0.05)  # as ``timeout`` does, but far enough apart that they do not melt into one
+        os.kill(child.pid, signal.SIGTERM)
+        out, _ = child.communicate(timeout=60)
+    assert out == f"[{signal.SIGTERM:d}]\n"
+    assert child.returncode == 41
+
+
 def test_control_c_in_a_terminal(watching, counting):
     pid, terminal = pty.fork()
     if pid == 0:
