@@ -140,6 +140,12 @@ def mostly_waits(facts: Facts) -> bool:
     return _on_cpu(facts) < MOSTLY
 
 
+def idle_cores(facts: Facts) -> float | None:
+    """Cores of those the job may use that nobody used, on average; None where nobody counted."""
+    idle = facts.outside.rate("machine_cpu_idle_s") if facts.outside else None
+    return idle if idle is None else min(idle, usable(facts) or idle)
+
+
 def _free(facts: Facts) -> float:
     """Cores that other programs of the machine left to the job; inf where nobody counted."""
     outside = facts.outside

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
+from whyidle.analysis.feeding import taking
 from whyidle.analysis.gaps import Launches, copy_direction
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.kernels import classify
@@ -35,11 +36,15 @@ class Host:
 
     def rows(self, role: str) -> I64:
         """Rows of a role on the driving threads."""
-        rows = self.roles.rows(role)
+        rows = self._taking if role == "producer" else self.roles.rows(role)
         if role == "checkpoint":
             rows = np.union1d(rows, finishing(self.timeline, self.roles))
         rows = rows[among(self.timeline.host.thread[rows], self.drivers)]
         return rows[~self._launching(rows)] if role == "preprocess" else rows
+
+    @cached_property
+    def _taking(self) -> I64:
+        return taking(self.timeline, self.roles)
 
     def _launching(self, rows: I64) -> NDArray[np.bool_]:
         """Which events launch kernels: a function that does is not mere preparation on the CPU."""

@@ -296,7 +296,7 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
         ("python", union(events.start[search], events.end[search])),
         ("compute", work),
         ("collective", union(events.start[flying], events.end[flying])),
-        *[(role, host.during(role)) for role in ("blocked", "locked")],
+        *[(role, host.during(role)) for role in ("producer", "blocked", "locked")],
         ("python", frames | between),
     ]
 

@@ -23,6 +23,7 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "copy_call": ("transfer", "host inside a copy call, device idle"),
     "copy_refill": ("transfer", "refilling the queue after a blocking copy"),
     "loader": ("input", "blocked on the next batch"),
+    "producer": ("input", "waiting for another process or thread of the job"),
     "preprocess": ("input", "preparing data in the training process"),
     "checkpoint": ("interruption", "writing a checkpoint"),
     "evaluation": ("interruption", "evaluating"),

@@ -1,0 +1,90 @@
+"""The training loop waits for a producer that the job runs beside it."""
+
+from __future__ import annotations
+
+from whyidle.analysis.cores import idle_cores
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import STALL_ERROR, WORKERS, from_gains
+from whyidle.analysis.places import at_place
+from whyidle.analysis.samples import busiest
+from whyidle.analysis.sampling import bounds, counted
+from whyidle.model.cause import Proof, cause
+
+LEAST_SHARE = 0.03
+"""a thread that waits for less than this may just have lost its processor"""
+
+
+@cause(
+    "A process or thread of the job's own does not keep up",
+    bucket="input",
+    needs=("device_time", "own_settings", "steps"),
+)
+def slow_producer(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The job makes batches, or plays an environment, in processes or threads that it starts itself,
+    and the training loop takes what they make from a queue, a pipe or a pool. They make it more
+    slowly than the loop uses it up.
+
+    Why it costs
+    ------------
+    The loop stands still until the next item is there, however fast the device is.
+
+    How it is detected
+    ------------------
+    On a watched process: the training thread was not runnable between the recorded calls, and
+    stack samples show the user's code in ``get``, ``recv``, ``result`` or the like of
+    ``queue``, ``multiprocessing`` or ``concurrent.futures``. The loop cannot lose more than this
+    wait, which is the hopeful end, with the sampling error of its share. Expected is twice as many
+    producers, or ones twice as fast (P1: ``max(T - W, T / 2)``); careful is one more where there
+    are eight, and nothing where no core is idle for it, because the producers are seen from the
+    loop alone: how many there are, and what they wait for themselves, is not known.
+
+    What looks alike
+    ----------------
+    Workers of a DataLoader have causes of their own. A wait inside a tracker's or another library's
+    call is ``blocking-logging-upload``.
+
+    What to do
+    ----------
+    Start more producers, as many as there are cores; make an item cheaper; send arrays or tensors
+    in shared memory instead of lists, which are pickled element by element; let the queue hold a
+    few items, so that irregular ones do not hold up the loop. Where it fits, a DataLoader with
+    workers does all of this.
+
+    References
+    ----------
+    Python documentation, ``multiprocessing``: "Pipes and Queues"; Mohan et al., VLDB 2021.
+    """
+    waits = facts.part("producer")
+    share = facts.share_of(waits)
+    if share < LEAST_SHARE:
+        return None
+    least, most = bounds(facts, waits)
+    where = busiest(facts, waits)
+    idle = idle_cores(facts)
+    more = WORKERS[1] / (WORKERS[1] + 1)
+    careful = 1.0 - max(1.0 - least, more) * (1.0 + STALL_ERROR)
+    if idle is not None and idle < 1.0:
+        careful = 0.0
+    gains = (max(careful, 0.0), min(share, 0.5), most)
+    return Proof(
+        headline=f"The training loop waits{at_place(where)} for another process or thread of the "
+        f"job: {share * facts.step_s * 1e3:.3g} ms of each step",
+        low=gains[0],
+        high=most,
+        predicted=from_gains(gains, "P1: one producer more, twice as many, no wait"),
+        evidence=(
+            measured(
+                "waiting for another process or thread of the job, share of step",
+                share,
+                "ratio",
+                samples=counted(facts),
+                source="samples",
+            ),
+            *([] if idle is None else [measured("cores that nobody used", idle, None)]),
+        ),
+        confidence=0.85 if where else 0.5,
+        where=where,
+    )

@@ -1,0 +1,18 @@
+"""Let what the job makes beside training keep up with it."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.treatment import Plan, treatment
+
+
+@treatment("slow-producer", consent="rounding")
+def more_producers(_: Proof) -> Plan:
+    """More of the job's own producers, or cheaper items. Advice: they are the script's own, and
+    only it knows how its data can be divided among several. Items come in another order."""
+    return Plan(
+        summary="start more producers where cores are free; make each item cheaper, and send "
+        "arrays or tensors instead of lists of numbers; or load with a DataLoader and num_workers",
+        risk="several producers must divide the data among them, and items come in another order",
+        automatic=False,
+    )

@@ -1,0 +1,78 @@
+"""Batches from the job's own producers: told as input, and not as logging."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnose import diagnose
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+
+LOOP = "/job/train.py(15): main;/job/train.py(30): <module>"
+LIB = "/usr/lib/python3.11"
+CONNECTION = (
+    f"{LIB}/multiprocessing/connection.py(395): _recv;"
+    f"{LIB}/multiprocessing/connection.py(430): _recv_bytes;"
+    f"{LIB}/multiprocessing/connection.py(216): recv_bytes"
+)
+TAKEN = {
+    "a process's queue": f"{CONNECTION};{LIB}/multiprocessing/queues.py(103): get",
+    "a thread's queue": f"{LIB}/threading.py(327): wait;{LIB}/queue.py(171): get",
+    "a pipe": f"{CONNECTION[:-6]};{LIB}/multiprocessing/connection.py(250): recv",
+    "a pool": f"{LIB}/threading.py(327): wait;{LIB}/multiprocessing/pool.py(861): next",
+    "an executor": f"{LIB}/threading.py(327): wait;{LIB}/concurrent/futures/_base.py(451): result",
+}
+
+
+def train(waits, wait_ms=60, steps=30):
+    job = Guest()
+    for _ in range(steps):
+        if wait_ms:
+            job.wait(f"{waits};{LOOP}" if waits else LOOP, ms(wait_ms))
+        job.backward(LOOP, ms(30))
+        job.step(LOOP, ms(10))
+    return job.timeline()
+
+
+def judge(cause, timeline):
+    return contracts.run_cause(catalog.causes()[cause], [timeline])
+
+
+@pytest.mark.parametrize("waits", TAKEN.values(), ids=TAKEN)
+def test_a_wait_for_the_job_s_own_producer_is_input(waits):
+    job = train(waits)
+    proof = judge("slow-producer", job)
+    contracts.check_proof(catalog.causes()["slow-producer"], proof)
+    assert (proof.where[0].file, proof.where[0].line) == ("/job/train.py", 15)
+    assert judge("blocking-logging-upload", job) is None
+    found = diagnose([job])
+    assert (found.verdict.bound, found.findings[0].cause) == ("input", "slow-producer")
+    assert found.attribution.input == pytest.approx(0.6, abs=0.02)
+
+
+def test_what_no_wait_would_bring_lies_within_the_prediction():
+    predicted = judge("slow-producer", train(TAKEN["a process's queue"])).predicted
+    without = Facts(train("", wait_ms=0)).step_s
+    assert predicted.low <= 1.1
+    assert predicted.speedup == pytest.approx(2.0)
+    assert predicted.high == pytest.approx(0.1 / without, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "",
+        f"{CONNECTION};/usr/lib/python3.11/site-packages/wandb/sdk/lib/mailbox.py(90): get",
+        f"{LIB}/threading.py(327): wait;{LIB}/queue.py(171): get;"
+        "/usr/lib/python3.11/site-packages/tracker/client.py(9): flush",
+    ],
+)
+def test_other_waits_are_not(waits):
+    job = train(waits)
+    assert judge("slow-producer", job) is None
+    assert judge("blocking-logging-upload", job) is not None
+
+
+def test_a_short_wait_is_not_worth_a_word():
+    assert judge("slow-producer", train(TAKEN["a thread's queue"], wait_ms=1)) is None
