@@ -113,9 +113,13 @@ def test_real_recordings_of_a_larger_batch_are_covered(small, large):
     assert predicted.step_s == pytest.approx(real, rel=0.1)
 
 
-def fed(*, calls=0, **loading):
-    """Ten steps of some 10 ms whose batches come from loaders."""
+def fed(*, calls=0, cold_ms=0, **loading):
+    """Ten steps of some 10 ms whose batches come from loaders, after one that takes longer."""
     job = Builder()
+    if cold_ms:
+        with job.step():
+            job.loader(ms(1))
+            job.python("train.py(1): main", ms(cold_ms))
     for _ in range(10):
         with job.step():
             for _ in range(calls):
@@ -139,6 +143,14 @@ def test_throughput_is_what_was_taken_from_workers_whose_own_batches_do_not_coun
     settings = ({"workers": 2, "batch_size": 32},)
     told = fed(batches=batches, takes=takes, settings=settings, iterators=(Iterator(0, 1, 0),))
     assert samples_per_s(told) == pytest.approx(3200, rel=0.15)
+
+
+def test_a_cold_start_is_none_of_the_throughput():
+    batches = np.zeros(2, BATCH)
+    batches["samples"], batches["worker"] = 32, -1
+    facts = fed(calls=1, cold_ms=1000, batches=batches)
+    assert facts.cold_start
+    assert samples_per_s(facts) == pytest.approx(3200, rel=0.15)
 
 
 def test_no_loader_no_throughput():

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
+from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import SINGLE, nexts
 from whyidle.analysis.replay import added
 from whyidle.model.timeline import HostKind
@@ -190,14 +191,16 @@ def samples_per_s(facts: Facts) -> float | None:
     batch = size(facts)
     if batch is not None:
         return batch / float(facts.steps.seconds.mean())
-    return _loaded(facts) / facts.scope_s or None
+    steady = facts.steps.steady
+    spans = union(facts.steps.start[steady], facts.steps.end[steady])
+    return _loaded(facts, spans) / (spans.total / 1e9) or None
 
 
-def _loaded(facts: Facts) -> float:
-    """Samples that all loaders handed to the steps in scope, those of evaluations left out. Of
+def _loaded(facts: Facts, spans: Intervals) -> float:
+    """Samples that all loaders handed over in some time, those of evaluations left out. Of
     batches made in the training process some are counted, and stand for the others."""
     loading = facts.timeline.loading
-    spans = facts.scope - facts.host.during("evaluation")
+    spans = spans - facts.host.during("evaluation")
     made = loading.batches["samples"][loading.batches["worker"] < 0]
     calls = nexts(facts, SINGLE)
     count = float(spans.covers(calls.end).sum()) * float(made.mean()) if len(made) else 0.0
