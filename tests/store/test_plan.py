@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whyidle.errors import InputError, StoreError
 from whyidle.model.diagnosis import Consent
-from whyidle.model.knobs import KNOBS
+from whyidle.model.knobs import KNOBS, Knob
 from whyidle.model.plan import Fix, FixPlan, Speedup
 from whyidle.store.plan import parse_plan, read_plan, text_of, write_plan
 
@@ -34,21 +34,23 @@ PLAN = FixPlan(
 TEXT = text_of(PLAN)
 
 
-def kept(kind: type) -> st.SearchStrategy:
+def kept(knob: Knob) -> st.SearchStrategy:
+    if knob.among:
+        return st.sampled_from(knob.among)
     numbers = st.integers(0, 2**40)
     return {
         bool: st.booleans(),
         int: numbers,
         float: st.floats(0, allow_infinity=False),
         str: st.text(),
-    }[kind]
+    }[knob.kind]
 
 
 SPEEDUPS = st.none() | st.builds(
     Speedup, times=st.floats(0.1, 9), low=st.floats(0.1, 9), high=st.floats(0.1, 1e20)
 )
 EDITS = st.one_of(
-    [st.fixed_dictionaries({name: kept(knob.kind)}) for name, knob in KNOBS.items()]
+    [st.fixed_dictionaries({name: kept(knob)}) for name, knob in KNOBS.items()]
 ) | st.dictionaries(st.text(min_size=1).map("env.{}".format), st.text(), max_size=2)
 FIXES = st.builds(
     Fix,
