@@ -162,3 +162,15 @@ def test_padding_is_cut_off_where_a_mask_tells_of_it():
 def test_reports_are_made_in_the_background_for_trackers_whose_calls_are_known():
     assert knobs("background-reports", tracker=True) == {"logging.asynchronous": True}
     assert plan("background-reports", tracker=False) is None
+
+
+def test_a_loader_whose_wait_workers_hide_need_not_become_cheaper():
+    assert plan("cheaper-transforms", cheaper=None) is None
+    assert plan("cheaper-transforms", cheaper=proof().predicted).predicted == proof().predicted
+
+
+def test_python_of_the_user_s_own_is_not_told_to_decode():
+    told = plan("cheaper-transforms", media=False, function="train.py(9): collate").summary
+    assert "make collate cheaper" in told
+    assert "decode" not in told
+    assert "decode" in plan("cheaper-transforms", media=None).summary

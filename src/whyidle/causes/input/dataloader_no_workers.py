@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.cores import mostly_waits, room
+from whyidle.analysis.decoding import decoded
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import most_workers
@@ -23,13 +24,16 @@ from whyidle.analysis.loader import (
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.samples import busiest
-from whyidle.causes.input._waiting import prepared_once
+from whyidle.causes.input._waiting import made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
 MOST_PLACES = 3
+LEFT = 0.1
+"""share of the step that workers are expected to leave of the wait, from which on samples have to
+become cheaper, too"""
 
 
 @cause(
@@ -70,7 +74,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Give the DataLoader workers, keep them between epochs, and pin its batches. Do not where the
+    Give the DataLoader workers, keep them between epochs, and pin its batches. Where the cores have
+    no room for them samples have to become cheaper. Do not give workers where the
     dataset is an ``IterableDataset`` that does not divide its samples among workers: every worker
     would yield all of them.
 
@@ -100,6 +105,13 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         given=None if space.usual is None else given,
     )
     hot = hot_frame(facts, union(calls.start, calls.end))
+    (asking,) = facts.workers.places("asked", workers=False) or (
+        facts.places.of(int(calls.rows[0])),
+    )
+    seen = _seen(facts, hot, calls, asking)
+    making = _making(facts, seen)
+    where = dict.fromkeys(place for place in (*making, asking, *seen) if place)
+    left = 0.0 if mostly_waits(facts) else blocked - expected
     per_step = work * facts.step_s
     return Proof(
         headline=f"The DataLoader has no workers: each batch holds up the step for "
@@ -109,7 +121,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         predicted=may_cost(low, high, "P1: the step without the wait, plus hand-off", expected),
         evidence=_evidence(calls, hot, blocked, per_step, facts),
         confidence=0.95,
-        where=_where(facts, hot, calls),
+        where=tuple(where)[:MOST_PLACES],
         facts={
             "workers": given,
             "undivided": _undivided(facts),
@@ -118,22 +130,24 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
             "same_again": facts.workers.same_again,
             "cached": prepared_once(blocked),
+            "cheaper": made_cheaper(blocked) if left > LEFT else None,
+            "compute": facts.share("compute"),
+            "media": decoded(facts, union(calls.start, calls.end)),
+            "function": making[0].function if making else None,
         },
     )
 
 
-def _where(facts: Facts, hot: Hot | None, calls: Nexts) -> tuple[Place, ...]:
-    """What loads: the function or line that was seen at it, else the dataset's method; then the
-    line that asks for the batch."""
-    (asking,) = facts.workers.places("asked", workers=False) or (
-        facts.places.of(int(calls.rows[0])),
-    )
+def _seen(facts: Facts, hot: Hot | None, calls: Nexts, asking: Place | None) -> list[Place]:
+    """What was looked at while batches were loaded."""
     seen = [hot.place if hot else None, *busiest(facts, union(calls.start, calls.end))]
-    own = [place for place in seen if place and not _same(place, asking)]
-    functions = {(p.file, p.function): p for p in own[::-1] if not in_library(p)}
-    mine = list(functions.values())[::-1]
-    found = [*(mine or facts.workers.places("making", workers=False)), asking, *own]
-    return tuple(dict.fromkeys(place for place in found if place))[:MOST_PLACES]
+    return [place for place in seen if place and not _same(place, asking)]
+
+
+def _making(facts: Facts, seen: list[Place]) -> list[Place]:
+    """The user's functions or lines that were seen to load, else the dataset's method."""
+    functions = {(p.file, p.function): p for p in seen[::-1] if not in_library(p)}
+    return list(functions.values())[::-1] or list(facts.workers.places("making", workers=False))
 
 
 def _same(place: Place, other: Place | None) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.cores import mostly_waits
+from whyidle.analysis.decoding import decoded, decoded_by_workers
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidden_loading
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import SINGLE, Hot, handoff_s, hot_frame, nexts
 from whyidle.analysis.sampling import bounds
-from whyidle.causes.input._waiting import evidence, prepared_once
+from whyidle.causes.input._waiting import CHEAPER, evidence, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 
@@ -94,15 +95,12 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         facts={
             "compute": facts.share("compute"),
             "function": hot.name if hot else None,
+            "media": decoded(facts, _windows(facts, spent, left)),
             "chained": _chained(facts),
             "same_again": facts.workers.same_again and left >= LEAST_SHARE,
             "cached": prepared_once(left),
         },
     )
-
-
-CHEAPER = (1 / 3, 1 / 2, 1.0)
-"""share of the CPU time that cheaper preparation saves: careful, expected, hopeful"""
 
 
 def _from_within(facts: Facts) -> Proof | None:
@@ -130,6 +128,7 @@ def _from_within(facts: Facts) -> Proof | None:
             "compute": facts.share("compute"),
             "same_again": False,
             "inside": True,
+            "media": decoded_by_workers(facts),
             "chained": _chained(facts),
         },
     )

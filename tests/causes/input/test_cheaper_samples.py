@@ -1,0 +1,67 @@
+"""What workers cannot hide for want of cores has to become cheaper, in the words that fit it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whyidle import catalog
+from whyidle.engine.diagnose import diagnose
+from whyidle.model.loading import BATCH, Loading
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
+
+LOOP = "/job/main.py(90): <module>"
+ASKS = f"/usr/lib/python3.11/site-packages/torch/utils/data/dataloader.py(733): __next__;{LOOP}"
+COLLATE = f"/job/main.py(41): collate;{ASKS}"
+DECODE = (
+    f"/usr/lib/python3.11/site-packages/PIL/ImageFile.py(389): load;/job/main.py(30): read;{ASKS}"
+)
+CALL = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def job(stack, *, cores, waits=False):
+    """60 ms of loading and 30 ms of computing in each step."""
+    guest = Guest(cores=cores)
+    begun = []
+    for _ in range(30):
+        begun.append(guest.now)
+        with guest.call(CALL):
+            guest.python(stack, ms(60))
+        guest.backward(LOOP, ms(20))
+        guest.step(LOOP, ms(10))
+    made = np.zeros(len(begun), BATCH)
+    made["worker"], made["start"], made["samples"] = -1, begun, 32
+    made["end"] = made["start"] + ms(60)
+    made["cpu"] = 1_000 if waits else ms(60)
+    loading = Loading(batches=made, cores=cores, threads=1, settings=({"asked": LOOP},))
+    return replace(guest.timeline(), loading=loading)
+
+
+def fixes(timeline):
+    cause = catalog.causes()["dataloader-no-workers"]
+    proof = contracts.run_cause(cause, [timeline])
+    contracts.check_proof(cause, proof)
+    (found,) = [f for f in diagnose([timeline]).findings if f.cause == "dataloader-no-workers"]
+    return {fix.treatment: fix for fix in found.prescriptions}
+
+
+def test_where_cores_are_short_the_function_that_loads_is_to_become_cheaper():
+    fix = fixes(job(COLLATE, cores=1))["cheaper-transforms"]
+    assert "make collate cheaper" in fix.summary
+    assert not fix.automatic
+    assert fix.predicted.low == pytest.approx(1 / (1 - 0.667 / 3), rel=0.05)
+    assert fix.predicted.high == pytest.approx(3.0, rel=0.05)
+
+
+def test_pictures_are_decoded_at_a_reduced_size():
+    assert "decode at reduced size" in fixes(job(DECODE, cores=1))["cheaper-transforms"].summary
+
+
+def test_not_where_workers_have_cores_for_it():
+    assert "cheaper-transforms" not in fixes(job(COLLATE, cores=16))
+
+
+def test_not_where_loading_waits_for_something_else():
+    assert "cheaper-transforms" not in fixes(job(COLLATE, cores=1, waits=True))
