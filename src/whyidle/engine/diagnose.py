@@ -13,7 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
-from whyidle.engine import _bursts, _few, _marks, _scaling, _stopped
+from whyidle.engine import _bursts, _few, _marks, _neighbours, _scaling, _stopped
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -182,7 +182,8 @@ def _float(value: object) -> float | None:
 
 def _coverage(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
     notes = [*assumed, *notes_on(job), *_bursts.notes_on(job), *_marks.notes_on(job)]
-    notes += [*_scaling.notes_on(job), *_stopped.notes_on(job), *notes_on_sources(job)]
+    notes += [*_neighbours.notes_on(job), *_scaling.notes_on(job)]
+    notes += [*_stopped.notes_on(job), *notes_on_sources(job)]
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.shown}: {note}" for note in source.notes]
