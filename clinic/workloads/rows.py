@@ -3,7 +3,9 @@
 import argparse
 import gc
 import http.server
+import itertools
 import json
+import multiprocessing
 import os
 import threading
 import time
@@ -30,6 +32,8 @@ parser.add_argument("--tidy-every", type=int, default=0)
 parser.add_argument("--check-numbers", action="store_true")
 parser.add_argument("--repeatable", action="store_true")
 parser.add_argument("--update", choices=("default", "loop", "together", "single"), default="single")
+parser.add_argument("--pickers", type=int, default=0, help="processes that pick rows")
+parser.add_argument("--pick-ms", type=float, default=0.0, help="how long the warehouse takes")
 parser.add_argument("--look", type=float, default=0.0, help="leave the model up for so long, s")
 parser.add_argument("--save-every", type=int, default=0)
 parser.add_argument("--steps", type=int, default=0)
@@ -64,6 +68,25 @@ def dashboard(delay):
     return f"http://127.0.0.1:{os.read(ready, 16).decode()}/"
 
 
+def pick(queue, first, every):
+    """Every so many-th batch, as the warehouse gives it."""
+    table, labels = features.numpy(), prices.numpy()
+    for number in itertools.count(first, every):
+        chosen = np.random.default_rng((args.seed, number)).integers(0, args.table, args.batch)
+        time.sleep(args.pick_ms / 1e3)
+        queue.put((table[chosen], labels[chosen]))
+
+
+def picked():
+    """A queue per picker, asked in turn."""
+    forking = multiprocessing.get_context("fork")
+    queues = [forking.Queue(maxsize=2) for _ in range(args.pickers)]
+    for first, queue in enumerate(queues):
+        told = (queue, first, args.pickers)
+        forking.Process(target=pick, args=told, daemon=True).start()
+    return queues
+
+
 def concordance(predicted, actual):
     """Share of pairs that are in the right order, as the book defines it."""
     right = total = 0
@@ -84,6 +107,8 @@ features = torch.from_numpy(rng.standard_normal((args.table, args.columns), dtyp
 prices = features[:, :7].sum(1).tanh() + 0.1 * features[:, 8]
 records = [{"row": i, "tags": [i % 7, i % 11]} for i in range(args.notes)]
 
+queues = picked()
+
 device = torch.device(args.device)
 sizes = [args.columns] + [args.hidden] * args.layers + [1]
 parts = []
@@ -102,8 +127,12 @@ torch.use_deterministic_algorithms(args.repeatable)
 
 marks, step = [], 0
 while True:
-    rows = torch.from_numpy(rng.integers(0, args.table, args.batch))
-    x, y = features[rows].to(device), prices[rows].to(device)
+    if queues:
+        x, y = map(torch.from_numpy, queues[step % len(queues)].get())
+    else:
+        rows = torch.from_numpy(rng.integers(0, args.table, args.batch))
+        x, y = features[rows], prices[rows]
+    x, y = x.to(device), y.to(device)
     out = model(x).squeeze(1)
     loss = F.smooth_l1_loss(out, y)
     optimizer.zero_grad(set_to_none=True)
