@@ -158,6 +158,8 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
 
 def _healed(found: Healed, case: Case, mode: Mode, folder: Path, budget_s: float) -> Healed:
     options = from_start(case, frozenset())
+    if mode == "emulated":
+        options = {**options, "$WHYIDLE_EMULATED_COUNTERS": "counters"}  # as a driver shows them
     whyidle = [sys.executable, "-m", "whyidle"]
     words = command(options, mode, LONG_S, case.measure)
     fix = [*whyidle, "fix", "--quiet", "--no-store", "--budget", f"{budget_s:.0f}s"]

@@ -61,7 +61,7 @@ def recording_at(path: Path) -> Path | None:
 
 def monitor(recording: Path, pid: int, period_s: float | None = None) -> Monitor:
     """What reads the host and the GPUs beside a command whose first process is ``pid``."""
-    target = Target(pid=pid, environ=dict(os.environ))
+    target = Target(pid=pid, environ={**os.environ, "WHYIDLE_RUN": str(recording)})
     return Monitor(target, recording / TELEMETRY, period_s=period_s)
 
 

@@ -1,7 +1,8 @@
 """The counters of emulated accelerators, in the words of NVML and GPM; for whyidle's own tests.
 
 ``WHYIDLE_EMULATED_COUNTERS`` names a folder in which every process that uses such a device keeps
-what a driver would show of it (docs/emulated.md). Values are computed from the device's true busy
+what a driver would show of it (docs/emulated.md); one that is not absolute lies in the recording,
+which trials leave writable. Values are computed from the device's true busy
 intervals. A read costs 0.1 ms for a process, reading one small file.
 """
 
@@ -148,4 +149,4 @@ def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
     told = probe(target)
     if isinstance(told, Absent):
         raise InputError("Emulated accelerators cannot be read.", why=f"{told.reason}.")
-    return _Emulated(Path(target.environ[VARIABLE]))
+    return _Emulated(Path(target.environ.get("WHYIDLE_RUN", ""), target.environ[VARIABLE]))

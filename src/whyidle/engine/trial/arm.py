@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -21,6 +21,7 @@ from whyidle.engine.trial import ranks, sweep
 from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
 from whyidle.engine.trial.waiting import GoOn, Outrun, Watch
+from whyidle.engine.watch import monitor
 from whyidle.model.diagnosis import Edit
 
 Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun"]
@@ -120,7 +121,8 @@ def run(
         )
         watch = Watch(child, recording, asked.patience_s, Outrun(recording, go_on))
         try:
-            status = watch.wait()
+            with monitor(recording, child.pid) if asked.profile else nullcontext():
+                status = watch.wait()
         finally:
             kin = sweep.kin(child.pid)
             with suppress(ProcessLookupError):

@@ -1,7 +1,8 @@
 """Shows the counters to other processes while the job runs, as a driver does.
 
 ``WHYIDLE_EMULATED_COUNTERS`` names a folder; each process that uses the device keeps ``PID.json``
-in it, replaced ten times a second. ``whyidle.sources.emulated`` reads it.
+in it, replaced ten times a second; one that is not absolute lies in the recording.
+``whyidle.sources.emulated`` reads it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def install() -> None:
     named = os.environ.get(VARIABLE)
     if not named:
         return
-    folder = Path(named)
+    folder = Path(os.environ.get("WHYIDLE_RUN", ""), named)
     folder.mkdir(parents=True, exist_ok=True)
     publisher = Publisher(folder)
     atexit.register(publisher.end)

@@ -9,6 +9,7 @@ from whyidle.engine.patch import Kept, make_patch
 from whyidle.engine.trial.arm import Asked
 from whyidle.engine.trial.engine import FOLDER, Entry
 from whyidle.engine.trial.told import lead, read
+from whyidle.engine.watch import diagnose_recording
 from whyidle.model.diagnosis import Edit
 
 pytestmark = [
@@ -45,6 +46,7 @@ def test_what_was_watched_can_be_read_here(name, start, place):
     assert ran.recording == Path(ran.recording.parent, "recording")
     assert lead(read(ran.recording)).marks == ran.told.marks
     assert list(ran.recording.glob("*.spans"))
+    assert "host_telemetry" in diagnose_recording(ran.recording).coverage.signals
 
 
 @each_engine
