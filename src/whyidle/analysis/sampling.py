@@ -58,8 +58,14 @@ def unseen(facts: Facts, share: float) -> float:
 
     A look that waits for the interpreter's lock hardly longer than for a free one cannot tell that
     Python ran: so the end of each stretch is not seen, of which a step is taken to have one. No
-    more than what was found is added.
+    more than what was found is added. Where the kernel told which looks found the lock taken,
+    however shortly, those that were not counted as the job's own Python are all that was missed.
     """
+    looks = facts.timeline.looks
+    if looks is not None and looks.unsure is not None:
+        mine = looks.unsure & facts.scope.covers(looks.time)
+        missed = float(looks.weight[mine].sum()) / max(facts.scope.total, 1)
+        return min(missed, 1.0 - share)
     told = facts.timeline.settings.get("taken_us") or 0.0
     return min(share, float(told) / 1e6 / max(facts.step_s, 1e-9), 1.0 - share)
 

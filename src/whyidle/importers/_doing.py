@@ -49,20 +49,20 @@ def doing(
     read: NDArray[np.int64],
     stacks: list[str],
     idle: Mask,
-    taken: float,
+    ran: Mask,
     *,
     alone: bool,
 ) -> tuple[NDArray[np.int64], Mask, Mask]:
     """Kind of every sample, whether its thread was waiting in a call, and whether it slept while
     the interpreter's lock was taken. A native operator leaves that lock free and keeps its thread
-    busy; on a CPU that is the work itself. The lock was not free where a look waited ``taken`` us.
+    busy; on a CPU that is the work itself.
 
     Args:
         samples: by time, with the stacks of what they speak for.
         read: when each look was had, ns.
         stacks: as text; the last one is of looks of which none is known.
         idle: looks at a thread that was hardly ever awake until the next one.
-        taken: see ``_lock.taken_us``.
+        ran: looks that found Python running.
         alone: operators never sleep.
     """
     numbers = samples["stack"].astype(np.int64)
@@ -71,7 +71,7 @@ def doing(
     held = (samples["held"] >= HELD_US) & ~native
     stuck, blocked = asleep(samples, read, leaf, held, idle)
     waits = _are(_WAITS, leaf)[numbers] & ~held & ~stuck
-    python = (samples["held"] >= taken) & ~native
+    python = ran & ~native
     if alone:
         works = operator(leaf)[numbers]
         slept = sum_slept(samples, read)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.importers._asked import plain
 from whyidle.importers._asleep import asleep_locked
 from whyidle.model.loading import BATCH, PADDING, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 
@@ -102,7 +103,8 @@ def _worker(folder: Path, pid: str, base: int) -> Worker:
 
 
 def _looks(folder: Path, pid: str) -> tuple[NDArray[Any], list[str]]:
-    samples, stacks = records(folder / f"{pid}.samples", _LOOK), lines(folder / f"{pid}.stacks")
+    samples, _ = plain(records(folder / f"{pid}.samples", _LOOK))
+    stacks = lines(folder / f"{pid}.stacks")
     return samples[samples["stack"] < len(stacks)], stacks
 
 

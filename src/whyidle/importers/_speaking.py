@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.importers._lock import HELD_US
 from whyidle.model.timeline import Looks
 
 I64 = NDArray[np.int64]
@@ -47,8 +46,7 @@ def dated(
     samples: NDArray[Any],
     names: list[str],
     unknown: int,
-    *,
-    taken_us: float = HELD_US,
+    ran: NDArray[np.bool_],
 ) -> NDArray[Any]:
     """Samples with the stack of the moment that they speak for.
 
@@ -58,7 +56,7 @@ def dated(
     Python there, or nothing (the stack ``unknown``). To drop these looks would be to see too little
     of Python, for most of what runs shorter than the interpreter's switch interval (5 ms) is
     seen so only; to date them when the lock was had, too much of what lets go of it. A look that
-    was late by less than ``taken_us`` is dated when it was had.
+    found no Python (``ran``) is dated when it was had.
     """
     moved = samples.copy()
     asked = samples["time"].astype(np.int64)
@@ -69,7 +67,7 @@ def dated(
         begin, end, _ = _merged(_calls(spans, names, thread))
         edges = np.sort(np.concatenate([begin, end]))
         over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
-        held = samples["held"][rows] >= taken_us
+        held = ran[rows]
         late, told = rows[over & held], rows[~over & held]
         moved["stack"][late] = _borrowed(samples, phases, late, told, unknown)
         crossed = rows[over & ~held]
@@ -114,14 +112,25 @@ def phase_of(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> I6
 
 
 def looks_of(
-    spans: NDArray[Any], samples: NDArray[Any], names: list[str], spoken: tuple[I64, I64], base: int
+    spans: NDArray[Any],
+    samples: NDArray[Any],
+    names: list[str],
+    spoken: tuple[I64, I64],
+    base: int,
+    unsure: NDArray[np.bool_] | None = None,
 ) -> Looks:
     """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
-    rows of them, and for how long each of these speaks, ns."""
+    rows of them, and for how long each of these speaks, ns; ``unsure`` ones found the lock taken and
+    count for an operator."""
     phases, weight = phase_of(spans, samples, names), np.zeros(len(samples))
     np.add.at(weight, *spoken)
     random = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())
-    return Looks(samples["time"][random] - base, phases[random], weight[random])
+    return Looks(
+        samples["time"][random] - base,
+        phases[random],
+        weight[random],
+        None if unsure is None else (unsure & (phases % 2 == 0))[random],
+    )
 
 
 def _calls(spans: NDArray[Any], names: list[str], thread: int) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
+from whyidle.importers._asked import own_python, plain, waited
 from whyidle.importers._called import Frames
 from whyidle.importers._closures import spans_without_closures
 from whyidle.importers._doing import alone, doing
@@ -38,6 +39,8 @@ from whyidle.model.timeline import (
     Source,
     Timeline,
 )
+
+Mask = NDArray[np.bool_]
 
 SUFFIXES = (".spans",)
 MAGIC = b"whyidle spans 1\n"
@@ -110,10 +113,11 @@ def load(path: Path) -> Timeline:
     facts["compile"] = document(folder / f"{pid}.compiles.json")
     facts["bursts"] = document(folder / f"{pid}.bursts.json")
     spans = records(path, SPAN, MAGIC)
-    samples = records(folder / f"{pid}.samples", SAMPLE)
+    samples, locked = plain(records(folder / f"{pid}.samples", SAMPLE))
     names, stacks = lines(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
     spans = spans[spans["name"] < len(names)]
-    samples = samples[samples["stack"] < len(stacks)]
+    known = samples["stack"] < len(stacks)
+    samples, locked = samples[known], None if locked is None else locked[known]
     if not len(spans) and not len(samples):
         raise BrokenTraceError(
             f"No span could be read from {path}.", hint="Let the command train for a few steps."
@@ -121,25 +125,18 @@ def load(path: Path) -> Timeline:
     spans = spans_without_closures(spans, names)
     found = around(spans, samples, names, facts, _waiting, stacks=stacks)
     if found is not None:
-        spans, samples = (
-            spans[spans["start"] >= found.begin],
-            samples[samples["time"] >= found.begin],
-        )
+        later = samples["time"] >= found.begin
+        samples, locked = samples[later], None if locked is None else locked[later]
+        spans = spans[spans["start"] >= found.begin]
         thread = int(facts.get("thread") or 0)
         spans = np.concatenate([spans, found.spans(names, thread, SPAN)])
         facts["around"] = dict(found.told)
     if _grows(facts.get("memory")):
         facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
-    leaf = [stack.split(";", 1)[0] for stack in stacks]
-    facts["taken_us"] = taken = taken_us(samples, leaf)
-    free, false = found_free(samples, taken, leaf), false_waits(samples, taken, leaf)
-    facts["false_waits"] = false * float(1.0 - free.mean()) if len(samples) else 0.0
-    between = (phase_of(spans, samples, names) % 2 == 0) & ~free
-    facts["unseen_ends"] = unseen_ends(samples, taken, leaf, between, false)
-    samples = undelayed(samples, free)
+    samples, ran = _ran(spans, samples, names, stacks, locked, facts)
     host, all_names, details, threads, looks = _host(
-        spans, samples, names, stacks, base, taken=taken, alone=alone(facts)
+        spans, samples, names, stacks, base, locks=(locked, ran), alone=alone(facts)
     )
     none = np.empty(0, np.int64)
     return Timeline(
@@ -164,6 +161,31 @@ def load(path: Path) -> Timeline:
         pace=_pace(records(folder / f"{pid}.clock", CLOCK), base),
         marks=_marks(records(folder / f"{pid}.device", MARK), base),
     )
+
+
+def _ran(
+    spans: NDArray[Any],
+    samples: NDArray[Any],
+    names: list[str],
+    stacks: list[str],
+    locked: Mask | None,
+    facts: dict[str, Any],
+) -> tuple[NDArray[Any], Mask]:
+    """Samples dated when they asked for the interpreter's lock, and which found that Python of the
+    job's own ran: as the kernel tells (``locked``), else by how long they waited. What that leaves
+    open is added to the facts."""
+    leaf = [stack.split(";", 1)[0] for stack in stacks]
+    if locked is not None:
+        samples = waited(samples, locked)
+        inside = phase_of(spans, samples, names) % 2 == 1
+        return samples, own_python(samples, locked, leaf, inside)
+    facts["taken_us"] = taken = taken_us(samples, leaf)
+    free, false = found_free(samples, taken, leaf), false_waits(samples, taken, leaf)
+    facts["false_waits"] = false * float(1.0 - free.mean()) if len(samples) else 0.0
+    between = (phase_of(spans, samples, names) % 2 == 0) & ~free
+    facts["unseen_ends"] = unseen_ends(samples, taken, leaf, between, false)
+    samples = undelayed(samples, free)
+    return samples, samples["held"] >= taken
 
 
 def _pace(rows: NDArray[Any], base: int) -> Pace | None:
@@ -229,22 +251,26 @@ def _host(
     stacks: list[str],
     base: int,
     *,
-    taken: float,
+    locks: tuple[Mask | None, Mask],
     alone: bool,
 ) -> tuple[HostEvents, list[str], list[Detail], list[str], Looks]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
-    samples = samples[np.argsort(samples["time"], kind="stable")]
+    order = np.argsort(samples["time"], kind="stable")
+    locked, ran = locks
+    unsure = np.zeros(len(samples), dtype=bool) if locked is None else locked & ~ran
+    samples, ran, unsure = samples[order], ran[order], unsure[order]
     read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
-    samples = dated(spans, samples, names, len(stacks), taken_us=taken)
+    samples = dated(spans, samples, names, len(stacks), ran)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
+    ran, told = ran[order], None if locked is None else unsure[order]
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
     idle = _waiting(samples, read, met)
-    kinds, blocked, stuck = doing(samples, read, stacks, idle, taken, alone=alone)
+    kinds, blocked, stuck = doing(samples, read, stacks, idle, ran, alone=alone)
     rows, start, end = spoken_for(spans, samples, names)
-    looks = looks_of(spans, samples, names, (rows, end - start), base)
+    looks = looks_of(spans, samples, names, (rows, end - start), base, told)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
     frames = Frames([*names, *leaf])
     frames.of(samples, start, end, stacks)
