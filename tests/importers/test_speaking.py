@@ -5,7 +5,8 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.samples import busiest
-from whyidle.importers._speaking import dated
+from whyidle.importers._lock import HELD_US
+from whyidle.importers._speaking import dated as dated_as
 from whyidle.importers.probe import SAMPLE, SPAN
 from whyidle.testing.guest import Guest
 
@@ -16,6 +17,10 @@ def looks(*rows):
     for row, (time, late, stack) in zip(made, rows, strict=True):
         row["time"], row["held"], row["stack"], row["thread"] = time * 10**6, late * 1000, stack, 1
     return made
+
+
+def dated(spans, samples, names, unknown):
+    return dated_as(spans, samples, names, unknown, samples["held"] >= HELD_US)
 
 
 def calls(*rows):

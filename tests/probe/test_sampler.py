@@ -147,6 +147,28 @@ def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path)
     assert not list(tmp_path.glob("*.faults"))
 
 
+@pytest.mark.skipif(module._THREAD is None, reason="the kernel does not tell what a thread does")
+@pytest.mark.parametrize("python", [False, True])
+def test_the_kernel_tells_whether_a_look_found_the_lock_taken(sampler, recorder, python):
+    done = threading.Event()
+
+    def look():
+        while len(recorder.samples) < 40:
+            sampler.look(0.002)
+        done.set()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    while python and not done.is_set():
+        sum(range(100))
+    assert done.wait(30)
+    thread.join()
+    sleeps = [row[4] >> module.HELD_BITS for row in recorder.samples]
+    assert min(sleeps) >= 1
+    assert (sorted(sleeps)[len(sleeps) // 2] > 1) == python
+    assert all(row[4] & module.LONGEST_US < 10_000_000 for row in recorder.samples)
+
+
 def test_looks_do_not_fall_into_step_with_a_loop_of_their_period(sampler):
     """Wherever the last look came to an end, all parts of a step are seen alike."""
     period = 20_000_000

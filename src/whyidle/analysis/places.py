@@ -108,12 +108,15 @@ def own_frame(stack: str) -> str:
     return ""
 
 
-def at_place(where: tuple[Place, ...]) -> str:
+def at_place(where: tuple[Place, ...], *, before: bool = False) -> str:
     """The first place for the middle of a sentence: " in FUNCTION", " at FILE:LINE" where the code
-    stands outside functions, nothing where neither is known."""
+    stands outside functions, nothing where neither is known; " before FILE:LINE" of what ran until
+    that line, in whatever function."""
     first = where[0] if where else None
     if first is None or not first.function:
         return ""
+    if before and first.line:
+        return f" before {(first.file or '').rpartition('/')[2]}:{first.line}"
     if not first.function.startswith("<"):
         return f" in {first.function}"
     return f" at {(first.file or '').rpartition('/')[2]}:{first.line}" if first.line else ""

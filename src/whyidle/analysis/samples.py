@@ -24,6 +24,22 @@ def busiest(facts: Facts, spans: Intervals, most: int = 3) -> tuple[Place, ...]:
     return tuple(place for place, _ in lines(facts, spans, HostKind.PYTHON)[:most])
 
 
+def running(facts: Facts, spans: Intervals, most: int = 3) -> tuple[tuple[Place, ...], bool]:
+    """The user's lines of Python in some time, those that were seen running first; and whether of
+    none that was seen, so that these are lines before which it ran."""
+    shown = busiest(facts, spans, most)
+    over = stacks(facts, spans, HostKind.PYTHON, after=True)
+    if not over:
+        return shown, False
+    seen: Counter[str] = Counter()
+    for stack, time in stacks(facts, spans, HostKind.PYTHON, after=False).items():
+        if _own_line(stack) == stack.split(";", 1)[0]:  # it is no library that runs there
+            seen[_own_line(stack)] += time
+    places = [frame_place(text, facts.rank) for text, _ in seen.most_common()]
+    ran = [place for place in places if place is not None and not in_library(place)]
+    return tuple(dict.fromkeys([*ran, *shown]))[:most], not ran
+
+
 def lines(facts: Facts, spans: Intervals, *kinds: HostKind) -> list[tuple[Place, float]]:
     """The user's lines that samples in some time point at, each with its share of what these
     samples speak for, the largest first."""
@@ -42,15 +58,19 @@ def said(place: Place) -> str:
     return f"in {name}" if name.isidentifier() else f"at line {place.line}"
 
 
-def stacks(facts: Facts, spans: Intervals, *kinds: HostKind) -> Counter[str]:
-    """Every sampled stack in some time -> ns that it speaks for; of events of some kinds only."""
+def stacks(
+    facts: Facts, spans: Intervals, *kinds: HostKind, after: bool | None = None
+) -> Counter[str]:
+    """Every sampled stack in some time -> ns that it speaks for; of events of some kinds only, and
+    of looks only that show the line at which Python was over (``after``), or that do not."""
     timeline, host = facts.timeline, facts.timeline.host
     rows = np.flatnonzero((host.detail >= 0) & (among(host.kind, kinds) if kinds else True))
     spent: Counter[str] = Counter()
     inside = spans.inside(host.start[rows], host.end[rows])
     for row, time in zip(rows[inside > 0], inside[inside > 0], strict=True):
-        if stack := timeline.details[host.detail[row]].stack:
-            spent[stack] += int(time)
+        told = timeline.details[host.detail[row]]
+        if told.stack and after in (None, told.after):
+            spent[told.stack] += int(time)
     return spent
 
 

@@ -3,34 +3,51 @@
 A look's thread lets go of its core once to sleep until it is due, and again only where it has to
 wait for the lock. So how often it did tells for certain whether Python ran at that moment, and
 moments are random: the share of such looks is the share of Python. How long one waited tells how
-long that stretch of Python still was, unless the job took the lock back before the look was woken.
+long it took until the lock was let go of.
 
 Each operator is called by some Python of the framework, which nobody can do less often but with the
-operator. It is told from the job's own by how long it keeps the lock (``OWN_US``), at each line
-where the lock is let go of: what runs before one line takes about as long each time, and of a
-stretch that is longer than twice that, most looks wait longer.
+operator. It comes last in every stretch of Python, so a look that waits no longer than that takes
+(``OWN_US``) found the framework, and the others the job's own Python before it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from whyidle.importers._asleep import HALF
-from whyidle.importers._lock import FEWEST, TAKEN, engine
 
 Mask = NDArray[np.bool_]
 
 HELD_BITS: Final = 28
 """of a sample's wait, us; above them stands how often the look's thread let go of its core, 0 where
 the kernel does not tell (``whyidle.probe.sampler``)"""
-OWN_US: Final = 80
-"""looks at Python of the framework's own wait less: in jobs of nothing but small operators half of
-those that found the lock taken waited 31 us longer than for a free one, one in eight 80 us (102
-looks at calls of a perceptron), and one in twelve (193 looks at a categorical distribution, which
-checks what it is given); PyTorch 2.13, Python 3.11, two virtual cores"""
+OWN_US: Final = 60
+"""what the framework's Python keeps the lock for on the way to an operator, and handing the lock
+over takes: in jobs of nothing but small operators, of the looks that found it taken half waited 31
+us longer than for a free one, and one in six 60 us (102 looks at calls of a perceptron, 193 at a
+categorical distribution, which checks what it is given; PyTorch 2.13, Python 3.11, two virtual
+cores). Beside known Python of 16 to 67 % of the time in stretches of 0.04 to 0.5 ms, 15 to 62 % of
+the looks waited as long"""
+SWITCH_US: Final = 5000
+"""after so long whoever waits for the lock asks for it (``sys.getswitchinterval``)"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ran:
+    """What looks tell of Python. ``python``: it ran, and was the job's own. ``unsure``: it ran for
+    too short a time to tell it from the framework's. ``after``: the stack shows the line at which
+    it was over. The last two are None where the kernel does not tell."""
+
+    python: Mask
+    unsure: Mask | None = None
+    after: Mask | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> Ran:
+        """The same for some of the looks, in this order."""
+        unsure = None if self.unsure is None else self.unsure[rows]
+        return Ran(self.python[rows], unsure, None if self.after is None else self.after[rows])
 
 
 def plain(samples: NDArray[Any]) -> tuple[NDArray[Any], Mask | None]:
@@ -45,7 +62,7 @@ def plain(samples: NDArray[Any]) -> tuple[NDArray[Any], Mask | None]:
 def waited(samples: NDArray[Any], locked: Mask) -> NDArray[Any]:
     """The same looks with how long they waited for the lock, and dated when they asked for it: a
     thread also takes a while to wake up, which looks at a free lock tell."""
-    usual = int(np.median(samples["held"][~locked])) if not locked.all() else 0
+    usual = 0 if locked.all() else int(np.median(samples["held"][~locked]))
     held = samples["held"].astype(np.int64)
     told = np.where(locked, np.maximum(held - usual, 1), 0)
     moved = samples.copy()
@@ -54,29 +71,19 @@ def waited(samples: NDArray[Any], locked: Mask) -> NDArray[Any]:
     return moved
 
 
-def own_python(samples: NDArray[Any], locked: Mask, leaf: list[str], inside: Mask) -> Mask:
-    """Which looks found Python running that is the job's own.
+def ran(samples: NDArray[Any], locked: Mask, leaf: list[str]) -> Ran:
+    """What looks found of Python.
 
-    Those that waited for ``OWN_US``, and, where most looks that found the lock taken at a line did,
-    the others at that line as well: they came near the stretch's end. Of these none counts where
-    looks at the backward pass, which leaves the lock free, tell that another thread has it.
+    A stack shows the line at which it was over where the job let go of the lock by itself: it was
+    not asked to before ``SWITCH_US``, or does so at that line, as other looks found it free there.
 
     Args:
         samples: see ``waited``.
         locked: looks that found the lock taken.
         leaf: what each stack ends in.
-        inside: looks that were due inside a recorded call.
     """
-    long = locked & (samples["held"] >= OWN_US)
-    stack = samples["stack"].astype(np.int64)
-    backward = engine(leaf)[stack] & inside
-    if backward.sum() >= FEWEST and float(long[backward].mean()) >= TAKEN:
-        return long
+    python = locked & (samples["held"] >= OWN_US)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(leaf))}
-    line = np.array([numbers[text] for text in leaf], dtype=np.int64)[stack]
-    count = len(numbers)
-    every = np.bincount(line[locked & ~inside], minlength=count)
-    waits = np.bincount(line[long & ~inside], minlength=count)
-    mostly = (waits >= HALF * every) & (every > 0)
-    found: Mask = long | (locked & ~inside & mostly[line])
-    return found
+    line = np.array([numbers[text] for text in leaf], dtype=np.int64)[samples["stack"]]
+    frees = np.bincount(line[~locked], minlength=len(numbers)) > 0
+    return Ran(python, locked & ~python, python & ((samples["held"] < SWITCH_US) | frees[line]))

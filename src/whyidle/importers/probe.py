@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.importers._around import around
-from whyidle.importers._asked import own_python, plain, waited
+from whyidle.importers._asked import Ran, plain, ran, waited
 from whyidle.importers._called import Frames
 from whyidle.importers._closures import spans_without_closures
 from whyidle.importers._doing import alone, doing
@@ -134,9 +134,9 @@ def load(path: Path) -> Timeline:
     if _grows(facts.get("memory")):
         facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
-    samples, ran = _ran(spans, samples, names, stacks, locked, facts)
+    samples, told = _ran(spans, samples, names, stacks, locked, facts)
     host, all_names, details, threads, looks = _host(
-        spans, samples, names, stacks, base, locks=(locked, ran), alone=alone(facts)
+        spans, samples, names, stacks, base, ran=told, alone=alone(facts)
     )
     none = np.empty(0, np.int64)
     return Timeline(
@@ -170,22 +170,21 @@ def _ran(
     stacks: list[str],
     locked: Mask | None,
     facts: dict[str, Any],
-) -> tuple[NDArray[Any], Mask]:
+) -> tuple[NDArray[Any], Ran]:
     """Samples dated when they asked for the interpreter's lock, and which found that Python of the
     job's own ran: as the kernel tells (``locked``), else by how long they waited. What that leaves
     open is added to the facts."""
     leaf = [stack.split(";", 1)[0] for stack in stacks]
     if locked is not None:
         samples = waited(samples, locked)
-        inside = phase_of(spans, samples, names) % 2 == 1
-        return samples, own_python(samples, locked, leaf, inside)
+        return samples, ran(samples, locked, leaf)
     facts["taken_us"] = taken = taken_us(samples, leaf)
     free, false = found_free(samples, taken, leaf), false_waits(samples, taken, leaf)
     facts["false_waits"] = false * float(1.0 - free.mean()) if len(samples) else 0.0
     between = (phase_of(spans, samples, names) % 2 == 0) & ~free
     facts["unseen_ends"] = unseen_ends(samples, taken, leaf, between, false)
     samples = undelayed(samples, free)
-    return samples, samples["held"] >= taken
+    return samples, Ran(samples["held"] >= taken)
 
 
 def _pace(rows: NDArray[Any], base: int) -> Pace | None:
@@ -251,27 +250,28 @@ def _host(
     stacks: list[str],
     base: int,
     *,
-    locks: tuple[Mask | None, Mask],
+    ran: Ran,
     alone: bool,
 ) -> tuple[HostEvents, list[str], list[Detail], list[str], Looks]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
     order = np.argsort(samples["time"], kind="stable")
-    locked, ran = locks
-    unsure = np.zeros(len(samples), dtype=bool) if locked is None else locked & ~ran
-    samples, ran, unsure = samples[order], ran[order], unsure[order]
+    samples, ran = samples[order], ran.take(order)
     read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
-    samples = dated(spans, samples, names, len(stacks), ran)
+    samples = dated(spans, samples, names, len(stacks), ran.python)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
-    ran, told = ran[order], None if locked is None else unsure[order]
+    ran = ran.take(order)
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
     idle = _waiting(samples, read, met)
-    kinds, blocked, stuck = doing(samples, read, stacks, idle, ran, alone=alone)
+    kinds, blocked, stuck = doing(samples, read, stacks, idle, ran.python, alone=alone)
     rows, start, end = spoken_for(spans, samples, names)
-    looks = looks_of(spans, samples, names, (rows, end - start), base, told)
+    looks = looks_of(spans, samples, names, (rows, end - start), base, ran.unsure)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
+    shown = samples["stack"].astype(np.int64)
+    if ran.after is not None:
+        shown += len(stacks) * (ran.after[rows] & ~blocked & ~stuck)
     frames = Frames([*names, *leaf])
     frames.of(samples, start, end, stacks)
     sampled = samples["stack"].astype(np.int64) + len(names)
@@ -290,13 +290,15 @@ def _host(
             np.concatenate([spans["thread"], outer[:, 3].astype(np.uint64), samples["thread"]]),
         ).astype(np.int16),
         "corr": np.full(len(spans) + len(outer) + len(samples), -1, np.int64),
-        "detail": np.concatenate([np.full(len(spans) + len(outer), -1), samples["stack"]]).astype(
+        "detail": np.concatenate([np.full(len(spans) + len(outer), -1), shown]).astype(
             np.int32
         ),
     }
     events = HostEvents(**columns)
     events = events.take(np.lexsort((-events.end, events.start)))
     details = [Detail(stack=stack) for stack in stacks]
+    if ran.after is not None:
+        details += [Detail(stack=stack, after=True) for stack in stacks]
     return events, frames.names, details, [str(thread) for thread in threads], looks
 
 

@@ -55,6 +55,8 @@ class Detail:
     elements: int = -1
     group_size: int = -1
     group: str = ""
+    after: bool = False
+    """a look's stack is that of the line at which a stretch of Python was over"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

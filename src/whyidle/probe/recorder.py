@@ -26,7 +26,8 @@ SPAN = struct.Struct("<qqQIB3x")
 """begin ns, end ns (perf_counter), thread, name, kind"""
 SAMPLE = struct.Struct("<qqQII")
 """time ns, how long the thread has been runnable ns (-1: unknown), thread, stack, how long Python
-was running when the look was wanted us"""
+was running when the look was wanted us; the four highest bits of that tell how often the look's own
+thread let go of its core, 1: the lock was free, more: it was taken, 0: unknown"""
 
 MAGIC = b"whyidle spans 1\n"
 """the first bytes of ``PID.spans``: what it is, and the version of this layout"""

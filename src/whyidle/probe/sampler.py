@@ -4,8 +4,10 @@ It runs from the framework's import on, slowly, and at full pace once the proces
 that goes on without training is told of as one that does not, with the samples. Besides
 the stack it notes two things that tell work from waiting without touching the thread: how long the
 interpreter's lock was held when the sampler wanted it (long: Python was running, not a native
-operator), and whether the thread itself was runnable (it was not: it waits for something). Where
-the looks together cost more than ``BUDGET`` of the time, they become rarer.
+operator), and whether the thread itself was runnable (it was not: it waits for something). However
+short the wait for the lock, the kernel counts it: a thread that sleeps lets go of its core once,
+and once more at least where it has to wait after that. Where the looks together cost more than
+``BUDGET`` of the time, they become rarer.
 
 Looks come at random moments: evenly spaced ones, or such as are counted from the end of the last
 one, fall into step with a training loop of about their period, and then see always the same part of
@@ -54,7 +56,7 @@ woken: 112 us of 49, 180 of 99, 239 of 128 in three runs of 7 us operators, one 
 DEPTH = 48
 HELD_BITS = 28
 LONGEST_US, MOST_SLEEPS = (1 << HELD_BITS) - 1, 15
-_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux has it
 _CODE, _AT = operator.attrgetter("f_code"), operator.attrgetter("f_lasti")
 MOST_KEYS = 20_000
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -17,7 +17,7 @@ from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.places import at_place
-from whyidle.analysis.samples import busiest
+from whyidle.analysis.samples import running
 from whyidle.analysis.sampling import bounds, counted, ends, seen, unseen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof
@@ -66,14 +66,14 @@ def python_overhead(facts: Facts) -> Proof | None:
     share = kept * seen(facts, facts.share_of(spans))
     if share < LEAST_SHARE:
         return None
-    where = busiest(facts, spans)
+    where, before = running(facts, spans)
     least, most = (kept * seen(facts, bound) for bound in bounds(facts, spans))
     most = min(1.0, most + unseen(facts, share))
     whole = min(share + ends(facts, share), most)
     gains = (REMOVED[0] * least, REMOVED[1] * whole, most)
     if not where and share < PLACELESS:
         gains = (0.0, 0.0, most)
-    at = at_place(where)
+    at = at_place(where, before=before)
     return Proof(
         headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms of each step",
         low=gains[0],
@@ -91,7 +91,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"every": 10},
+        facts={"before": before},
     )
 
 

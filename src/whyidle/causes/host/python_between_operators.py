@@ -57,7 +57,8 @@ def python_between_operators(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Do it every k-th step, vectorise it, or move it to another process.
+    What only logs or measures: do it every k-th step. What training needs: vectorise it, move it
+    to another process, or make it ahead.
 
     References
     ----------

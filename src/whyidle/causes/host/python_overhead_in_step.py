@@ -56,6 +56,11 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     Of ranks that meet in every step only what all of them have counts, as much as the one with the
     least has: what one does beyond the others makes it late.
 
+    A look whose thread had to wait for the lock found Python running; one that waited less than
+    0.06 ms found the framework's own, on the way to an operator, and counts for the hopeful end
+    only. It gets the lock where the job lets go of it: where no look shows a line of the Python
+    itself, the line before which it ran is told.
+
     What looks alike
     ----------------
     Many short pauses are ``launch-bound-small-kernels``. Python of one rank alone is ``late-rank``.
@@ -65,8 +70,8 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Do it every k-th step, vectorise it, move it to another process, or do it after the next step
-    has been launched.
+    What only logs or measures: do it every k-th step, or after the next step has been launched.
+    What training needs: vectorise it, move it to another process, or make it ahead.
 
     References
     ----------
