@@ -57,9 +57,15 @@ def test_looks_that_all_found_the_lock_taken_tell_of_no_waking():
     assert _asked.waited(samples, locked)["held"].tolist() == [130, 400]
 
 
+def test_stacks_that_were_noted_at_calls_tell_of_no_waking():
+    noted = rows((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 130, 1), (0, 330, 3))
+    noted["cpu"][:3] = -1
+    assert _asked.waited(*_asked.plain(noted))["held"].tolist() == [0, 0, 0, 0, 200]
+
+
 def ran(*looks):
     samples, locked = _asked.plain(rows(*looks))
-    return _asked.ran(samples, locked, [OPS.split(";")[0], OWN.split(";")[0]])
+    return _asked.ran(samples, locked, [OPS, OWN])
 
 
 def test_the_frameworks_way_to_an_operator_may_be_python_and_a_free_lock_is_none():
@@ -114,7 +120,7 @@ def test_python_in_stretches_much_shorter_than_a_look_can_interrupt_is_told(stre
 def test_the_frameworks_own_way_to_operators_is_hardly_python():
     facts, _ = job(0, 200)
     assert facts.share("python") < 0.01
-    assert unseen(facts, 0.0) == pytest.approx(25 / 225, abs=0.03)
+    assert unseen(facts, 0.0) == pytest.approx(30 * 25 / 8_750, abs=0.03)
 
 
 def test_of_python_that_no_look_shows_the_line_before_which_it_ran_is_told():

@@ -62,7 +62,8 @@ def plain(samples: NDArray[Any]) -> tuple[NDArray[Any], Mask | None]:
 def waited(samples: NDArray[Any], locked: Mask) -> NDArray[Any]:
     """The same looks with how long they waited for the lock, and dated when they asked for it: a
     thread also takes a while to wake up, which looks at a free lock tell."""
-    usual = 0 if locked.all() else int(np.median(samples["held"][~locked]))
+    free = ~locked & _random(samples)
+    usual = int(np.median(samples["held"][free])) if free.any() else 0
     held = samples["held"].astype(np.int64)
     told = np.where(locked, np.maximum(held - usual, 1), 0)
     moved = samples.copy()
@@ -71,7 +72,7 @@ def waited(samples: NDArray[Any], locked: Mask) -> NDArray[Any]:
     return moved
 
 
-def ran(samples: NDArray[Any], locked: Mask, leaf: list[str]) -> Ran:
+def ran(samples: NDArray[Any], locked: Mask, stacks: list[str]) -> Ran:
     """What looks found of Python.
 
     A stack shows the line at which it was over where the job let go of the lock by itself: it was
@@ -80,10 +81,17 @@ def ran(samples: NDArray[Any], locked: Mask, leaf: list[str]) -> Ran:
     Args:
         samples: see ``waited``.
         locked: looks that found the lock taken.
-        leaf: what each stack ends in.
+        stacks: as text, innermost line first.
     """
     python = locked & (samples["held"] >= OWN_US)
+    leaf = [stack.split(";", 1)[0] for stack in stacks]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(leaf))}
     line = np.array([numbers[text] for text in leaf], dtype=np.int64)[samples["stack"]]
-    frees = np.bincount(line[~locked], minlength=len(numbers)) > 0
+    frees = np.bincount(line[~locked & _random(samples)], minlength=len(numbers)) > 0
     return Ran(python, locked & ~python, python & ((samples["held"] < SWITCH_US) | frees[line]))
+
+
+def _random(samples: NDArray[Any]) -> Mask:
+    """Looks that were had at random, not noted at a call."""
+    found: Mask = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())
+    return found

@@ -117,11 +117,12 @@ def looks_of(
     names: list[str],
     spoken: tuple[I64, I64],
     base: int,
+    *,
     unsure: NDArray[np.bool_] | None = None,
 ) -> Looks:
     """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
-    rows of them, and for how long each of these speaks, ns; ``unsure`` ones found the lock taken and
-    count for an operator."""
+    rows of them, and for how long each of these speaks, ns; ``unsure`` ones found the lock taken
+    and count for an operator."""
     phases, weight = phase_of(spans, samples, names), np.zeros(len(samples))
     np.add.at(weight, *spoken)
     random = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())

@@ -134,7 +134,11 @@ def load(path: Path) -> Timeline:
     if _grows(facts.get("memory")):
         facts["kept"] = kept(stacks)
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
-    samples, told = _ran(spans, samples, names, stacks, locked, facts)
+    if locked is None:
+        samples, told = _by_waits(samples, phase_of(spans, samples, names), stacks, facts)
+    else:
+        samples = waited(samples, locked)
+        told = ran(samples, locked, stacks)
     host, all_names, details, threads, looks = _host(
         spans, samples, names, stacks, base, ran=told, alone=alone(facts)
     )
@@ -163,26 +167,16 @@ def load(path: Path) -> Timeline:
     )
 
 
-def _ran(
-    spans: NDArray[Any],
-    samples: NDArray[Any],
-    names: list[str],
-    stacks: list[str],
-    locked: Mask | None,
-    facts: dict[str, Any],
+def _by_waits(
+    samples: NDArray[Any], phases: NDArray[np.int64], stacks: list[str], facts: dict[str, Any]
 ) -> tuple[NDArray[Any], Ran]:
-    """Samples dated when they asked for the interpreter's lock, and which found that Python of the
-    job's own ran: as the kernel tells (``locked``), else by how long they waited. What that leaves
-    open is added to the facts."""
+    """Samples dated when they asked for the interpreter's lock, and which found that Python ran, as
+    how long they waited tells. What that leaves open is added to the facts."""
     leaf = [stack.split(";", 1)[0] for stack in stacks]
-    if locked is not None:
-        samples = waited(samples, locked)
-        return samples, ran(samples, locked, leaf)
     facts["taken_us"] = taken = taken_us(samples, leaf)
     free, false = found_free(samples, taken, leaf), false_waits(samples, taken, leaf)
     facts["false_waits"] = false * float(1.0 - free.mean()) if len(samples) else 0.0
-    between = (phase_of(spans, samples, names) % 2 == 0) & ~free
-    facts["unseen_ends"] = unseen_ends(samples, taken, leaf, between, false)
+    facts["unseen_ends"] = unseen_ends(samples, taken, leaf, (phases % 2 == 0) & ~free, false)
     samples = undelayed(samples, free)
     return samples, Ran(samples["held"] >= taken)
 
@@ -267,7 +261,7 @@ def _host(
     idle = _waiting(samples, read, met)
     kinds, blocked, stuck = doing(samples, read, stacks, idle, ran.python, alone=alone)
     rows, start, end = spoken_for(spans, samples, names)
-    looks = looks_of(spans, samples, names, (rows, end - start), base, ran.unsure)
+    looks = looks_of(spans, samples, names, (rows, end - start), base, unsure=ran.unsure)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
     shown = samples["stack"].astype(np.int64)
     if ran.after is not None:
@@ -290,9 +284,7 @@ def _host(
             np.concatenate([spans["thread"], outer[:, 3].astype(np.uint64), samples["thread"]]),
         ).astype(np.int16),
         "corr": np.full(len(spans) + len(outer) + len(samples), -1, np.int64),
-        "detail": np.concatenate([np.full(len(spans) + len(outer), -1), shown]).astype(
-            np.int32
-        ),
+        "detail": np.concatenate([np.full(len(spans) + len(outer), -1), shown]).astype(np.int32),
     }
     events = HostEvents(**columns)
     events = events.take(np.lexsort((-events.end, events.start)))

@@ -35,7 +35,8 @@ KNOBS: Final[dict[str, Knob]] = {
     "autocast.grad_scaler": Knob(bool, "torch.amp.GradScaler around the backward pass: {value}"),
     "autograd.anomaly_mode": Knob(bool, "torch.autograd.set_detect_anomaly({value})"),
     "callbacks.every": Knob(
-        int, "where it only logs or measures, a condition that calls it in every {value}th step only"
+        int,
+        "a condition that calls it in every {value}th step only, if it but logs or measures",
     ),
     "checkpoint.asynchronous": Knob(
         bool, "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"

@@ -3,7 +3,9 @@
 import pytest
 from judging import judge
 
+from whyidle.importers._asked import HELD_BITS
 from whyidle.testing.guest import Guest
+from whyidle.treatments import amortise_python
 
 MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"
@@ -42,3 +44,57 @@ def test_much_python_at_no_line_is_told():
     assert not told.where
     assert told.predicted.speedup > 1.3
     assert told.predicted.speedup == judged(60).predicted.speedup
+
+
+def told_by_the_kernel(at, seen=False, waited_us=200):
+    """10 of 25 ms in Python: short stretches, each over at a line of operators, as looks found it
+    that waited so long; some looks found it running."""
+    job = Guest()
+    for step in range(120):
+        job.backward(OPS, 10 * MS)
+        job.step(OPS, 5 * MS)
+        if step == 0:
+            job.work(at, MS)  # the lock is free there
+        running = seen and step % 40 == 0
+        job.python(f"/job/train.py(30): simulate;{at}" if running else at, 10 * MS)
+    samples = []
+    for time, cpu, stack, held in job.samples:
+        waited = (6_000 if "simulate" in stack else waited_us) if held else 0
+        told = 130 + waited | (3 if held else 1) << HELD_BITS  # and so long it took to wake up
+        samples.append((time - 130_000, cpu + (waited - held) * 1_000, stack, told))
+    job.samples = samples
+    return judge("python-overhead-in-step", job)
+
+
+LOOP = "/job/train.py(15): <module>"
+BESIDE = f"/torch/nn/linear.py(134): forward;{LOOP}"
+
+
+def test_python_that_no_look_shows_is_told_with_the_line_before_which_it_ran():
+    proof = told_by_the_kernel(BESIDE)
+    assert proof.headline.startswith("Python before train.py:15 takes 10 ms")
+    assert "runs before /job/train.py:15" in plan(proof).summary
+
+
+def test_a_function_that_was_seen_running_is_named():
+    proof = told_by_the_kernel(LOOP, seen=True)
+    assert "in simulate" in proof.headline
+    assert proof.where[0].line == 30
+    assert "of simulate (/job/train.py:30)" in plan(proof).summary
+
+
+def test_what_may_be_the_frameworks_own_is_hoped_for_only():
+    assert told_by_the_kernel(BESIDE, waited_us=40) is None
+    proof = told_by_the_kernel(BESIDE, waited_us=80)
+    assert proof.high < 0.5
+
+
+def test_python_that_training_needs_is_not_told_to_be_left_out():
+    told = plan(told_by_the_kernel(BESIDE))
+    assert "if it only logs or measures" in told.summary
+    assert "must not be left out" in told.risk
+    assert amortise_python.amortise_python.consent == "rounding"
+
+
+def plan(proof):
+    return amortise_python.amortise_python.decide(proof)
