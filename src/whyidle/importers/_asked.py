@@ -49,6 +49,10 @@ class Ran:
         unsure = None if self.unsure is None else self.unsure[rows]
         return Ran(self.python[rows], unsure, None if self.after is None else self.after[rows])
 
+    def borrowing(self, others: Mask) -> Ran:
+        """The same where some looks were given the stacks of others: none of these was seen."""
+        return Ran(self.python, self.unsure, None if self.after is None else self.after | others)
+
 
 def plain(samples: NDArray[Any]) -> tuple[NDArray[Any], Mask | None]:
     """Samples as the probe wrote them -> the same with waits in us, and which of them found the

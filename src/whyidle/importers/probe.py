@@ -251,7 +251,9 @@ def _host(
     order = np.argsort(samples["time"], kind="stable")
     samples, ran = samples[order], ran.take(order)
     read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
+    shown = samples["stack"]
     samples = dated(spans, samples, names, len(stacks), ran.python)
+    ran = ran.borrowing(samples["stack"] != shown)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
     ran = ran.take(order)

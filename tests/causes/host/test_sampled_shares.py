@@ -72,7 +72,7 @@ BESIDE = f"/torch/nn/linear.py(134): forward;{LOOP}"
 
 def test_python_that_no_look_shows_is_told_with_the_line_before_which_it_ran():
     proof = told_by_the_kernel(BESIDE)
-    assert proof.headline.startswith("Python before train.py:15 takes 10 ms")
+    assert proof.headline.startswith("Python before train.py:15 takes 9.9")
     assert "runs before /job/train.py:15" in plan(proof).summary
 
 
