@@ -72,15 +72,15 @@ def doing(
     stuck, blocked = asleep(samples, read, leaf, held, idle)
     waits = _are(_WAITS, leaf)[numbers] & ~held & ~stuck
     python = ran & ~native
+    slept = sum_slept(samples, read)
     if alone:
         works = operator(leaf)[numbers]
-        slept = sum_slept(samples, read)
         if slept_locked(slept, python, ~python & ~works):
             stuck = stuck | python
         blocked = blocked & ~works & ~stuck
-        others = blocked & ~waits
-        if slept - waits.sum() - stuck.sum() < HALF * others.sum():
-            blocked = blocked & waits
+    others = blocked & ~waits
+    if slept - waits.sum() - stuck.sum() < HALF * others.sum():
+        blocked = blocked & waits  # what it slept is found elsewhere
     blocked = blocked | waits
     blocked = blocked | (_whole_calls(numbers, stacks, blocked) & ~stuck)
     work = ~python & ~blocked & ~_are(_NATIVE, leaf)[numbers]

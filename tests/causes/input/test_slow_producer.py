@@ -76,3 +76,41 @@ def test_other_waits_are_not(waits):
 
 def test_a_short_wait_is_not_worth_a_word():
     assert judge("slow-producer", train(TAKEN["a thread's queue"], wait_ms=1)) is None
+
+
+def looked_at(phases, every):
+    """The same with looks that come at even times, however short what they meet: (stack, length,
+    whether it runs) of all of it, ns."""
+    job, looks, ran = Guest(), [], 0
+    for stack, length, runs in phases:
+        begin = job.now
+        if stack == "backward":
+            job.backward(LOOP, length)
+        elif stack == "step":
+            job.step(LOOP, length)
+        else:
+            job.now += length
+        first = -(-begin // every) * every
+        line = LOOP if stack in ("backward", "step") else stack
+        looks += [
+            (time, ran + (time - begin if runs else 0), line, 0)
+            for time in range(first, begin + length, every)
+        ]
+        ran += length if runs else 0
+    job.samples = looks
+    return job.timeline()
+
+
+def test_short_work_before_a_wait_is_no_blocking_call():
+    """After a look at it the thread sleeps for most of the time until the next one."""
+    waits = f"{TAKEN['a pipe']};{LOOP}"
+    work = "/job/train.py(16): main;/job/train.py(30): <module>"
+    step = [
+        (waits, ms(12), False),
+        (work, ms(4), True),
+        ("backward", ms(2), True),
+        ("step", ms(1), True),
+    ]
+    found = {one.cause for one in diagnose([looked_at(step * 200, ms(17))]).findings}
+    assert "slow-producer" in found
+    assert "blocking-logging-upload" not in found
