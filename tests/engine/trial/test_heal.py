@@ -232,10 +232,10 @@ def test_what_fails_when_it_is_tried_again_is_not_kept(monkeypatch):
 
 
 def test_the_interval_of_a_single_pair_is_unknown(monkeypatch):
-    """Great harm ends a trial after one pair, which tells nothing of chance."""
-    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda turned: 3.0 if turned else 1.0)
+    """Ruin ends a trial after one pair, which tells nothing of chance."""
+    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda turned: 20.0 if turned else 1.0)
     (trial,) = document.document(job.heal()).trials
-    assert trial.speedup == pytest.approx(1 / 3)
+    assert trial.speedup == pytest.approx(1 / 20)
     assert (trial.low, trial.high, trial.pairs) == (None, None, 1)
 
 

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from whyidle.engine.trial.arm import Ran
@@ -15,6 +16,7 @@ from whyidle.engine.trial.judgement import MOST, Bench
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.tree import Sample
+from whyidle.engine.trial.verdict import HARM, UNTOLD
 from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]
@@ -150,16 +152,62 @@ def test_a_small_but_certain_gain_is_not_worth_it():
     assert not found.kept
 
 
-def test_a_great_harm_needs_no_second_pair():
-    found = judge(FIX, bench([ran(0.1)], [ran(0.3)]), [])
+def test_a_ruin_needs_no_second_pair():
+    found = judge(FIX, bench([ran(0.1)], [ran(1.5)]), [])
     assert not found.kept
     assert found.effect.pairs == 1
     assert found.why == "slower"
 
 
-def test_a_lesser_one_may_be_the_machines():
-    treated = [ran(0.145), *(ran(0.08) for _ in range(5))]
-    assert judge(FIX, bench([ran(0.1)], treated), []).effect.pairs > 1
+def test_a_great_harm_takes_two():
+    found = judge(FIX, bench([ran(0.1), ran(0.11)], [ran(0.3)]), [])
+    assert found.effect.pairs == 2
+    assert found.why == "slower"
+
+
+@pytest.mark.parametrize("bad", [0.145, 0.2, 0.4])
+def test_one_bad_pair_may_be_the_machines(bad):
+    """Of a fix that makes the job a quarter faster, one arm ran beside somebody's program."""
+    scatter = (0.98, 1.02, 1.01, 0.99, 1.0)
+    treated = [ran(bad), *(ran(0.08 * way) for way in scatter)]
+    found = judge(FIX, bench([ran(0.1)], treated), [])
+    assert found.effect.pairs == MOST
+    assert found.why in ("", UNTOLD)
+
+
+def test_what_was_slower_in_one_pair_of_two_is_not_called_so():
+    found = judge(FIX, bench([ran(0.1)], [ran(0.25), ran(0.09)], affordable=False), [])
+    assert found.effect.speedup < HARM
+    assert found.why.startswith(UNTOLD)
+    assert found.hurried
+
+
+def crowded(step_s, cores):
+    """An arm beside which others took so many of the machine's cores."""
+    arm = ran(step_s)
+    first = arm.told.marks[0]
+    seen = [(mark, (mark - first) / 1e9) for mark in arm.told.marks]
+    samples = [Sample(mark, 0, 0, at, 1.0 + at * (1 + cores)) for mark, at in seen]
+    return replace(arm, samples=samples)
+
+
+def test_what_ran_beside_others_is_tried_on():
+    """They came for both of two arms in a row: two pairs that agree, and say nothing of the fix."""
+    have = psutil.cpu_count()
+    base = [crowded(0.1, 0.0)]
+    treated = [crowded(0.2, have), crowded(0.2, have), *(crowded(0.08, 0.0) for _ in range(4))]
+    found = judge(FIX, bench(base, treated), [])
+    assert found.effect.pairs == MOST
+    assert "slower" not in found.why
+
+
+def test_that_others_took_the_machine_is_told():
+    have = psutil.cpu_count()
+    arms = bench([crowded(0.1, 0.0)], [crowded(0.2, have)], affordable=False)
+    why = judge(FIX, arms, []).why
+    assert f"slower, but other programs took {have:.1f} of the machine's {have} cores" in why
+    quiet = bench([crowded(0.1, have)], [crowded(0.2, have)], affordable=False)
+    assert judge(FIX, quiet, []).why == "slower"
 
 
 @pytest.mark.parametrize(

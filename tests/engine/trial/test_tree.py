@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from whyidle.engine.trial.tree import Sample, Tree, fetched_bytes
+from whyidle.engine.trial.tree import Sample, Tree, fetched_bytes, others_cores
 
 GROWS = """
 import subprocess, sys, time
@@ -60,3 +60,26 @@ def test_what_is_fetched_between_two_moments():
     assert fetched_bytes(samples, 20, 50) == 400  # from the sample before
     assert fetched_bytes(samples, 0, 1000) == 900
     assert fetched_bytes([], 0, 10) == 0
+
+
+def test_cores_that_others_take_between_two_moments():
+    """The job takes one core, others one and a half; before a machine tells, nobody knows."""
+    samples = [Sample(i * 10**9, 0, 0, 1.0 * i, 2.5 * i + 0.1) for i in range(10)]
+    samples[3::2] = [Sample(i * 10**9, 0, 0) for i in range(3, 10, 2)]  # not read along
+    assert others_cores(samples, 2 * 10**9, 5 * 10**9) == pytest.approx(1.5)
+    assert others_cores([Sample(i * 10**9, 0, 0) for i in range(10)], 0, 10**10) is None
+    assert others_cores([], 0, 10) is None
+
+
+def test_what_a_process_used_counts_when_it_is_gone():
+    code = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True); input()"
+    words, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as child:
+        tree = Tree(child.pid)
+        assert child.stdout.readline() == "done\n"
+        wait(tree, lambda sample: sample.cpu_s >= 0.29)
+        print(file=child.stdin, flush=True)
+        child.wait()
+    samples = len(tree.samples)
+    wait(tree, lambda sample: len(tree.samples) > samples and sample.machine_s)
+    assert tree.samples[-1].cpu_s >= 0.29

@@ -40,7 +40,7 @@ def firm(found: Judgement, bench: Bench, alike: Sequence[Sequence[float]]) -> No
         now = _told(found, alike)
         found.effect = now
         if not gains(now):
-            found.kept, found.why = False, too_little(now)
+            found.kept, found.why = False, too_little(found, now)
 
 
 def tell(found: Judgement, alike: Sequence[Sequence[float]]) -> None:

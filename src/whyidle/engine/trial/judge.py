@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.cold import warmed
@@ -18,9 +19,11 @@ from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.verdict import decide, gains
 from whyidle.model.diagnosis import Edit
 
-RUIN = 0.5
-"""a first pair that is slower than this needs no second. Less may be the machine's: one and the
-same fix, told 1.07, was 0.70 times as fast in a first pair once, and 1.12 (1.05 to 1.21) in full"""
+RUIN = 0.1
+"""a first pair that is slower than this needs no second. Less may be the machine's, and nobody can
+tell from one pair: fixes that were told 1.07 and 1.27 were 0.70 and 0.49 times as fast in a first
+pair beside other people's programs, and 1.12 and 1.27 in full. A second pair costs two arms, and of
+two that agree it ends (`HOPELESS`)"""
 HOPELESS = 0.1
 """a chance this small of being worth something ends it as well: what brings nothing then takes 4.5
 to 5.2 of six pairs, 5.8 with a chance of 0.005, and a gain of a twentieth or more is kept as often
@@ -61,6 +64,7 @@ def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]]
     part = share(chance, pairs - FEWEST + 1, last=last)
     gain = found.effect = effect(found.base_s, found.treated_s, alike, part)
     hopeless = effect(found.base_s, found.treated_s, alike, HOPELESS).high < WORTH
+    hopeless = hopeless and not beside(found.bases, found.treats)
     found.hurried = late and not hopeless and not gains(gain)
     return last or hopeless or gains(gain)
 

@@ -1,4 +1,5 @@
-"""All processes of an arm, seen from outside: what they hold in memory and read from disk."""
+"""All processes of an arm, seen from outside: what they hold in memory, read from disk, and take of
+the machine's cores."""
 
 from __future__ import annotations
 
@@ -10,20 +11,25 @@ from typing import NamedTuple
 
 import psutil
 
-EVERY_S, LIST_S = 0.1, 1.0
-"""time between samples, and between looks for new processes, which cost more"""
+EVERY_S, COUNT_S, LIST_S = 0.1, 0.5, 1.0
+"""time between samples, between those that count CPU time, and between looks for new processes,
+which cost more"""
 MOST = 0.01
 """of a core, what looking may take: of many processes there are fewer samples"""
+_SPENT = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
 class Sample(NamedTuple):
     """At a time of the clock that all processes share (ns): bytes of memory that are a process's
     own (neither files nor shared memory), of all of them; bytes that were fetched from storage so
-    far, not from memory."""
+    far, not from memory; CPU time that they have used so far, and that the whole machine has, both
+    0 where they were not read along: that is not needed as often."""
 
     time_ns: int
     own: int
     fetched: int
+    cpu_s: float = 0.0
+    machine_s: float = 0.0
 
 
 class Tree:
@@ -32,10 +38,11 @@ class Tree:
     def __init__(self, pid: int) -> None:
         self.samples: list[Sample] = []
         self._pid = pid
-        self._listed = -LIST_S
+        self._listed, self._counted = -LIST_S, -COUNT_S
         self._due = 0.0
         self._each: list[psutil.Process] = []
         self._fetched: dict[psutil.Process, int] = {}
+        self._used: dict[psutil.Process, float] = {}
 
     def look(self) -> None:
         """Take a sample, where it is time for one."""
@@ -49,7 +56,11 @@ class Tree:
                 root = psutil.Process(self._pid)
                 self._each = [root, *root.children(recursive=True)]
         own = sum(map(self._own, self._each))
-        self.samples.append(Sample(time.perf_counter_ns(), own, sum(self._fetched.values())))
+        fetched, used = sum(self._fetched.values()), (0.0, 0.0)
+        if now - self._counted >= COUNT_S:
+            self._counted = now
+            used = self._count(), _machine_s()
+        self.samples.append(Sample(time.perf_counter_ns(), own, fetched, *used))
         self._due = now + max(EVERY_S, (time.thread_time() - cpu) / MOST)
 
     def _own(self, process: psutil.Process) -> int:
@@ -62,12 +73,49 @@ class Tree:
             return 0
         return int(told.rss - getattr(told, "shared", 0))
 
+    def _count(self) -> float:
+        """CPU time of all processes; what those have used that are gone is known from before."""
+        for process in self._each:
+            with suppress(psutil.Error, OSError):
+                times = process.cpu_times()
+                self._used[process] = times.user + times.system
+        return sum(self._used.values())
+
+
+def _machine_s() -> float:
+    """CPU time that was spent on all cores so far, by whomever: what a host gave to other machines
+    counts; 0 where the system does not tell."""
+    try:
+        times = psutil.cpu_times()
+    except (psutil.Error, OSError):
+        return 0.0
+    return float(sum(getattr(times, name, 0.0) for name in _SPENT))
+
 
 def fetched_bytes(samples: Sequence[Sample], begin_ns: int, end_ns: int) -> int:
     """What was fetched from storage between two moments."""
     if not samples:
         return 0
+    first, last = _around(samples, begin_ns, end_ns)
+    return last.fetched - first.fetched
+
+
+def others_cores(samples: Sequence[Sample], begin_ns: int, end_ns: int) -> float | None:
+    """How many cores programs other than the job's took on average between two moments; None where
+    the machine does not tell."""
+    counted = [sample for sample in samples if sample.machine_s]
+    if not counted:
+        return None
+    first, last = _around(counted, begin_ns, end_ns)
+    passed_s = (last.time_ns - first.time_ns) / 1e9
+    whole_s = last.machine_s - first.machine_s
+    if passed_s <= 0.0 or whole_s <= 0.0:
+        return None
+    return max(whole_s - (last.cpu_s - first.cpu_s), 0.0) / passed_s
+
+
+def _around(samples: Sequence[Sample], begin_ns: int, end_ns: int) -> tuple[Sample, Sample]:
+    """The last sample before, and the first one after."""
     times = [sample.time_ns for sample in samples]
     first = samples[max(bisect_left(times, begin_ns) - 1, 0)]
-    last = samples[min(bisect_left(times, end_ns), len(samples) - 1)]
-    return last.fetched - first.fetched
+    return first, samples[min(bisect_left(times, end_ns), len(samples) - 1)]

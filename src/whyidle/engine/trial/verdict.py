@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH
 from whyidle.engine.trial.judgement import BACK, Bench, Judgement
 from whyidle.engine.trial.leak import leaks
@@ -15,7 +16,8 @@ from whyidle.engine.trial.same import fewest, hold, untreated
 from whyidle.engine.trial.sized import resized, times
 
 HARM = 0.75
-"""what is slower than this is called so, whatever chance may have to do with it"""
+"""what is slower than this in all, and slower in every pair, is called so, whatever chance may have
+to do with it"""
 
 UNTOLD = "no gain that could be told from chance"
 
@@ -26,10 +28,12 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
     if gain is None:
         return
     if not gains(gain):
-        found.why = too_little(gain)
+        found.why = too_little(found, gain)
         found.hurried &= found.why == UNTOLD
         if found.hurried:
             found.why += f" in {gain.pairs} pairs, and there was no time for more"
+        if not gain.low > 1.0 and (told := beside(bases, treats)):
+            found.why += f", but {told}: try it again when the machine is quiet"
         return
     left = _left(found, bench, bases)
     if left is not None and found.once is not None and found.once.pays_after > left:
@@ -53,9 +57,10 @@ def gains(gain: Effect) -> bool:
     return gain.low > 1.0 and gain.speedup >= WORTH
 
 
-def too_little(gain: Effect) -> str:
+def too_little(found: Judgement, gain: Effect) -> str:
     """Why what it gains is not worth keeping it."""
-    if gain.high < 1.0 or gain.speedup < HARM:
+    always = all(one > other for one, other in zip(found.treated_s, found.base_s, strict=True))
+    if gain.high < 1.0 or (gain.speedup < HARM and always):
         return "slower"
     if gain.low > 1.0:
         return f"worth under {WORTH - 1:.0%}"
