@@ -110,6 +110,25 @@ def test_that_nothing_was_kept_is_said(full, render):
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_that_it_was_interrupted_is_said(full, healed, render):
+    late = msgspec.structs.replace(UNTRIED, treatment="pin-memory", why="no", interrupted=True)
+    amid = msgspec.structs.replace(late, treatment="fused-optimizer", tried=True)
+    slower = msgspec.structs.replace(ONCE, why="slower")
+
+    def shown(*trials, of=full):
+        return " ".join(render(msgspec.structs.replace(of, trials=list(trials))).split())
+
+    first = shown(amid, late, UNTRIED)
+    assert "interrupted while fused-optimizer was tried, 1 fix not begun; none had" in first
+    assert "none could be tried" not in first
+    then = shown(slower, amid)
+    assert "while fused-optimizer was tried; 1 fix tried before, none kept: slower" in then
+    assert "interrupted, 1 fix not begun; 1 fix tried before" in shown(slower, late)
+    kept = shown(KEPT, amid, of=healed())
+    assert "1 fix kept: loader-workers; interrupted while fused-optimizer was tried" in kept
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
 def test_why_nothing_was_kept_is_said_each_reason_once(full, render):
     whys = [
         "declined: it is a stream (get_worker_info): each would give all",

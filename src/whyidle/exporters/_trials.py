@@ -38,7 +38,7 @@ def outcome(diagnosis: Diagnosis) -> str:
     if healed is None or not kept:
         return ""
     names = ", ".join(trial.treatment for trial in kept)
-    told = f"{_fixes(len(kept))} kept: {names}"
+    told = "; ".join([f"{_fixes(len(kept))} kept: {names}", *_interrupted(diagnosis)])
     if healed.speedup is None:
         return f"{told}; {UNTRIED} together"
     return f"{words.factor(healed.speedup)}× as fast with {told}"
@@ -50,10 +50,24 @@ def fruitless(diagnosis: Diagnosis) -> str:
     tried, untried = split(diagnosis)
     if not diagnosis.trials or any(trial.kept for trial in tried):
         return ""
+    if interrupted := _interrupted(diagnosis):
+        done = [trial for trial in tried if not trial.interrupted]
+        why = reasons(done)
+        came = f"{_fixes(len(done))} tried before, none kept{why and f': {why}'}"
+        return "; ".join([*interrupted, came if done else "none had been tried before"])
     if not tried:
         return f"{_fixes(len(untried))} known, none could be tried: see why not"
     why = reasons(tried)
     return f"{_fixes(len(tried))} tried, none kept{why and f': {why}'}"
+
+
+def _interrupted(diagnosis: Diagnosis) -> list[str]:
+    """That the user ended it, and amid what; nothing where nobody did."""
+    whole = [trial for trial in diagnosis.trials if trial.interrupted]
+    amid = [trial.treatment for trial in whole if trial.tried]
+    begun = len(whole) - len(amid)
+    told = f"interrupted{f' while {amid[0]} was tried' if amid else ''}"
+    return [f"{told}{f', {_fixes(begun)} not begun' if begun else ''}"] if whole else []
 
 
 def first_fix(diagnosis: Diagnosis) -> Prescription | None:

@@ -224,6 +224,8 @@ class Trial(Document, frozen=True, kw_only=True):
     tried: bool = True
     """whether it ran at all"""
     searched: list[Searched] = []
+    interrupted: bool = False
+    """whether the user ended all of it before this was judged: where it ran, while it was tried"""
 
 
 class Coverage(Document, frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ def document(
 ) -> Diagnosis:
     """The diagnosis of the job as it was, with all trials, and what it became, whose own diagnosis
     is ``stored`` under that id; ``price_per_hour`` is the whole job's."""
-    trials = [*map(_trial, found.judged), *map(_passed, found.passed)]
+    amid = [] if found.amid is None else [Passed(found.amid, heal.AMID)]
+    trials = [*map(_trial, found.judged), *map(_passed, (*amid, *found.passed))]
     detail = found.before.detail
     if found.after is not None:
         detail = msgspec.structs.replace(
@@ -136,7 +137,8 @@ def _passed(one: Passed) -> Trial:
         cause=candidate.cause,
         summary=candidate.summary,
         edits=list(candidate.edits),
-        tried=False,
+        tried=one.why == heal.AMID,
+        interrupted=one.why in (heal.AMID, heal.STOPPED),
     )
 
 

@@ -21,14 +21,16 @@ from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
-STOPPED = "stopped before it was judged"
+STOPPED = "interrupted before it was tried"
+AMID = "interrupted while it was tried, so nothing can be said of it"
 
 
 @dataclass(frozen=True, slots=True)
 class Healed:
     """What came of it. ``after`` is None where nothing was kept; ``whole`` is the trial of all kept
     fixes together, against the untreated job; ``stopped`` says why it ended early, if it did, and
-    ``enough_s`` is a budget that would do for what was not tried for want of time."""
+    ``enough_s`` is a budget that would do for what was not tried for want of time; ``amid`` is what
+    was being tried when it was interrupted."""
 
     before: Diagnosis
     after: Diagnosis | None
@@ -39,6 +41,7 @@ class Healed:
     seconds: float
     stopped: str | None
     enough_s: float | None = None
+    amid: Candidate | None = None
 
 
 @dataclass(slots=True)
@@ -50,6 +53,8 @@ class _Course:
     """with one fix, with two, and so on"""
     passed: dict[str, Passed] = field(default_factory=dict)
     tried: set[tuple[str, tuple[Edit, ...]]] = field(default_factory=set)
+    amid: Candidate | None = None
+    """what is being tried"""
     stopped: str | None = None
     enough_s: float | None = None
 
@@ -77,6 +82,8 @@ def heal(healing: Healing) -> Healed:
     for one in healing.judged:
         tell(one, list(healing.alike(one)))
     done = {one.candidate.treatment for one in healing.judged}
+    if course.amid is not None:
+        done.add(course.amid.treatment)
     return Healed(
         before=before,
         after=course.looks[len(healing.kept) - 1] if healing.kept else None,
@@ -87,6 +94,7 @@ def heal(healing: Healing) -> Healed:
         seconds=time.monotonic() - healing.begun,
         stopped=course.stopped,
         enough_s=course.enough_s,
+        amid=course.amid,
     )
 
 
@@ -102,6 +110,7 @@ def _next(healing: Healing, course: _Course) -> bool:
         course.stopped = _no_time(healing, needed, course.enough_s)
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
+    course.amid = ready[0]
     candidate, searched, why = settle(healing, ready[0])
     arms = bench(healing, candidate, healing.edits(), healing.edits(candidate))
     if why:
@@ -113,6 +122,7 @@ def _next(healing: Healing, course: _Course) -> bool:
     judgement.searched = searched
     course.tried |= {key(ready[0]), key(candidate)}
     healing.judged.append(judgement)
+    course.amid = None
     healing.voice.judged(judgement)
     if judgement.hurried:
         course.enough_s = _enough(healing, LEAST_ARMS, 1)
