@@ -106,6 +106,7 @@ def _written(
 ) -> list[Step]:
     """Write the plan and the patch; what to do with them. What cannot be written is told, for by
     now the work is done."""
+    from whyidle.engine.trial import given
     from whyidle.engine.trial.document import plan
     from whyidle.store.plan import text_of
 
@@ -114,7 +115,7 @@ def _written(
         return []
     steps = []
     if path := _new(args, files.plan, text_of(plan(found, command))):
-        words = shlex.join(command)
+        words = shlex.join(command) + given.words()
         plan_words = shlex.join(["whyidle", "run", "--plan", str(path)])
         steps.append((f"{plan_words} {words}", "your job with what was kept"))
     if handed is not None and handed.good and (path := _new(args, files.patch, handed.patch.diff)):
@@ -126,10 +127,13 @@ def _written(
 
 def _more(args: argparse.Namespace, found: Healed, command: Sequence[str]) -> list[Step]:
     """The command that has the time for what there was none for."""
+    from whyidle.engine.trial import given
+
     if found.enough_s is None:
         return []
     words = ["whyidle", "fix", "--budget", f"{found.enough_s / 60:.0f}m", *_typed(args)]
-    return [(shlex.join([*words, *command]), "again, with time for the rest")]
+    again = shlex.join([*words, *command]) + given.words()
+    return [(again, "again, with time for the rest")]
 
 
 def _typed(args: argparse.Namespace) -> list[str]:

@@ -17,7 +17,7 @@ from whyidle.engine import applied
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
-from whyidle.engine.trial import ranks, sweep
+from whyidle.engine.trial import given, ranks, sweep
 from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
 from whyidle.engine.trial.waiting import GoOn, Outrun, Watch
@@ -109,12 +109,12 @@ def run(
     recording.mkdir(parents=True)
     place = _place(command, asked.patch, folder)
     begin = time.monotonic()
-    with (folder / "said.txt").open("wb") as said:
+    with (folder / "said.txt").open("wb") as said, given.stdin() as stdin:
         child = subprocess.Popen(
             guard.command(place.command),
             cwd=place.folder,
             env={**environment(asked, folder, place.environment), **guard.environment()},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from whyidle.engine.patch import Patch
+from whyidle.engine.trial import given
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import Purse
@@ -196,6 +197,7 @@ def _must_run(ran: Ran) -> None:
     steps = len(ran.told.marks) if ran.told else 0
     made = f" after {steps} step{'s' if steps != 1 else ''}"
     if ran.ending == "silent":
+        _had_no_input("The command does not train", "It ended well")
         raise TrialError(
             "The command does not train.",
             why="It ended well, but no optimizer's step was seen in it.",
@@ -207,9 +209,24 @@ def _must_run(ran: Ran) -> None:
             why=f"In that time it trains too little. It had printed: {last[:LINE]}",
             hint="Does it train without whyidle? More time: --budget 20m",
         )
+    if last.startswith("EOFError"):
+        _had_no_input("The command fails", f"It ended with {last[:LINE]}")
     raise TrialError(
         f"The command fails{made if steps else ''}: {last[:LINE]}",
         why=f"It ended with {ran.status} in a trial: without --network it has no network there, "
         "and what it writes is thrown away.",
         hint="Does it run without whyidle? A job that needs the network: --network --yes",
     )
+
+
+def _had_no_input(what: str, how: str) -> None:
+    """Raises TrialError where the command may have wanted input that cannot be had again."""
+    ways = {"pipe": "what comes through a pipe", "typed": "what is typed"}
+    if (way := ways.get(given.kind())) is not None:
+        raise TrialError(
+            f"{what} without its standard input.",
+            why=f"{how}, and no optimizer's step was seen. Trials run it several times, and {way} "
+            "can be read only once, so they get nothing.",
+            hint="If it reads its standard input, give it as a file: whyidle fix COMMAND < FILE. "
+            "Otherwise whyidle run COMMAND says what can be said of it.",
+        )

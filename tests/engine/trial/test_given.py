@@ -1,0 +1,72 @@
+"""What arms get to read, from real descriptors."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from unguarded import Open
+
+from whyidle.engine.trial import arm, given, healing
+from whyidle.engine.trial.arm import Asked, Ran
+from whyidle.engine.trial.healing import Healing
+from whyidle.errors import TrialError
+
+linux = pytest.mark.skipif(not given.OWN.exists(), reason="files are opened anew by /proc")
+
+
+@pytest.fixture
+def standard():
+    """Put a descriptor in the place of standard input, for as long as the test lasts."""
+    kept = os.dup(0)
+    yield lambda descriptor: os.dup2(descriptor, 0)
+    os.dup2(kept, 0)
+    os.close(kept)
+
+
+def pipe(standard):
+    read, write = os.pipe()
+    standard(read)
+    os.close(read)
+    return write
+
+
+@linux
+def test_each_arm_reads_the_file_from_where_it_stands(tmp_path, standard):
+    (tmp_path / "lines.txt").write_text("a header\none\ntwo\n")
+    with (tmp_path / "lines.txt").open("rb") as file:
+        standard(file.fileno())
+        os.lseek(0, len("a header\n"), os.SEEK_SET)
+    words = [sys.executable, "-c", "import sys; print(sys.stdin.read().split())"]
+    for name in ("one", "two"):
+        assert arm.run(words, Asked(), tmp_path / name, Open()).said.strip() == "['one', 'two']"
+    assert os.lseek(0, 0, os.SEEK_CUR) == len("a header\n")
+    assert given.words() == f" < {tmp_path / 'lines.txt'}"
+
+
+def test_what_can_be_read_only_once_is_left_alone(tmp_path, standard):
+    os.write(write := pipe(standard), b"one\n")
+    words = [sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]
+    assert arm.run(words, Asked(), tmp_path / "one", Open()).said.strip() == "''"
+    os.close(write)
+    assert given.words() == ""
+    assert os.read(0, 10) == b"one\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "what"),
+    [
+        (0, "lines 0\n", "does not train"),
+        (1, "Traceback\nEOFError: EOF when reading a line\n", "fails"),
+    ],
+)
+def test_a_job_that_may_have_wanted_input_is_told_how(monkeypatch, standard, status, said, what):
+    ran = Ran("crashed" if status else "silent", status, 4.0, Path("nowhere"), said)
+    monkeypatch.setattr(Healing, "run", lambda *_: ran)
+    write = pipe(standard)
+    with pytest.raises(TrialError) as raised:
+        healing.look(Healing(["train"], Path("nowhere"), None, 60.0, {"none"}, None))
+    os.close(write)
+    assert what in raised.value.what
+    assert "a pipe can be read only once" in raised.value.why
+    assert "whyidle fix COMMAND < FILE" in raised.value.hint
