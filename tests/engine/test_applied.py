@@ -30,6 +30,16 @@ def test_processes_are_told_together(tmp_path):
     assert turned(tmp_path).chose == {"e.1": "this", "e.2": "this"}
 
 
+def test_what_was_waited_for_counts_where_nobody_knows_better(tmp_path):
+    every = [
+        {"applied": {}, "declined": {"c.d": "because"}, "waiting": {"a.b": "x"}},
+        {"applied": {"a.b": 1}, "declined": {}, "waiting": {"c.d": "x", "e.f": "it never came"}},
+    ]
+    for pid, told in enumerate(every):
+        (tmp_path / f"{pid}.knobs.json").write_text(json.dumps({**told, "chose": {}}))
+    assert turned(tmp_path).declined == {"c.d": "because", "e.f": "it never came"}
+
+
 def test_sentences(tmp_path):
     assert notes(tmp_path) == []
     edits = {"a.b": True, "c.d": 2, "e.f": "x", "g.h": 1, "env.A": "1"}

@@ -17,11 +17,13 @@ EDITS = "edits.json"
 
 class Turned(msgspec.Struct, frozen=True):
     """What became of the knobs in one process: how often each took hold, why others did not, and
-    what those came to that find out for themselves."""
+    what those came to that find out for themselves; and what those that took no hold were
+    ``waiting`` for, which counts as their reason where no process knows another."""
 
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
     chose: dict[str, str] = {}
+    waiting: dict[str, str] = {}
 
 
 def ask(
@@ -46,14 +48,17 @@ def turned(recording: Path) -> Turned:
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
     chose: dict[str, str] = {}
+    waiting: dict[str, str] = {}
     for path in sorted(recording.glob("*.knobs.json")):
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=Turned)
             declined |= one.declined
             chose |= one.chose
+            waiting |= one.waiting
             for knob, times in one.applied.items():
                 applied[knob] = applied.get(knob, 0) + times
-    return Turned(applied, declined, chose)
+    unmet = {knob: why for knob, why in waiting.items() if knob not in applied}
+    return Turned(applied, unmet | declined, chose)
 
 
 def notes(recording: Path) -> list[str]:

@@ -232,6 +232,13 @@ def test_a_knob_that_declines_says_why():
     assert found.why == "declined: it is an IterableDataset"
 
 
+def test_several_that_decline_say_why_each():
+    edits = tuple(Edit(knob=knob, value=2) for knob in ("loader.workers", "a.b", "c.d"))
+    arm = ran(0.1, took=False, declined={"loader.workers": "x", "a.b": "x", "c.d": "y"})
+    found = judge(replace(FIX, edits=edits), bench([ran(0.1)], [arm]), [])
+    assert found.why == "declined: x; y"
+
+
 def test_what_a_knob_found_out_for_itself_is_told_once():
     treated = replace(ran(0.1), chose={"loader.workers": "two of them", "others": "not its own"})
     assert judge(FIX, bench([ran(0.2)], [treated]), []).notes == ["two of them"]

@@ -227,6 +227,17 @@ def test_hooks_see_every_batch(turn):
     assert "hooks" in hand.declined[KNOB]
 
 
+@pytest.mark.parametrize(("loader", "why"), [
+    (DataLoader(ROWS, 4, shuffle=True), "in another order"),
+    (DataLoader(ROWS, 46), "too few batches"),
+])  # fmt: skip
+def test_what_took_no_hold_says_what_it_waited_for(turn, loader, why):
+    hand = turn(EDIT)
+    job(Counted(), loader)
+    assert KNOB not in hand.applied
+    assert why in hand.waiting[KNOB]()
+
+
 def test_what_shuffles_is_no_evaluation(turn):
     turn(EDIT)
     _, _, sizes = job(Counted(), DataLoader(ROWS, 4, shuffle=True))

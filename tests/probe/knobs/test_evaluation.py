@@ -1,8 +1,12 @@
 """Evaluation without a graph: seen to be one first, and never where something is learned."""
 
+from pathlib import Path
+
 import pytest
 import small_jobs as jobs
 import torch
+
+from whyidle.engine import applied
 
 EDIT = {"evaluation.gradients": False}
 
@@ -158,3 +162,38 @@ def test_both_together(turn):
     _, grads = job(jobs.model())
     assert not grads[-1]
     assert not hand.declined
+
+
+BOTH = {"evaluation.inference_mode": True, "evaluation.batch_factor": 2}
+
+
+def no_graph(net, grads):
+    with torch.no_grad():
+        return evaluated(net, grads)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "evaluate", "whys"),
+    [
+        (0, None, [None, None]),
+        (2, lambda net, grads: 0.0, ["was not put into evaluation mode"] * 2),
+        (1, evaluated, ["too few evaluations ran"] * 2),
+        (2, attacked, ["gradients are asked for while it evaluates"] * 2),
+        (3, no_graph, ["records no gradients as it is", "asks no DataLoader"]),
+        (3, evaluated, [None, "asks no DataLoader"]),
+    ],
+)
+def test_what_took_no_hold_says_what_it_waited_for(turn, epochs, evaluate, whys):
+    hand = turn(BOTH)
+    job(jobs.model(), epochs=epochs, evaluate=evaluate)
+    hand.tell()
+    told = applied.turned(Path(hand.folder)).declined
+    assert set(told) == {knob for knob, why in zip(BOTH, whys, strict=True) if why}
+    assert all(why in told[knob] for knob, why in zip(BOTH, whys, strict=True) if why)
+
+
+def test_it_is_told_when_an_evaluation_begins(turn):
+    """A trial may be killed before its end."""
+    hand = turn(EDIT)
+    job(jobs.model(), epochs=1)
+    assert "too few" in applied.turned(Path(hand.folder)).declined["evaluation.gradients"]

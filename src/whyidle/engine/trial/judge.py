@@ -113,7 +113,7 @@ def failed(ran: Ran, candidate: Candidate) -> str:
         return f"{BACK}: with it the job {_ended(ran)}"
     if not _taken(candidate, [ran]):
         own = [ran.declined[edit.knob] for edit in candidate.edits if edit.knob in ran.declined]
-        return f"declined: {next(iter(own), 'nothing in the job took it up')}"
+        return f"declined: {'; '.join(dict.fromkeys(own)) or 'nothing in the job took it up'}"
     return ""
 
 

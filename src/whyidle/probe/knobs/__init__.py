@@ -38,6 +38,8 @@ class Hand:
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
         self.chose: dict[str, str] = {}
+        self.waiting: dict[str, Callable[[], str]] = {}
+        """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
         self.beside: dict[type, Collection[str]] = {}
         """classes, and which of their methods a thread beside the training carries out"""
         self.undo: list[Callable[[], None]] = []
@@ -47,6 +49,7 @@ class Hand:
     def _forked(self) -> None:
         """A child tells of what takes hold in it."""
         self.applied, self.declined, self.chose = {}, {}, {}
+        self.waiting = {}
 
     @property
     def child(self) -> bool:
@@ -91,6 +94,11 @@ class Hand:
                 self.declined[knob] = why
         self.tell()
 
+    def waits(self, knobs: Collection[str], why: str | Callable[[], str]) -> None:
+        """These take hold when something happens; why that has not been, should it never be."""
+        for knob in knobs:
+            self.waiting[knob] = why if callable(why) else lambda: why
+
     def fault(self, knobs: Collection[str], error: BaseException) -> None:
         """A mistake of ours: told of as one, and these knobs are given up."""
         guard.note(self.folder, f"knob {' '.join(knobs)}", error)
@@ -110,6 +118,12 @@ class Hand:
     def tell(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
         told = {"applied": self.applied, "declined": self.declined, "chose": self.chose}
+        settled = {*self.applied, *self.declined}
+        told["waiting"] = {
+            knob: text
+            for knob, why in self.waiting.items()
+            if knob not in settled and (text := why())
+        }
         text = json.dumps(told)
         path = Path(self.folder) / f"{os.getpid()}.knobs.json"
         try:

@@ -30,6 +30,13 @@ MISSES = 6
 """calls in a row whose inputs are no parts of the batch, after which it is given up"""
 
 
+FEW = (
+    "evaluation has too few batches: those of the first groups are computed one by one as well, to "
+    "see that results are the same"
+)
+UNORDERED = "the loader that evaluation asks gives its samples in another order than theirs"
+
+
 class Group:
     """Batches that are drawn together, and what became of them."""
 
@@ -86,13 +93,18 @@ class Ahead:
         self.group: Group | None = None
         self.off = self.inside = False
         self.misses = self.groups = 0
+        self.why = "evaluation asks no DataLoader for its batches"
+        """nothing was computed together so far"""
 
     # -- batches ----------------------------------------------------------------------------
 
     def next(self, iterator: Any, draw: Callable[[], Any]) -> Any:
         """The next batch of an iterator; it was drawn already, where that was in an evaluation."""
         if not getattr(iterator, "_num_yielded", 1):  # it begins, maybe anew
-            iterator._whyidle_ahead = Line() if self.active() and _in_order(iterator) else None
+            active, in_order = self.active(), _in_order(iterator)
+            if active:
+                self.why = FEW if in_order else UNORDERED
+            iterator._whyidle_ahead = Line() if active and in_order else None
         line = getattr(iterator, "_whyidle_ahead", None)
         if line is None:
             self.group = None

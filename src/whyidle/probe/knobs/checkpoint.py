@@ -42,6 +42,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     if not hasattr(os, "fork"):
         raise DeclinedError("this system cannot fork a process")
     saves = Saves(hand, {KNOB: True})
+    hand.waits([KNOB], "nothing was saved to a file by torch.save while it ran")
     hand.replace(torch, "save", saves.wrap)
     for owner in (builtins, io):
         hand.replace(owner, "open", saves.waiting.files.wrap)

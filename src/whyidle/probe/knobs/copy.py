@@ -55,6 +55,7 @@ def _without_waiting(hand: Hand) -> None:
 
         return copy
 
+    hand.waits([KNOB], "no batch that a loader has pinned was copied to the device")
     hand.replace(home, "pin_memory", make_pin)
     hand.replace(torch.Tensor, "to", make)
     hand.replace(torch.Tensor, "cuda", make)

@@ -12,6 +12,11 @@ from . import NO_FORM, Hand, _ahead
 KNOBS = ("evaluation.gradients", "evaluation.inference_mode")
 Site = tuple[str, int]
 """file and line"""
+LONGER = "; whyidle fix runs the job for longer with a larger --budget"
+ONE_ONLY = (
+    "too few evaluations ran: the first from each line is left as it is, and must end before the "
+    "next one, to see that nothing is learned in it"
+)
 
 
 class Phases:
@@ -31,6 +36,8 @@ class Phases:
         """how often one has begun or ended: weights are the same in between"""
         self.off = False
         self.model: Callable[[], Any] = lambda: None
+        self.seen = 0
+        """evaluations that have begun"""
         self.known: dict[int, bool] = {}
         """by id, which modules hold all that is trained: asked before every call in one"""
 
@@ -39,6 +46,7 @@ class Phases:
         if site != self.now:
             self.now, self.called = site, False
         self.changes += 1
+        self.seen += 1
         self.known.clear()
         self.model = weakref.ref(model)
 
@@ -65,6 +73,19 @@ class Phases:
         given = (*args, *kwargs.values())
         return not any(getattr(value, "requires_grad", False) for value in given)
 
+    def missing(self) -> str:
+        """What is missing to take hold in an evaluation; empty where nothing is, or where nothing
+        was trained, as in a process that only starts others."""
+        if not self.trained:
+            return ""
+        if not self.seen:
+            return f"the model was not put into evaluation mode (eval()) while it ran{LONGER}"
+        if self.off:
+            return "gradients are asked for while it evaluates"
+        if not self.proven:
+            return f"{ONE_ONLY}{LONGER}"
+        return ""
+
     def whole(self, module: Any) -> bool:
         """Whether it holds every parameter that is trained, so that it is the model."""
         if not self.trained:
@@ -72,6 +93,9 @@ class Phases:
         if id(module) not in self.known:
             self.known[id(module)] = self.trained <= {id(p) for p in module.parameters()}
         return self.known[id(module)]
+
+
+NO_GRAPH = "evaluation records no gradients as it is"
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -85,11 +109,16 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     _watch_learning(hand, list(edits), phases)
     times = int(edits.get(_ahead.KNOB, 1))
     ahead = _ahead.Ahead(hand, phases, times) if times > 1 else None
+    hand.waits(own, lambda: phases.missing() or (phases.trained and NO_GRAPH) or "")
+    if ahead is not None:
+        hand.waits([_ahead.KNOB], lambda: phases.missing() or (phases.trained and ahead.why) or "")
     kinds: set[type] = set()
 
     def begins(module: Any, site: Site) -> None:
         if phases.whole(module):
             phases.begin(module, site)
+            if not hand.applied:  # the process may be killed before its end
+                hand.tell()
             for kind in {type(one) for one in _wholes(phases, module)} - kinds:
                 kinds.add(kind)
                 if ahead is not None:

@@ -56,5 +56,6 @@ def _thinned(hand: Hand, edits: dict[str, Any], every: int) -> None:
 
         return collect
 
+    hand.waits(edits, f"gc.collect() was not called twice within {every} steps")
     hand.after_steps(count)
     hand.replace(gc, "collect", make)

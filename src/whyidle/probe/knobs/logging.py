@@ -53,6 +53,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
     if not edits.get(KNOB):
         return
+    hand.waits([KNOB], "no call of a TensorBoard writer or MLflow client could be made later")
     waiting, background = list(TRACKERS), Background()
 
     def look(step: int) -> None:

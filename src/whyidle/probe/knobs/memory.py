@@ -25,6 +25,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
         return empty_cache
 
+    hand.waits(edits, "torch.cuda.empty_cache() was called once at most")
     hand.replace(
         torch.cuda, "empty_cache", make
     )  # its home, torch.cuda.memory, PyTorch itself uses
