@@ -51,6 +51,23 @@ def test_exchanges_of_every_micro_batch():
     assert judge("allreduce-every-microstep", accumulating(1)) is None
 
 
+def test_a_promise_above_the_cost_says_what_is_saved_besides():
+    """What waits is the finding's cost; copying gradients is computing, and is saved as well."""
+    plain = accumulating(4).timeline()
+    rounds = np.arange(1, 49)
+    step = int(Facts(plain).step_s * 1e9) // 4
+    pace = Pace(time=rounds * step, ran=rounds * step, queued=rounds * 0)
+    ddp = {"total_parameter_size_bytes": 5_000_000}
+    copying = replace(plain, pace=pace, settings={**plain.settings, "ddp": ddp})
+    without, proof = (judge_all("allreduce-every-microstep", [one]) for one in (plain, copying))
+    assert 1.0 - 1.0 / proof.predicted.high > proof.high + 0.02
+    assert "saves copying gradients, too: about" in proof.headline
+    assert "copying gradients" in proof.predicted.method
+    assert "copying" in proof.evidence[1].quantity
+    assert 1.0 - 1.0 / without.predicted.high == pytest.approx(without.high, abs=1e-6)
+    assert "copying" not in without.headline + without.predicted.method
+
+
 def uneven(exchanges, *extra):
     """Two ranks of four micro-batches a step, one of which has more to do in each."""
     guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
