@@ -77,8 +77,10 @@ def _noted(facts: Facts) -> tuple[float, float]:
 def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
     """Written as often as loses the least time: ``sqrt(2 C M)`` apart, for a checkpoint of ``C``
     seconds and a failure every ``M`` (Young, "A First Order Approximation to the Optimum Checkpoint
-    Interval", CACM 17(9), 1974). ``rarer`` is what that wins and ``interval_s`` from how many
-    seconds apart to how many; nothing where they are seen once only, or are as rare."""
+    Interval", CACM 17(9), 1974). ``rarer`` is what that wins, ``interval_s`` from how many
+    seconds apart to how many, and ``seen_s`` how long the job was seen, for one that ends sooner
+    has its last checkpoint left, at the careful end; nothing where they are seen once only, or are
+    as rare."""
     if not found.recurring:
         return {}
     each_s = found.seconds / found.steps_hit
@@ -87,9 +89,11 @@ def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
     if apart[1] <= now_s:
         return {}
     shares = (found.least, found.share, found.most)
+    careful = min(apart[0], facts.scope_s)
     low, expected, high = (
         share * max(0.0, 1.0 - now_s / seconds)
-        for share, seconds in zip(shares, apart, strict=True)
+        for share, seconds in zip(shares, (careful, *apart[1:]), strict=True)
     )
     method = "P9: checkpoints as far apart as a failure a day asks for (Young 1974)"
-    return {"rarer": remove(low, high, method, expected), "interval_s": (now_s, apart[1])}
+    told = remove(low, high, method, expected)
+    return {"rarer": told, "interval_s": (now_s, apart[1]), "seen_s": facts.scope_s}
