@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from whyidle.exporters._ending import ending
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trials import foretold, fruitless, gained, outcome
 from whyidle.exporters._tried import tried
@@ -31,7 +32,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 def render(diagnosis: Diagnosis) -> str:
     """The diagnosis as GitHub-flavoured Markdown."""
     told = outcome(diagnosis) or fruitless(diagnosis)
+    _, said = ending(diagnosis)
     lines = [
+        *([] if not said else [f"**{_text(said)}.**", ""]),
         f"### {_text(diagnosis.verdict.headline)}",
         *([] if not told else ["", f"**{_text(told)}**"]),
         "",

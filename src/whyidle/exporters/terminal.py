@@ -8,6 +8,7 @@ from rich.text import Text
 
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
+from whyidle.exporters._ending import ending
 from whyidle.exporters._findings import findings, foretold
 from whyidle.exporters._next import NextStep, next_commands
 from whyidle.exporters._page import Colours, Page
@@ -47,6 +48,11 @@ def render(
     page.gap()
     if diagnosis.run.job:
         page.line(page.text(diagnosis.run.job), head=page.text("job  ", "dim"), indent=2)
+    word, said = ending(diagnosis)
+    if said:
+        style = "bold red" if word == "failed" else "bold"
+        page.line(page.text(said, "bold"), head=page.text(f"{word.upper()}  ", style), indent=2)
+        page.gap()
     if told := outcome(diagnosis):
         page.line(page.text(told, "bold green"), head=page.text("HEALED  ", "bold green"), indent=2)
         page.gap()

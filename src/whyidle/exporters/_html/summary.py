@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whyidle.exporters._ending import ending
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS, Look
 from whyidle.exporters._trials import first_fix
@@ -51,8 +52,10 @@ def verdict(diagnosis: Diagnosis) -> Markup:
     bound, fix = diagnosis.verdict.bound, first_fix(diagnosis)
     first, end, rest = sentences(diagnosis.verdict.headline)
     colour = LOOKS[bound].colour if bound else LOOKS["unknown"].colour
+    word, said = ending(diagnosis)
     return e(
         "section",
+        e("p", e("b", word), f" · {said}.", class_=f"state {word}") if said else None,
         e("p", e("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"),
         e("h1", first, end),
         e("p", rest, class_="second") if rest else None,
