@@ -124,7 +124,7 @@ SAME_KNOB = '\n[[fix]]\ntreatment = "a"\nconsent = "none"\nedits.loader.workers 
         ('"rounding"', '"all"', 'fix 1 cannot be applied. Its `consent` is "all", which is no'),
         ('"numerics"', '"much"', 'fix 2 cannot be applied. Its `consent` is "much", which is no'),
         ('"rounding"', "1", "Expected `str`, got `int` - at `fix 1.consent`"),
-        ('consent = "rounding"\n', "", "missing required field `consent` - at `fix 1`"),
+        ('consent = "rounding"\n', "", "The required field `consent` is missing - at `fix 1`."),
         ("plan/1", "plan/2", "written in whyidle/plan/2; this version reads whyidle/plan/1"),
         ('"whyidle/plan/1"', "1", "Its `schema` is 1"),
         ("schema = ", "# schema = ", "It has no `schema`"),

@@ -8,6 +8,7 @@ import msgspec
 
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.store.decoding import said
 from whyidle.store.versions import upgrade
 
 
@@ -28,6 +29,6 @@ def read_diagnosis(path: Path) -> Diagnosis:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"{path} is not a diagnosis that this version can read.",
-            why=f"{error}.",
+            why=f"{said(error)}.",
             hint="Explain the trace again.",
         ) from error

@@ -15,6 +15,7 @@ from whyidle.model import knobs
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import SCHEMA, Fix, FixPlan, Speedup
 from whyidle.store.atomic import write_atomic
+from whyidle.store.decoding import said
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -168,7 +169,7 @@ def parse_plan(text: str, name: str) -> FixPlan:
     except msgspec.ValidationError as error:
         raise InputError(
             f"{name} is no plan that can be applied.",
-            why=f"{_place(str(error))}.",
+            why=f"{_place(error)}.",
             hint="Correct that entry, or take it out.",
         ) from error
     _check_edits(plan, name)
@@ -212,10 +213,9 @@ def _flat(edits: dict[str, Any], above: str = "") -> dict[str, Any]:
     return flat
 
 
-def _place(message: str) -> str:
+def _place(error: Exception) -> str:
     """What a decoder says, with places in the words of the file: fixes counted from one."""
-    message = re.sub(r"\$\.fix\[(\d+)\]", lambda m: f"fix {int(m[1]) + 1}", message)
-    return message.replace("Object", "It").replace("$.", "").replace(" - at `$`", "")
+    return re.sub(r"\bfix\[(\d+)\]", lambda m: f"fix {int(m[1]) + 1}", said(error))
 
 
 def _check_edits(plan: FixPlan, name: str) -> None:
