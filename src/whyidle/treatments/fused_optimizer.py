@@ -15,9 +15,11 @@ def fused_optimizer(proof: Proof) -> Plan:
     """Use the optimizer's fused implementation, or ``foreach`` where there is none. The same
     mathematics in another order of rounding."""
     name = str(proof.facts.get("optimizer", "Adam"))
+    noun = str(proof.facts.get("noun", "GPU"))
     switch = "fused" if name in FUSED else "foreach"
     return Plan(
         summary=f"torch.optim.{name}(..., {switch}=True)",
         edits=(Edit(knob=f"optimizer.{switch}", value=True, was=False),),
-        risk="all parameters must be floating-point and on the GPU",
+        risk="all parameters must be floating-point"
+        + ("" if noun == "CPU" else f" and on the {noun}"),
     )

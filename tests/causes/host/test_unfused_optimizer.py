@@ -117,3 +117,11 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
     seen = replace(sick.timeline(), settings=burst)
     assert judge(CAUSE, sick).bucket == "host"
     assert contracts.run_cause(catalog.causes()[CAUSE], [seen]).bucket == "compute"
+
+
+@pytest.mark.parametrize(("noun", "risk"), [("CPU", "floating-point"), ("GPU", "on the GPU")])
+def test_the_risk_names_the_device_that_it_is_about(noun, risk):
+    proof = judge(CAUSE, train("loop"))
+    assert proof.facts["noun"] == "GPU"
+    told = replace(proof, facts={**proof.facts, "noun": noun})
+    assert catalog.treatments()["fused-optimizer"].decide(told).risk.endswith(risk)

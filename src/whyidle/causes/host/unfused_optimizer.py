@@ -97,7 +97,11 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
         where=tuple(
             place for place in [facts.places.of(int(facts.named(r"^Optimizer\.step#")[0]))] if place
         ),
-        facts={"optimizer": work.name, "implementation": work.implementation},
+        facts={
+            "optimizer": work.name,
+            "implementation": work.implementation,
+            "noun": facts.noun,
+        },
         bucket=_bucket(facts, work),
     )
 
