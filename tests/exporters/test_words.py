@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.exporters import _words
-from whyidle.model.diagnosis import Evidence, Interval, Place
+from whyidle.model.diagnosis import Evidence, Interval, Place, Predicted
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,13 @@ def test_measured(value, unit, told):
 def test_place(spot, told):
     file, line, function, rank = spot
     assert _words.place(Place(file=file, line=line, function=function, rank=rank)) == told
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"), [(1.086, 1.094, "1.09×"), (1.05, 1.12, "1.09× (1.05 to 1.12)")]
+)
+def test_an_interval_without_a_width_is_not_told(low, high, told):
+    predicted = Predicted(speedup=1.09, low=low, high=high, method="P1")
+    assert _words.speedup(predicted) == told
+    assert _words.bracketed(low, high, "measured").endswith("measured)")
+    assert ("to" in _words.bracketed(low, high, "measured")) == ("to" in told)

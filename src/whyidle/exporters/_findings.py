@@ -82,8 +82,8 @@ def _worth(fix: Prescription) -> str:
 
 def foretold(predicted: Predicted) -> str:
     """What a fix is foretold to bring."""
-    low, high = words.factor(predicted.low), words.factor(predicted.high)
-    return f"predicted {words.factor(predicted.speedup)}× as fast ({low} to {high})"
+    ends = words.bracketed(predicted.low, predicted.high)
+    return f"predicted {words.factor(predicted.speedup)}× as fast{ends}"
 
 
 def _row(page: Page, label: str, text: str, style: str = "") -> None:

@@ -160,7 +160,7 @@ def gained(
     text = f"{words.factor(speedup)}× as fast"
     if pairs == 1 or low is None or high is None or high > 100 * max(low, 0.01):
         return f"{text}, measured once"
-    return f"{text} ({words.factor(low)} to {words.factor(high)}, measured)"
+    return f"{text}{words.bracketed(low, high, 'measured')}"
 
 
 def foretold(trial: Trial) -> str:

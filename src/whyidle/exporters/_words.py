@@ -46,8 +46,16 @@ def speedup(predicted: Predicted | None) -> str:
     """A predicted speed-up with its interval."""
     if predicted is None:
         return NONE
-    low, high = factor(predicted.low), factor(predicted.high)
-    return f"{factor(predicted.speedup)}× ({low} to {high})"
+    return f"{factor(predicted.speedup)}×{bracketed(predicted.low, predicted.high)}"
+
+
+def bracketed(low: float, high: float, more: str = "") -> str:
+    """An interval of factors behind their middle, with ``more`` after it; without the numbers where
+    they would be the same."""
+    ends = [factor(low), factor(high)]
+    parts = [" to ".join(ends) if ends[0] != ends[1] else "", more]
+    told = ", ".join(part for part in parts if part)
+    return f" ({told})" if told else ""
 
 
 def factor(value: float) -> str:

@@ -6,7 +6,7 @@ from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._remarks import small_and_risky
 from whyidle.exporters._tried import tried
-from whyidle.exporters._words import factor, interval, measured, percent, place
+from whyidle.exporters._words import bracketed, factor, interval, measured, percent, place
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription
 
 CONSENT = {
@@ -157,7 +157,7 @@ def _gain(fix: Prescription) -> Markup | None:
             "span",
             "predicted ",
             e("b", f"{factor(told.speedup)}×"),
-            f" ({factor(told.low)} to {factor(told.high)})",
+            bracketed(told.low, told.high),
         ),
         e(
             "span",

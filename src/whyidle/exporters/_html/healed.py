@@ -6,7 +6,7 @@ from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._html.summary import STATES, sentences, tile
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trials import outcome
-from whyidle.exporters._words import digits, factor, percent, seconds
+from whyidle.exporters._words import bracketed, digits, factor, percent, seconds
 from whyidle.model.diagnosis import Diagnosis, Healed
 
 
@@ -33,7 +33,7 @@ def verdict(diagnosis: Diagnosis) -> Markup | None:
 def _tiles(diagnosis: Diagnosis, healed: Healed) -> list[tuple[str, str, str]]:
     tiles = []
     if healed.speedup is not None and healed.low is not None and healed.high is not None:
-        note = f"as fast, {factor(healed.low)} to {factor(healed.high)}"
+        note = f"as fast{bracketed(healed.low, healed.high)}"
         tiles.append(("all of it together", f"{factor(healed.speedup)}×", note))
     before, after = diagnosis.attribution.compute, healed.attribution.compute
     tiles.append(("useful compute", f"{percent(before)} → {percent(after)}", "of the step"))

@@ -6,7 +6,7 @@ from whyidle.exporters._ending import ending
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS, Look
 from whyidle.exporters._trials import first_fix
-from whyidle.exporters._words import factor, percent, seconds, size
+from whyidle.exporters._words import bracketed, factor, percent, seconds, size
 from whyidle.model.diagnosis import Attribution, Diagnosis
 
 STATES = {
@@ -95,7 +95,7 @@ def _tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
             (
                 "with the first fix",
                 f"{factor(told.speedup)}×",
-                f"as fast, {factor(told.low)} to {factor(told.high)}",
+                f"as fast{bracketed(told.low, told.high)}",
             )
         )
     for title, value, note in (
