@@ -5,7 +5,8 @@
     WhyidleError                 exit status 1: something of ours could not be done
     ├── InputError               the file or folder that was named cannot be used
     │   ├── NotATraceError       it is not a recording we know; says what it looks like
-    │   └── BrokenTraceError     it is one, but nothing in it could be read
+    │   ├── BrokenTraceError     it is one, but nothing in it could be read
+    │   └── OutputError          what was asked for could not be written there
     ├── StoreError               the run store cannot be read or written
     ├── TrialError               a job cannot be tried: it does not run, or shows too few steps
     ├── MissingExtraError        an optional dependency is absent; names the extra to install
@@ -42,6 +43,10 @@ class NotATraceError(InputError):
 
 class BrokenTraceError(InputError):
     """The file is a recording, but nothing in it could be read."""
+
+
+class OutputError(InputError):
+    """What was asked for could not be written where it was asked for."""
 
 
 class StoreError(WhyidleError):

@@ -1,7 +1,8 @@
-"""`whyidle run`: whatever happens to us after the command has ended, its status stands."""
+"""`whyidle run`: what happens to us after the command has ended, and which status then stands."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,3 +61,15 @@ def test_a_store_that_cannot_be_written_costs_the_store_only(capsys: pytest.Capt
     err = capsys.readouterr().err
     assert "not stored: Cannot write the store file" in err
     assert Path("why.json").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("own", "status"), [(0, 1), (3, 3)])
+def test_an_output_that_cannot_be_written_is_a_status_where_the_command_has_none(own, status):
+    command = [sys.executable, "-c", f"raise SystemExit({own})"]
+    words = [sys.executable, "-m", "whyidle", "run", "--html", "/dev/full", *command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert "Cannot write /dev/full. No space left on device." in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert "No training step was seen" in " ".join(done.stderr.split())  # it is said all the same

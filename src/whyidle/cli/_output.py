@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from whyidle.cli._options import STDOUT
 from whyidle.cli._store import store_of
-from whyidle.errors import GateError, InputError, StoreError, UsageError
+from whyidle.errors import GateError, InputError, OutputError, StoreError, UsageError
 from whyidle.store.atomic import write_atomic
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def say(
     None) unless that is taken.
 
     Raises:
-        InputError: an output could not be written; all that could has been.
+        OutputError: an output could not be written; all that could has been.
     """
     refused = [error for form in FORMS if (error := _written(args, diagnosis, form))]
     taken = any(getattr(args, form) == STDOUT for form in FORMS)
@@ -88,7 +88,7 @@ def say(
         raise refused[0]
 
 
-def _written(args: argparse.Namespace, diagnosis: Diagnosis, form: str) -> InputError | None:
+def _written(args: argparse.Namespace, diagnosis: Diagnosis, form: str) -> OutputError | None:
     """Write an output where it was asked for; returns why it could not be."""
     from whyidle import catalog
 
@@ -97,7 +97,7 @@ def _written(args: argparse.Namespace, diagnosis: Diagnosis, form: str) -> Input
         return None
     try:
         put(target, catalog.module("exporters", form).render(diagnosis))
-    except InputError as error:
+    except OutputError as error:
         return error
     if target != STDOUT:
         note(args, f"wrote {target}")
@@ -108,7 +108,7 @@ def put(target: str, text: str) -> None:
     """Write text to a file or, for ``-``, to standard output.
 
     Raises:
-        InputError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     if target == STDOUT:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -116,7 +116,11 @@ def put(target: str, text: str) -> None:
     try:
         write_atomic(Path(target), text.encode())
     except OSError as error:
-        raise InputError(f"Cannot write {target}.", why=f"{error.strerror or error}.") from error
+        raise OutputError(
+            f"Cannot write {target}.",
+            why=f"{error.strerror or error}.",
+            hint="Name another place; whyidle report last writes what was stored there.",
+        ) from error
 
 
 def note(args: argparse.Namespace, text: str) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _jobs, _output
 from whyidle.cli._options import outputs, storage
 from whyidle.cli._store import store_of
-from whyidle.errors import StoreError, UsageError, WhyidleError
+from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
 
 if TYPE_CHECKING:
     from whyidle.engine.monitor import Monitor
@@ -96,7 +96,8 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; then read, diagnose, store, say. Returns the command's own status."""
+    """Run the command; then read, diagnose, store, say. Returns the command's own status; where
+    that is 0 and an output could not be written, ours."""
     from whyidle.engine.record import Limits, command_of, record
     from whyidle.engine.watch import note_end
 
@@ -110,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
     if (why := _why_not()) is not None:
         print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
         return record(command, None).status
+    ours = 0
     with _folder(args, command) as (recording, entry):
         run_id = entry.id if entry else "unstored"
         if recording:
@@ -119,8 +121,8 @@ def run(args: argparse.Namespace) -> int:
         ended = record(command, recording, limits, _beside(args, recording), variables)
         if recording:
             note_end(recording, run_id, command, ended)
-            _end(args, recording, entry)
-    return ended.status
+            ours = _end(args, recording, entry)
+    return ended.status or ours
 
 
 def _plan(args: argparse.Namespace) -> FixPlan | None:
@@ -177,16 +179,22 @@ def _why_not() -> str | None:
     return None
 
 
-def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> None:
-    """Say what was found. The command's status stands, whatever happens to us here."""
+def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> int:
+    """Say what was found; returns a status of ours where an output that was asked for could not be
+    written: whoever goes on with it must know. Nothing else that happens to us here is told by the
+    status, for that is the command's."""
     try:
         _jobs.tell(args, recording, entry)
+    except OutputError as error:
+        _complain(f"whyidle: {error}")
+        return error.exit_code
     except WhyidleError as error:
         _complain(f"whyidle: {error}")
     except KeyboardInterrupt:
         _complain("whyidle: interrupted before the diagnosis was ready", entry)
     except Exception as error:  # a mistake of ours must not become the command's failure
         _complain(f"whyidle: no diagnosis: {type(error).__name__}: {error}", entry)
+    return 0
 
 
 def _complain(text: str, entry: Entry | None = None) -> None:
