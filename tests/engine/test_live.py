@@ -70,7 +70,7 @@ def test_what_changed_is_said_once_it_has(recording, monkeypatch):
     grow(recorder, 100, 30, end)
     watch.look({})
     watch.diagnose()
-    assert "steps 10 → 30 ms" in watch.look({}).changed
+    assert "steps 10 ms → 30 ms" in watch.look({}).changed
 
 
 def test_a_tail_is_bounded_and_a_recording(recording):

@@ -20,6 +20,7 @@ from whyidle.errors import InputError
 from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.timeline import Timeline
+from whyidle.model.units import lasting
 
 _ORDINARY = ("as many", "closed")
 """why bursts end that needs no word"""
@@ -124,11 +125,11 @@ def notes_on(job: Job) -> list[str]:
 def _said(one: dict[str, Any]) -> str:
     if one.get("state") != "recorded":
         return f"a burst at step {one.get('step')} came to nothing: {one.get('state')}"
-    parts = [f"{one.get(key, 0) * 1e3:.3g} ms {word}" for key, word in _TIMES if one.get(key)]
-    took, cost = ", ".join(parts), one["cost_s"] * 1e3
+    parts = [f"{lasting(one.get(key, 0))} {word}" for key, word in _TIMES if one.get(key)]
+    took, cost = ", ".join(parts), one["cost_s"]
     return (
         f"{_window(one)}: recorded operator by operator, and left out of all other figures; "
-        f"steps took {took}; recording cost {cost:.3g} ms"
+        f"steps took {took}; recording cost {lasting(cost)}"
     )
 
 

@@ -24,6 +24,7 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.live import Moment
 from whyidle.model.telemetry import Reading
+from whyidle.model.units import lasting
 
 SHARE = 0.005
 """of a core, for diagnosing"""
@@ -196,6 +197,6 @@ class Watch:
         }
         most = max(moved, key=lambda b: moved[b] * (1 if ratio > 1 else -1))
         self._changed = (
-            f"{clock}  steps {before.steps.p50_s * 1e3:.3g} → {now.steps.p50_s * 1e3:.3g} ms, "
-            f"{most} {moved[most] * 1e3:+.3g} ms"
+            f"{clock}  steps {lasting(before.steps.p50_s)} → {lasting(now.steps.p50_s)}, "
+            f"{most} {'+' if moved[most] > 0.0 else ''}{lasting(moved[most])}"
         )

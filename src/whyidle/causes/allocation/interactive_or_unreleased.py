@@ -9,6 +9,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.samples import lines, prompts, said
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
 """share of the time below which it is not worth a word"""
@@ -70,7 +71,7 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
         return _proof(facts, "It waits at a prompt or a debugger", asking, asked, ())
     if not after or after < LEAST_SHARE * (told.get("life_s") or after):
         return None
-    headline = f"The process waits for {after:.3g} s after its last step, and holds its device"
+    headline = f"The process waits for {lasting(after)} after its last step, and holds its device"
     evidence = (measured("after the last step", after, "s", source="clock"),)
     return _proof(facts, headline, facts.partition.parts["after"], share, evidence)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from whyidle.analysis.job import Job
 from whyidle.causes.distributed import _waiting
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 
 @cause(
@@ -60,7 +61,7 @@ def late_rank(job: Job) -> Proof | None:
     usual = _waiting.freed if late.constant else _waiting.even
     if late.constant:
         headline = (
-            f"Rank {late.rank} makes the others wait {late.lateness_s * 1e3:.3g} ms per step, held "
+            f"Rank {late.rank} makes the others wait {lasting(late.lateness_s)} per step, held "
             f"up by {doing}"
         )
     elif relieved is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.job import Job
 from whyidle.causes.distributed import _waiting
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 
 @cause(
@@ -61,7 +62,7 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     excess = late.excess_s["compute"]
     if late.constant:
         headline = (
-            f"Rank {late.rank} computes {excess * 1e3:.3g} ms longer per step than the others, "
+            f"Rank {late.rank} computes {lasting(excess)} longer per step than the others, "
             "which wait for it"
         )
     else:

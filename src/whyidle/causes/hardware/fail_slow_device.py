@@ -9,6 +9,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.stopping import Stops
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step that ranks wait below which it is not worth a word"""
@@ -153,7 +154,7 @@ def _headline(job: Job, late: Laggard) -> str:
         )
     _, queued = job.imbalance.paces.of(late.index)
     return (
-        f"Rank {late.rank} waits {queued * 1e3:.3g} ms of each step for a CPU core, and the others "
+        f"Rank {late.rank} waits {lasting(queued)} of each step for a CPU core, and the others "
         "wait for it"
     )
 

@@ -22,6 +22,7 @@ from whyidle.analysis.sampling import bounds, counted, ends, seen, unseen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
 """share of the step below which Python between calls is ordinary"""
@@ -75,7 +76,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         gains = (0.0, 0.0, most)
     at = at_place(where, before=before)
     return Proof(
-        headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms of each step",
+        headline=f"Python{at} takes {lasting(share * facts.step_s)} of each step",
         low=gains[0],
         high=most,
         predicted=from_gains(gains, "the step without half, nine tenths or all of it"),
@@ -133,7 +134,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     gains = (careful, expected, lost)
     return Proof(
         headline=f"{name} update{'' if ' and ' in name else 's'} {tensors} tensors one after the "
-        f"other: {taken * 1e3:.3g} ms per step",
+        f"other: {lasting(taken)} per step",
         low=gains[0],
         high=lost,
         predicted=from_gains(gains, "P4: a fused update at memory speed, and a warmer cache"),

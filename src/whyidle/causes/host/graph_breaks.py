@@ -13,6 +13,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.host import _compiled
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the breaks are not worth a word"""
@@ -80,7 +81,7 @@ def graph_breaks(facts: Facts) -> Proof | None:
     count = len(np.unique(frames))
     return Proof(
         headline=f"{count} compiled pieces per step, with eager code between them that keeps the "
-        f"GPU waiting {exposed * facts.step_s * 1e3:.3g} ms",
+        f"GPU waiting {lasting(exposed * facts.step_s)}",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P4 between compiled regions"),

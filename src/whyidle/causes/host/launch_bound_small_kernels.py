@@ -12,6 +12,7 @@ from whyidle.analysis.launching import RECORDING
 from whyidle.analysis.replay import added
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which exposed launching is not worth a word"""
@@ -83,7 +84,7 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
         return None
     kernel_s = float(np.median(facts.seconds(facts.kernels)))
     return Proof(
-        headline=f"The CPU needs {exposed * facts.step_s * 1e3:.3g} ms per step to launch "
+        headline=f"The CPU needs {lasting(exposed * facts.step_s)} per step to launch "
         f"{launching.per_step:.0f} kernels that the GPU was waiting for",
         low=min(gains[0], lost),
         high=lost,

@@ -15,6 +15,7 @@ from whyidle.analysis.sampling import seen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which pauses are not worth a word"""
@@ -76,7 +77,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     low, expected, high = (share * removed for removed in REMOVED)
     at = at_place(where)
     return Proof(
-        headline=f"Python{at} takes {share * facts.step_s * 1e3:.3g} ms per step between operators",
+        headline=f"Python{at} takes {lasting(share * facts.step_s)} per step between operators",
         low=low,
         high=high,
         predicted=remove(low, high, "the step without these stretches", expected),

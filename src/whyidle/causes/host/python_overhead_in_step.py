@@ -13,6 +13,7 @@ from whyidle.analysis.places import at_place
 from whyidle.causes.host import _watched as watched
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which pauses are not worth a word"""
@@ -91,7 +92,7 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     lost_s = exposed * facts.step_s
     at = at_place(where)
     return Proof(
-        headline=f"Python{at} keeps the GPU waiting for {lost_s * 1e3:.3g} ms per step",
+        headline=f"Python{at} keeps the GPU waiting for {lasting(lost_s)} per step",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains((gains[0], gains[1], gains[2]), "recorded steps replayed without it"),

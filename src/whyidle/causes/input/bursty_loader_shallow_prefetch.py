@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import STALL_ERROR, remove
 from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 FACTORS = (2, 4, 8)
 """how much deeper the queue is made, at least and at most"""
@@ -63,8 +64,8 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     low, expected, high = _gains(facts, workers)
     costs = (workers.made["end"] - workers.made["start"]) / 1e9
     return Proof(
-        headline=f"A few slow batches (up to {costs.max() * 1e3:.3g} ms against "
-        f"{np.median(costs) * 1e3:.3g} ms) empty a queue of {workers.depth}",
+        headline=f"A few slow batches (up to {lasting(costs.max())} against "
+        f"{lasting(np.median(costs))}) empty a queue of {workers.depth}",
         low=low,
         high=high,
         predicted=remove(low, high, "P2: replay through a deeper queue", expected),

@@ -27,6 +27,7 @@ from whyidle.analysis.samples import busiest
 from whyidle.causes.input._waiting import made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
@@ -114,8 +115,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     left = 0.0 if mostly_waits(facts) else blocked - expected
     per_step = work * facts.step_s
     return Proof(
-        headline=f"The DataLoader has no workers: each batch holds up the step for "
-        f"{per_step * 1e3:.3g} ms",
+        headline="The DataLoader has no workers: each batch holds up the step for "
+        f"{lasting(per_step)}",
         low=max(0.0, min(low, blocked)),
         high=max(low, high),
         predicted=may_cost(low, high, "P1: the step without the wait, plus hand-off", expected),

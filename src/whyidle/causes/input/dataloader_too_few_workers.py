@@ -14,6 +14,7 @@ from whyidle.analysis.loader import MULTI, Nexts, awaited, nexts
 from whyidle.causes.input._waiting import evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
@@ -84,7 +85,7 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     low = max(0.0, 1.0 - max(1.0 - blocked, now / (now + 1)) * (1.0 + STALL_ERROR))
     high = float(calls.exposed.sum()) / facts.scope_s
     return Proof(
-        headline=f"The DataLoader's workers do not keep up: {blocked * facts.step_s * 1e3:.3g} ms "
+        headline=f"The DataLoader's workers do not keep up: {lasting(blocked * facts.step_s)} "
         "of waiting per step",
         low=low,
         high=high,
@@ -108,7 +109,7 @@ def _from_within(facts: Facts) -> Proof | None:
     high = max(low, workers.waiting - best)
     return Proof(
         headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
-        f"keep up: {workers.waiting * facts.step_s * 1e3:.3g} ms of waiting per step",
+        f"keep up: {lasting(workers.waiting * facts.step_s)} of waiting per step",
         low=low,
         high=high,
         predicted=remove(low, high, f"P1: {workers.best} workers", workers.waiting - usual),

@@ -15,6 +15,7 @@ from whyidle.analysis.sampling import bounds
 from whyidle.causes.input._waiting import CHEAPER, evidence, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which preprocessing is not worth a word"""
@@ -117,7 +118,7 @@ def _from_within(facts: Facts) -> Proof | None:
         gains.append(max(0.0, left - workers.remaining(workers.stall(workers.best, made, work))))
     place = f", most of it in {workers.hot[0].function}" if workers.hot else ""
     return Proof(
-        headline=f"Preparing a batch takes {workers.mean('cpu') * 1e3:.3g} ms of CPU{place}",
+        headline=f"Preparing a batch takes {lasting(workers.mean('cpu'))} of CPU{place}",
         low=gains[0],
         high=left,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P1: cheaper preparation"),
@@ -159,7 +160,7 @@ def _windows(facts: Facts, spent: float, left: float) -> Intervals:
 
 def _headline(facts: Facts, share: float, hot: Hot | None) -> str:
     place = f", most of it in {hot.place.function}" if hot and hot.place else ""
-    return f"Data is prepared on the CPU for {share * facts.step_s * 1e3:.3g} ms per step{place}"
+    return f"Data is prepared on the CPU for {lasting(share * facts.step_s)} per step{place}"
 
 
 def _user_place(facts: Facts) -> Place | None:

@@ -7,6 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_stalls
 from whyidle.causes.input._waiting import KEPT, SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 
 @cause(
@@ -59,7 +60,7 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
         work = max(workers.mean("process_cpu") - saved, 0.0)
         gains.append(workers.waiting - workers.remaining(workers.stall(workers.count, made, work)))
     return Proof(
-        headline=f"Workers spend {workers.mean('cpu') * 1e3:.3g} ms of CPU on every batch to make "
+        headline=f"Workers spend {lasting(workers.mean('cpu'))} of CPU on every batch to make "
         "what they made in the epoch before",
         low=min(gains),
         high=workers.waiting,

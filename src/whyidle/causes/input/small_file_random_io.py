@@ -6,6 +6,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.causes.input._waiting import SOURCE, at_hand, evidence, for_storage, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 REMOVED = (0.3, 0.8, 1.0)
 """share of the waiting that reading shards in sequence removes: careful, hopeful, and expected
@@ -58,7 +59,7 @@ def small_file_random_io(facts: Facts) -> Proof | None:
         return None
     return for_storage(
         workers,
-        f"Loader workers wait {workers.storage * 1e3:.3g} ms per batch for small files",
+        f"Loader workers wait {lasting(workers.storage)} per batch for small files",
         removed=at_hand(workers, SEQUENTIAL, REMOVED[0]) if workers.mean("chars") else REMOVED,
         opens=workers.mean("opens"),
         method="P1: sequential reads",

@@ -9,6 +9,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 LEFT = (0.5, 0.1, 0.0)
 """share of packing and unpacking that is left: careful, expected, hopeful"""
@@ -75,7 +76,7 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
         gains = [0.0, workers.ready / 2, workers.ready]
         method = "half of the time in which ready batches are taken"
     return Proof(
-        headline=f"Handing a batch over takes {handing * 1e3:.3g} ms, making it {own * 1e3:.3g} ms",
+        headline=f"Handing a batch over takes {lasting(handing)}, making it {lasting(own)}",
         low=min(gains),
         high=workers.waiting,
         predicted=from_gains((min(gains), sorted(gains)[1], max(gains)), method),

@@ -10,6 +10,7 @@ from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.restarts import held_up, starts
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which starting workers is not worth a word"""
@@ -75,7 +76,7 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     low = interruptions(share, 0.5) if len(windows) > 1 else 0.0
     expected = interruptions(share, LEFT)
     return Proof(
-        headline=f"Starting loader workers holds up training for {windows.total / 1e6:.3g} ms",
+        headline=f"Starting loader workers holds up training for {lasting(windows.total / 1e9)}",
         low=low,
         high=share,
         predicted=remove(
@@ -105,7 +106,7 @@ def _from_within(facts: Facts) -> Proof | None:
     low = interruptions(share, 0.5) if count > 1 else 0.0
     return Proof(
         headline=f"Starting {workers.count} loader workers holds up every epoch for "
-        f"{share * facts.scope_s / count:.3g} s",
+        f"{lasting(share * facts.scope_s / count)}",
         low=low,
         high=share,
         predicted=remove(low, share, "P9: workers kept between epochs", expected),

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the recording below which set-up is not worth a word"""
@@ -88,7 +89,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         functions = measured("functions compiled", told["functions"], None, source="torch._dynamo")
         evidence.append(functions)
     return Proof(
-        headline=f"The recording is of a cold start: {_said(seconds)} of set-up happen once",
+        headline=f"The recording is of a cold start: {lasting(seconds)} of set-up happen once",
         low=low,
         high=share,
         predicted=remove(
@@ -119,10 +120,6 @@ def _eager(share: float, compiling: float) -> Predicted:
     """Without compiling anything: the rest of the window takes longer."""
     careful, expected, hopeful = (compiling - (slower - 1.0) * (1.0 - share) for slower in EAGER)
     return remove(careful, hopeful, "P10: this window without compiling", expected)
-
-
-def _said(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1e3:.3g} ms"
 
 
 def _setup(facts: Facts) -> Intervals:

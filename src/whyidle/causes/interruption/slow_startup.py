@@ -8,6 +8,7 @@ from whyidle.analysis.forecast import from_gains, remove
 from whyidle.analysis.samples import lines, said
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
 """share of the process's life so far below which it is not worth a word"""
@@ -69,7 +70,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     at = f", {most:.0%} of it {said(found[0][0])}" if found else ""
     gains = (0.0, most * share, share)
     return Proof(
-        headline=f"The first step comes {seconds:.3g} s after the framework is imported{at}",
+        headline=f"The first step comes {lasting(seconds)} after the framework is imported{at}",
         low=0.0,
         high=share,
         predicted=from_gains(gains, "P9: the recorded time without it")

@@ -12,6 +12,7 @@ from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.causes.interruption._checkpoints import beside, rarer
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which saving is not worth a word"""
@@ -69,7 +70,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     high = interruptions(found.most, residual)
     low = interruptions(found.least, max(residual, LEFT_AT_WORST)) if found.recurring else 0.0
     return Proof(
-        headline=f"Training stands still for {found.longest_idle_s * 1e3:.3g} ms while a "
+        headline=f"Training stands still for {lasting(found.longest_idle_s)} while a "
         "checkpoint is written",
         low=low,
         high=high,

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.units import digits
 
 LEAST_STEPS = 4
 """fewer step ends cannot tell a slope from a settling cache"""
@@ -84,7 +85,7 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     left = int((capacity - ends[-1]) / slope) if capacity else None
     fate = f"; it is full in about {left} steps" if left is not None else ""
     return Proof(
-        headline=f"Memory in use grows by {slope / 1e6:.3g} MB per step{fate}",
+        headline=f"Memory in use grows by {digits(slope / 1e6)} MB per step{fate}",
         low=0.0,
         high=0.0,
         predicted=remove(0.0, 0.0, "no gain before memory is full"),
@@ -140,7 +141,7 @@ def _on_host(facts: Facts) -> Proof | None:
     kept = facts.timeline.settings.get("kept") or []
     blame = f": {kept[0]['text']} keeps each step's graph" if kept else ""
     return Proof(
-        headline=f"The process grows by {slope / 1e6:.3g} MB per step{fate}{blame}",
+        headline=f"The process grows by {digits(slope / 1e6)} MB per step{fate}{blame}",
         low=0.0,
         high=high,
         predicted=remove(0.0, high, "fresh pages are cleared at 2 GB/s or more"),

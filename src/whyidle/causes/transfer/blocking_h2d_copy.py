@@ -7,6 +7,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import digits, lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the copies are not worth a word"""
@@ -57,9 +58,9 @@ def blocking_h2d_copy(facts: Facts) -> Proof | None:
     low = found.refill / 2
     high = hidden + calls + found.refill
     size = float(found.sizes.sum()) / facts.step_count
-    told = f"of {size / 1e6:.3g} MB " if size else ""
+    told = f"of {digits(size / 1e6)} MB " if size else ""
     return Proof(
-        headline=f"Copies {told}hold up each step for {found.total * facts.step_s * 1e3:.3g} ms, "
+        headline=f"Copies {told}hold up each step for {lasting(found.total * facts.step_s)}, "
         "and nothing runs beside them",
         low=min(low, high),
         high=high,

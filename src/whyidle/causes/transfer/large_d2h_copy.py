@@ -13,6 +13,7 @@ from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.replay import nothing
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import digits, lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which reading back is not worth a word"""
@@ -69,8 +70,8 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     size = float(facts.device.size[rows].sum()) / facts.step_count
     took = float(facts.seconds(rows).sum()) / facts.step_count
     return Proof(
-        headline=f"{size / 1e6:.3g} MB per step are read back from the device, which waits "
-        f"{exposed * facts.step_s * 1e3:.3g} ms for it",
+        headline=f"{digits(size / 1e6)} MB per step are read back from the device, which waits "
+        f"{lasting(exposed * facts.step_s)} for it",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains(gains, "recorded steps replayed with fewer bytes and no wait"),

@@ -7,6 +7,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
+from whyidle.model.units import digits
 
 LEAST_SHARE = 0.005
 """share of the step below which the copies are not worth a word"""
@@ -63,8 +64,8 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
     high = min(max(high, expected), found.total)
     per_step = float(found.sizes.sum()) / facts.step_count
     return Proof(
-        headline=f"{per_step / 1e6:.3g} MB per step are copied from pageable memory"
-        + (f" at {rate:.3g} GB/s" if (rate := found.gbs()) else ""),
+        headline=f"{digits(per_step / 1e6)} MB per step are copied from pageable memory"
+        + (f" at {digits(rate)} GB/s" if (rate := found.gbs()) else ""),
         low=min(low, high),
         high=high,
         predicted=remove(low, high, "P3 and bytes x (1/pageable - 1/pinned), exposed", expected),
