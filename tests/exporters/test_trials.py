@@ -163,6 +163,44 @@ def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding
     assert not re.search(TRIED, shown())
 
 
+def described(finding, cause, *summaries):
+    """A finding whose fixes are named by their summaries."""
+    one = finding(cause, text=f"about {cause}")
+    fixes = [
+        msgspec.structs.replace(one.prescriptions[0], treatment=name, summary=f"do {name}")
+        for name in summaries
+    ]
+    return msgspec.structs.replace(one, prescriptions=fixes)
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_what_failed_its_trial_is_not_recommended_first(build, finding, render):
+    spent = described(finding, "python-gc-pauses", "gc-freeze")
+    rest = described(finding, "dataloader-no-workers", "loader-workers", "staged-data")
+
+    def shown(**named):
+        slower = {"kept": False, "why": "slower", **named}
+        trials = [
+            msgspec.structs.replace(KEPT, treatment=name, cause=cause, **slower)
+            for name, cause in (("gc-freeze", spent.cause), ("loader-workers", rest.cause))
+        ]
+        told = render(msgspec.structs.replace(build(findings=[spent, rest]), trials=trials))
+        told = told[told.find('id="findings"') + 1 :].replace("about python\\-", "about python-")
+        return " ".join(re.sub(r"<[^>]*>|[*`\\]", " ", told).split())
+
+    first, last = (f"about {one.cause}" for one in (rest, spent))
+    for harm in ({}, {"speedup": None, "why": "rolled back: it crashed"}):
+        told = shown(**harm)
+        assert told.index(first) < told.index(last)
+        assert told.index("do staged-data") < told.index("do loader-workers")
+        assert re.search(r"[Tt]ried[: ]+(loader-workers *: +)?do loader-workers", told)
+        assert not re.search(r"[Ff]ix[: ]+(loader-workers *: +)?do loader-workers", told)
+    for open_ in ({"speedup": None, "why": "declined: no evaluation ran"}, {"interrupted": True}):
+        told = shown(**open_)
+        assert told.index(last) < told.index(first)
+        assert told.index("do loader-workers") < told.index("do staged-data")
+
+
 def test_where_fixes_were_tried_the_first_one_is_no_advice(full):
     tried = msgspec.structs.replace(full, trials=[ONCE])
     untried = msgspec.structs.replace(full, trials=[])

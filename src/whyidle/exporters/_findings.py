@@ -8,7 +8,7 @@ from typing import Final
 from whyidle.exporters import _words as words
 from whyidle.exporters._page import Page, limited
 from whyidle.exporters._remarks import small_and_risky
-from whyidle.exporters._tried import tried
+from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Prescription, Severity, Trial
 
 _SEVERITIES: Final[dict[Severity, str]] = {
@@ -31,7 +31,7 @@ _FIXES = 2
 
 def findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     """One after the other, the costliest first."""
-    told = [finding for finding in diagnosis.findings if full or finding.severity != "info"]
+    told = [finding for finding in advised(diagnosis) if full or finding.severity != "info"]
     for number, finding in enumerate(told, 1):
         page.gap()
         _finding(page, number, finding, diagnosis.trials, full)
@@ -55,9 +55,10 @@ def _finding(
         _row(page, label, text)
     for label, text in limited("proof", _proofs(finding), None if full else _PROOFS):
         _row(page, label, text)
-    fixes = finding.prescriptions if full else finding.prescriptions[:_FIXES]
+    fixes = in_turn(finding, trials)[: None if full else _FIXES]
     for fix in fixes:
-        _row(page, "fix", fix.summary, "green")
+        against = rejected(fix, finding, trials)
+        _row(page, "tried" if against else "fix", fix.summary, "dim" if against else "green")
         _row(page, "", _worth(fix))
         if told := tried(fix, finding, trials):
             _row(page, "", told, "bold")

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whyidle.model.diagnosis import Finding, Prescription, Trial
+from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Trial
+
+HARM = "rolled back"
+"""so begins why a fix is not kept that did harm"""
 
 
 def reasons(trials: Sequence[Trial]) -> str:
@@ -13,15 +16,47 @@ def reasons(trials: Sequence[Trial]) -> str:
     return "; ".join(dict.fromkeys(_short(trial.why) for trial in trials if trial.why))
 
 
+def advised(diagnosis: Diagnosis) -> list[Finding]:
+    """All findings in their order, but those of which every fix has failed its trial last: what is
+    left to do comes first."""
+    spent = [
+        bool(one.prescriptions)
+        and all(rejected(fix, one, diagnosis.trials) for fix in one.prescriptions)
+        for one in diagnosis.findings
+    ]
+    return [one for _, one in sorted(zip(spent, diagnosis.findings, strict=True), key=_first)]
+
+
+def _first(pair: tuple[bool, Finding]) -> bool:
+    return pair[0]
+
+
+def in_turn(finding: Finding, trials: Sequence[Trial]) -> list[Prescription]:
+    """Its fixes in their order, those that have failed their trial last."""
+    return sorted(finding.prescriptions, key=lambda fix: rejected(fix, finding, trials))
+
+
+def rejected(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> bool:
+    """Whether a trial speaks against it: it was measured, or did harm, and was not kept. One that
+    the job did not take up, or that was interrupted, says nothing of it."""
+    own = _own(fix, finding, trials)
+    judged = [one for one in own if one.speedup is not None or one.why.startswith(HARM)]
+    return bool(judged) and not any(one.kept or one.interrupted for one in own)
+
+
 def tried(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> str:
     """What came of it where it was tried, for this finding or else for another, by the first words
     of the reason, which the trial tells in full; empty where it was not."""
-    own = [one for one in trials if one.tried and one.treatment == fix.treatment]
-    own = [one for one in own if one.cause == finding.cause] or own
+    own = _own(fix, finding, trials)
     if any(one.kept for one in own):
         return "tried, and kept"
     head = own[0].why.partition(":")[0] if own else ""
     return f"tried, not kept{head and f': {head}'}" if own else ""
+
+
+def _own(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> list[Trial]:
+    own = [one for one in trials if one.tried and one.treatment == fix.treatment]
+    return [one for one in own if one.cause == finding.cause] or own
 
 
 def _short(why: str) -> str:

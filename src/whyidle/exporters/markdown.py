@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from whyidle.exporters._ending import ending
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trials import foretold, fruitless, gained, outcome
-from whyidle.exporters._tried import tried
+from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.exporters._words import (
     NONE,
     interval,
@@ -113,7 +113,7 @@ def _bar(share: float) -> str:
 def _findings(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.findings:
         yield from ("No cause worth reporting was found.", "")
-    for number, finding in enumerate(diagnosis.findings, 1):
+    for number, finding in enumerate(advised(diagnosis), 1):
         yield from _finding(number, finding, diagnosis.trials)
 
 
@@ -134,12 +134,14 @@ def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator
         cells = (item.quantity, measured(item), item.samples, item.window, item.source)
         yield f"| {' | '.join('' if cell is None else _text(str(cell)) for cell in cells)} |"
     yield ""
-    for fix in finding.prescriptions:
-        yield from _fix(fix, tried(fix, finding, trials))
+    for fix in in_turn(finding, trials):
+        yield from _fix(fix, finding, trials)
 
 
-def _fix(fix: Prescription, told: str) -> Iterator[str]:
-    yield f"- **Fix** {_code(fix.treatment)}: {_text(fix.summary)}"
+def _fix(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
+    told = tried(fix, finding, trials)
+    word = "Tried" if rejected(fix, finding, trials) else "Fix"
+    yield f"- **{word}** {_code(fix.treatment)}: {_text(fix.summary)}"
     how = "a mechanical change" if fix.automatic else "by hand"
     gain = f"predicted {speedup(fix.predicted)}, " if fix.predicted else ""
     yield f"  - {gain}changes {_consent(fix)}, {how}"

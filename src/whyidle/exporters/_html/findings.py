@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._remarks import small_and_risky
-from whyidle.exporters._tried import tried
+from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.exporters._words import bracketed, factor, interval, measured, percent, place
-from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription, Trial
 
 CONSENT = {
     "none": "same numbers",
@@ -20,7 +22,7 @@ _PLACES = 6
 
 def findings(diagnosis: Diagnosis) -> Markup:
     """All findings, the small and the risky ones folded away."""
-    serious = [f for f in diagnosis.findings if f.severity != "info"]
+    serious = [f for f in advised(diagnosis) if f.severity != "info"]
     small, risky = small_and_risky(diagnosis.findings)
     return e(
         "section",
@@ -73,7 +75,7 @@ def _card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Markup:
         e("p", finding.headline, class_="lead"),
         _lost(finding, getattr(diagnosis.attribution, finding.bucket)),
         _places(finding.where),
-        [_fix(fix, tried(fix, finding, diagnosis.trials)) for fix in finding.prescriptions],
+        [_fix(fix, finding, diagnosis.trials) for fix in in_turn(finding, diagnosis.trials)],
         _evidence(finding.evidence, open_=number == 1),
         class_=f"card {finding.severity}",
         style=f"--accent:{look.colour}",
@@ -115,11 +117,12 @@ def _places(places: list[Place]) -> Markup | None:
     )
 
 
-def _fix(fix: Prescription, told: str) -> Markup:
+def _fix(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> Markup:
+    told, against = tried(fix, finding, trials), rejected(fix, finding, trials)
     edits = [e("code", f"{edit.knob} = {_value(edit.value)}") for edit in fix.edits]
     return e(
         "div",
-        e("p", e("b", "Fix: "), fix.summary),
+        e("p", e("b", "Tried: " if against else "Fix: "), fix.summary),
         e("p", e("b", f"{told[:1].upper()}{told[1:]}.")) if told else None,
         _gain(fix),
         e(
