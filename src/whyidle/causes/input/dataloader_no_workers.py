@@ -112,7 +112,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     seen = _seen(facts, hot, calls, asking)
     making = _making(facts, seen)
     where = dict.fromkeys(place for place in (*making, asking, *seen) if place)
-    left = 0.0 if mostly_waits(facts) else blocked - expected
+    short = space.usual is not None and not mostly_waits(facts)
+    left = blocked - max(expected, 0.0) if short else 0.0
     per_step = work * facts.step_s
     return Proof(
         headline="The DataLoader has no workers: each batch holds up the step for "
