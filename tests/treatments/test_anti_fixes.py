@@ -56,6 +56,7 @@ VARIANTS = [
         "emptied": flag,
         "hidden": flag,
         "on_cpu": flag,
+        "media": flag,
         "mode": mode,
         "benchmark": flag,
         "walks": flag,

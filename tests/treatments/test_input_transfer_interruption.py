@@ -170,7 +170,13 @@ def test_a_loader_whose_wait_workers_hide_need_not_become_cheaper():
 
 
 def test_python_of_the_user_s_own_is_not_told_to_decode():
-    told = plan("cheaper-transforms", media=False, function="train.py(9): collate").summary
+    told = plan("whole-arrays", media=False, function="train.py(9): collate").summary
     assert "make collate cheaper" in told
-    assert "decode" not in told
-    assert "decode" in plan("cheaper-transforms", media=None).summary
+    assert plan("cheaper-transforms", media=False) is None
+    assert plan("whole-arrays", media=False, cheaper=None) is None
+
+
+@pytest.mark.parametrize("media", [True, None])
+def test_what_decodes_is_not_told_to_work_on_whole_arrays(media):
+    assert "decode" in plan("cheaper-transforms", media=media).summary
+    assert plan("whole-arrays", media=media) is None

@@ -15,13 +15,12 @@ from whyidle.model.treatment import Plan, treatment
 def cheaper_transforms(proof: Proof) -> Plan | None:
     """Cheaper operations in a better order, or batched on the device where it has time to spare.
     Interpolation differs between libraries. The device is only proposed where it computes for
-    less than 70 % of the step: moving work to a busy GPU makes the step longer. Where looks show
-    the user's own Python instead of a library that decodes, that is to work on whole arrays. Not
-    for a loader without workers whose wait they are expected to hide."""
-    if "cheaper" in proof.facts and proof.facts["cheaper"] is None:
+    less than 70 % of the step: moving work to a busy GPU makes the step longer. Not where looks
+    show no library that decodes, nor for a loader without workers whose wait they are expected to
+    hide."""
+    unneeded = "cheaper" in proof.facts and proof.facts["cheaper"] is None
+    if unneeded or proof.facts.get("media") is False:
         return None
-    if proof.facts.get("media") is False:
-        return _own_python(proof)
     busy = float(proof.facts.get("compute", 1.0))
     where = ", or in batches on the GPU (torchvision.transforms.v2, DALI)" if busy < 0.7 else ""
     return Plan(
@@ -29,19 +28,5 @@ def cheaper_transforms(proof: Proof) -> Plan | None:
         f"epoch{where}",
         predicted=proof.facts.get("cheaper"),
         risk="interpolation differs between libraries; caching random augmentation freezes it",
-        automatic=False,
-    )
-
-
-def _own_python(proof: Proof) -> Plan:
-    name = str(proof.facts.get("function") or "").rpartition(": ")[2]
-    what = name if name.isidentifier() else "what prepares samples"
-    return Plan(
-        summary=f"make {what} cheaper: work on whole arrays, not on one element after the other "
-        "(each tensor costs microseconds, however small), and do once, before training, "
-        "what comes out the same in each epoch",
-        predicted=proof.facts.get("cheaper"),
-        risk="another order of operations may round otherwise; caching random augmentation "
-        "freezes it",
         automatic=False,
     )

@@ -48,7 +48,7 @@ def fixes(timeline):
 
 
 def test_where_cores_are_short_the_function_that_loads_is_to_become_cheaper():
-    fix = fixes(job(COLLATE, cores=1))["cheaper-transforms"]
+    fix = fixes(job(COLLATE, cores=1))["whole-arrays"]
     assert "make collate cheaper" in fix.summary
     assert not fix.automatic
     assert fix.predicted.low == pytest.approx(1 / (1 - 0.667 / 3), rel=0.05)
@@ -56,12 +56,14 @@ def test_where_cores_are_short_the_function_that_loads_is_to_become_cheaper():
 
 
 def test_pictures_are_decoded_at_a_reduced_size():
-    assert "decode at reduced size" in fixes(job(DECODE, cores=1))["cheaper-transforms"].summary
+    summary = fixes(job(DECODE, cores=1))["cheaper-transforms"].summary
+    assert "decode at reduced size" in summary
+    assert "GPU" not in summary  # there is none
 
 
 def test_not_where_workers_have_cores_for_it():
-    assert "cheaper-transforms" not in fixes(job(COLLATE, cores=16))
+    assert "whole-arrays" not in fixes(job(COLLATE, cores=16))
 
 
 def test_not_where_loading_waits_for_something_else():
-    assert "cheaper-transforms" not in fixes(job(COLLATE, cores=1, waits=True))
+    assert "whole-arrays" not in fixes(job(COLLATE, cores=1, waits=True))

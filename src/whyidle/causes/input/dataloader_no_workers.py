@@ -133,7 +133,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             "same_again": facts.workers.same_again,
             "cached": prepared_once(blocked),
             "cheaper": made_cheaper(blocked) if left > LEFT else None,
-            "compute": facts.share("compute"),
+            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
             "media": decoded(facts, union(calls.start, calls.end)),
             "function": making[0].function if making else None,
         },

@@ -94,7 +94,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=tuple(place for place in (_user_place(facts), hot and hot.place) if place),
         facts={
-            "compute": facts.share("compute"),
+            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
             "function": hot.name if hot else None,
             "media": decoded(facts, _windows(facts, spent, left)),
             "chained": _chained(facts),
@@ -126,7 +126,7 @@ def _from_within(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=workers.where,
         facts={
-            "compute": facts.share("compute"),
+            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
             "same_again": False,
             "inside": True,
             "media": decoded_by_workers(facts),
