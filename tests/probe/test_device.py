@@ -228,6 +228,14 @@ def test_too_few_windows_say_nothing(job, tmp_path):
     assert "no GPU activity" in diagnose([timeline]).verdict.headline
 
 
+def test_a_look_at_a_hundred_steps_is_enough(monkeypatch, tmp_path):
+    monkeypatch.setenv("WHYIDLE_PROFILE", "look")
+    job = starved(Job(monkeypatch), 60)
+    facts = Facts(job.timeline(tmp_path))
+    assert facts.host.progress.told
+    assert facts.host.progress.late_share == pytest.approx(job.late(), abs=0.05)
+
+
 def test_waiting_for_other_ranks_is_not_called_work(monkeypatch, tmp_path):
     job = Job(monkeypatch, rank="0", world_size="2")
     facts = Facts(saturated(job).timeline(tmp_path))

@@ -42,6 +42,8 @@ STRIDES = (9, 17, 13, 23, 19)
 """steps from one window to the next, in turn, and odd, so that loaders whose every n-th batch is
 late are met in every phase. They are counted, for whichever step a time runs out in is a long one
 """
+LOOK_STRIDES = (3, 7, 5)
+"""the same of a run that is only looked at, of a hundred steps perhaps, which is to tell enough"""
 STEP_NS = 2_500_000
 """windows are no denser than if steps took this long: 24 a second"""
 LONG_STEP_NS = 50_000_000
@@ -151,7 +153,9 @@ class Device:
         self.free: list[Any] = []
         self.windows = 0
         self._key = self._number = self._since = self._turn = 0
-        self._begun, self._due = now(), STRIDES[0]
+        look = os.environ.get("WHYIDLE_PROFILE") == "look"
+        self._strides = LOOK_STRIDES if look else STRIDES
+        self._begun, self._due = now(), self._strides[0]
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -182,8 +186,8 @@ class Device:
 
     def _next(self, step_ns: int) -> int:
         """Steps until the next window, where steps take this long."""
-        self._turn = (self._turn + 1) % len(STRIDES)
-        stride = STRIDES[self._turn]
+        self._turn = (self._turn + 1) % len(self._strides)
+        stride = self._strides[self._turn]
         least = max(stride, stride * STEP_NS // max(step_ns, 1))
         return min(least, stride * LONG_STEP_NS // max(step_ns, 1)) | 1
 
