@@ -147,10 +147,18 @@ def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:
                     risk=plan.risk,
                 )
             )
-    return sorted(prescriptions, key=_rank)
+    most = max(map(_promised, prescriptions), default=0.0)
+    return sorted(prescriptions, key=lambda each: _rank(each, most))
 
 
-def _rank(prescription: Prescription) -> tuple[bool, float]:
-    """What may change learning comes last; else what promises most comes first."""
-    promised = prescription.predicted.speedup if prescription.predicted else 0.0
-    return prescription.consent == "convergence", -promised
+def _promised(prescription: Prescription) -> float:
+    """Share of the step that it is expected to win."""
+    return 1.0 - 1.0 / prescription.predicted.speedup if prescription.predicted else 0.0
+
+
+def _rank(prescription: Prescription, most: float) -> tuple[bool, bool, float]:
+    """What may change learning comes last; else what promises most comes first, behind what is
+    applied by itself unless it promises far less: that costs nobody any work."""
+    won = _promised(prescription)
+    by_itself = prescription.automatic and won > 0.0 and won * FAR_MORE >= most
+    return prescription.consent == "convergence", not by_itself, -won

@@ -21,16 +21,16 @@ DECODE = (
 CALL = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def job(stack, *, cores, waits=False):
-    """60 ms of loading and 30 ms of computing in each step."""
+def job(stack, *, cores, waits=False, computing=30):
+    """60 ms of loading and so many of computing in each step."""
     guest = Guest(cores=cores)
     begun = []
     for _ in range(30):
         begun.append(guest.now)
         with guest.call(CALL):
             guest.python(stack, ms(60))
-        guest.backward(LOOP, ms(20))
-        guest.step(LOOP, ms(10))
+        guest.backward(LOOP, ms(computing - 5))
+        guest.step(LOOP, ms(5))
     made = np.zeros(len(begun), BATCH)
     made["worker"], made["start"], made["samples"] = -1, begun, 32
     made["end"] = made["start"] + ms(60)
@@ -67,3 +67,10 @@ def test_not_where_workers_have_cores_for_it():
 
 def test_not_where_loading_waits_for_something_else():
     assert "whole-arrays" not in fixes(job(COLLATE, cores=1, waits=True))
+
+
+def test_what_is_applied_by_itself_comes_first_unless_it_wins_far_less():
+    both = fixes(job(COLLATE, cores=2, computing=8))
+    assert list(both) == ["loader-workers", "whole-arrays"]
+    assert both["whole-arrays"].predicted.speedup > both["loader-workers"].predicted.speedup
+    assert next(iter(fixes(job(COLLATE, cores=1)))) == "whole-arrays"
