@@ -26,6 +26,11 @@ def test_each_page_has_its_sections(name: str, capsys: pytest.CaptureFixture[str
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_no_page_breaks_off(capsys: pytest.CaptureFixture[str]):
+    assert main(["causes", "heavy-evaluation"]) == 0
+    assert "..." not in capsys.readouterr().out.replace("DataLoader(...", "").replace("(...", "")
+
+
 def test_json(capsys: pytest.CaptureFixture[str]):
     assert main(["causes", "--json", "-"]) == 0
     assert {row["id"] for row in json.loads(capsys.readouterr().out)} == set(catalog.causes())

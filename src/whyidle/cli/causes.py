@@ -108,12 +108,14 @@ def _page(page: Page, cause: Cause) -> None:
 
 
 def _section(page: Page, title: str, paragraphs: list[str]) -> None:
+    from whyidle.exporters._page import PROSE
+
     page.gap()
     page.line(page.text(title, "bold"))
     for number, paragraph in enumerate(paragraphs):
         item = paragraph.startswith(("- ", "* "))
         if number and not item and not paragraph.startswith("    "):
             page.gap()
-        text = page.text(paragraph[2:] if item else paragraph)
-        text = page.text(text.plain.replace("``", "`"))
+        told = (paragraph[2:] if item else paragraph).replace("``", "`")
+        text = page.text(told, most=PROSE)
         page.line(text, head=page.text("- ") if item else None, indent=2)

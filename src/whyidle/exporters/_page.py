@@ -24,13 +24,15 @@ WHOLE: Final = 120
 """columns up to which a word is never broken"""
 LONGEST: Final = 400
 """characters of one text; C++ kernel names go into the thousands"""
+PROSE: Final = 10_000
+"""the same of a text that we have written"""
 
 
-def clean(text: str) -> str:
+def clean(text: str, most: int = LONGEST) -> str:
     """One line of printable text. Recordings come from strangers: an escape sequence in a kernel
     name must not reach the terminal."""
     line = _CONTROL.sub(" ", text)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _words(body: Text, room: int) -> Iterator[Text]:
@@ -84,9 +86,9 @@ class Page:
             legacy_windows=False,
         )
 
-    def text(self, value: str, style: str = "") -> Text:
-        """Cleaned text, in a style where there are colours."""
-        line = clean(value)
+    def text(self, value: str, style: str = "", most: int = LONGEST) -> Text:
+        """Cleaned text, in a style where there are colours; ``most`` characters of it."""
+        line = clean(value, most)
         return Text(
             line.translate(_ASCII) if self.plain else line, style="" if self.plain else style
         )

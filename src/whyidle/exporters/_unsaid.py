@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.exporters._page import Page, limited
+from whyidle.exporters._page import PROSE, Page, limited
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.signals import SIGNALS
 
@@ -37,7 +37,7 @@ def unsaid(page: Page, diagnosis: Diagnosis, full: bool) -> None:
 
 def _notes(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     for label, text in limited("note", diagnosis.coverage.notes, None if full else _NOTES):
-        page.line(page.text(text, "dim"), head=page.text(f"{label:<5}", "dim"), indent=2)
+        page.line(page.text(text, "dim", PROSE), head=page.text(f"{label:<5}", "dim"), indent=2)
 
 
 def _abstentions(page: Page, missing: dict[str, list[str]]) -> None:

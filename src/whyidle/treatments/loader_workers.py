@@ -20,8 +20,9 @@ def loader_workers(proof: Proof) -> Plan | None:
     augmentation moves into the workers, so its random numbers come in another order. Never more
     than the cores that the process may use, unless they mostly wait: beyond them workers slow each
     other and the training process down. Where something bound the process to fewer cores than the
-    command was given, workers get them all. A dataset that launches kernels is left to people: CUDA
-    does not survive a fork."""
+    command was given, workers get them all. Samples that are not divided among workers have to be,
+    first; by itself such a loader gets one worker at most. A dataset that launches kernels is left
+    to people: CUDA does not survive a fork."""
     workers = proof.facts.get("workers")
     on_device = bool(proof.facts.get("device_work", False))
     number = "more" if workers is None else max(2, int(workers))
@@ -43,9 +44,16 @@ def loader_workers(proof: Proof) -> Plan | None:
     )
     if on_device:
         risk = "the dataset launches kernels, which a forked worker cannot; " + risk
+    first = ""
+    if proof.facts.get("undivided"):
+        first = (
+            "have the IterableDataset give each worker its own part (torch.utils.data."
+            "get_worker_info), or every worker gives all of it; then "
+        )
     bound = ", at most the cores that this process may use" if workers is None else ""
     return Plan(
-        summary=f"DataLoader(..., num_workers={number}, persistent_workers=True){bound}{freed}",
+        summary=f"{first}DataLoader(..., num_workers={number}, persistent_workers=True)"
+        f"{bound}{freed}",
         edits=tuple(edits),
         predicted=proof.facts.get("by_workers"),
         risk=risk,

@@ -121,7 +121,7 @@ def train(model, data=None, loss_of=word_loss, epochs=2, call=None, **named):
     for one in model.parameters():
         nn.init.normal_(one, std=0.2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    loader = DataLoader(data or Lines(), batch_size=4, **named)
+    loader = named.pop("make", DataLoader)(data or Lines(), batch_size=4, **named)
     losses, widths = [], []
     for _ in range(epochs):
         for batch in loader:
@@ -147,6 +147,32 @@ def test_padding_is_cut_off_once_it_is_proven_to_be_for_nothing(turn, end, loss_
     assert all(width % 8 == 0 for width in widths)
     assert not hand.declined
     assert hand.applied or workers
+
+
+class Ahead(DataLoader):
+    """Gives each batch once the next one has been fetched, as accelerate does."""
+
+    def __iter__(self):
+        rest = super().__iter__()
+        now = next(rest)
+        for following in rest:
+            yield now
+            now = following
+        yield now
+
+
+def test_a_loader_that_is_a_batch_ahead_of_the_script(turn):
+    rows = sorted(range(ROWS), key=lambda index: (index * 7) % 26)
+    short, long = rows[: ROWS // 2], rows[ROWS // 2 :]
+    turns = [half[i : i + 4] for i in range(0, ROWS // 2, 4) for half in (long, short)]
+    order = {"sampler": [index for four in turns for index in four]}
+    plain, _ = train(Reader(each), **order)
+    hand = turn(EDIT)
+    losses, widths = train(Reader(each), make=Ahead, **order)
+    assert not hand.declined
+    assert losses == pytest.approx(plain, rel=1e-3)
+    assert max(widths[12:]) <= 32
+    assert min(widths[12:]) < max(widths[12:])
 
 
 def test_the_proof_changes_nothing(turn):

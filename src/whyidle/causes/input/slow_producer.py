@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.cores import idle_cores
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import STALL_ERROR, WORKERS, from_gains
+from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest
 from whyidle.analysis.sampling import bounds, counted
@@ -16,7 +16,7 @@ LEAST_SHARE = 0.03
 
 
 @cause(
-    "A process or thread of the job's own does not keep up",
+    "The training loop waits for a process or thread of its own",
     bucket="input",
     needs=("device_time", "own_settings", "steps"),
 )
@@ -25,7 +25,7 @@ def slow_producer(facts: Facts) -> Proof | None:
     ----------------
     The job makes batches, or plays an environment, in processes or threads that it starts itself,
     and the training loop takes what they make from a queue, a pipe or a pool. They make it more
-    slowly than the loop uses it up.
+    slowly than the loop uses it up, or are asked for it only when it is needed.
 
     Why it costs
     ------------
@@ -37,9 +37,9 @@ def slow_producer(facts: Facts) -> Proof | None:
     stack samples show the user's code in ``get``, ``recv``, ``result`` or the like of
     ``queue``, ``multiprocessing`` or ``concurrent.futures``. The loop cannot lose more than this
     wait, which is the hopeful end, with the sampling error of its share. Expected is twice as many
-    producers, or ones twice as fast (P1: ``max(T - W, T / 2)``); careful is one more where there
-    are eight, and nothing where no core is idle for it, because the producers are seen from the
-    loop alone: how many there are, and what they wait for themselves, is not known.
+    producers, or ones twice as fast (P1: ``max(T - W, T / 2)``); careful is nothing,
+    because the producers are seen from the loop alone: how many there are, and what they wait for
+    themselves, is not known.
 
     What looks alike
     ----------------
@@ -48,7 +48,9 @@ def slow_producer(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Start more producers, as many as there are cores; make an item cheaper; send arrays or tensors
+    Ask for the next item, or several, before the present one is used: whoever submits to a pool and
+    asks for the result at once only moves the waiting. Then start more producers, as many as there
+    are cores; make an item cheaper; send arrays or tensors
     in shared memory instead of lists, which are pickled element by element; let the queue hold a
     few items, so that irregular ones do not hold up the loop. Where it fits, a DataLoader with
     workers does all of this.
@@ -61,20 +63,16 @@ def slow_producer(facts: Facts) -> Proof | None:
     share = facts.share_of(waits)
     if share < LEAST_SHARE:
         return None
-    least, most = bounds(facts, waits)
+    _, most = bounds(facts, waits)
     where = busiest(facts, waits)
     idle = idle_cores(facts)
-    more = WORKERS[1] / (WORKERS[1] + 1)
-    careful = 1.0 - max(1.0 - least, more) * (1.0 + STALL_ERROR)
-    if idle is not None and idle < 1.0:
-        careful = 0.0
-    gains = (max(careful, 0.0), min(share, 0.5), most)
+    gains = (0.0, min(share, 0.5), most)
     return Proof(
         headline=f"The training loop waits{at_place(where)} for another process or thread of the "
         f"job: {share * facts.step_s * 1e3:.3g} ms of each step",
-        low=gains[0],
+        low=0.0,
         high=most,
-        predicted=from_gains(gains, "P1: one producer more, twice as many, no wait"),
+        predicted=from_gains(gains, "P1: nothing, twice as many producers, no wait"),
         evidence=(
             measured(
                 "waiting for another process or thread of the job, share of step",

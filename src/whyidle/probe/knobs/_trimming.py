@@ -55,6 +55,21 @@ def cut_of(data: Any) -> Cut | None:
     return None if None in ignored else Cut(rows, length, keep, True in ignored)
 
 
+def given(cut: Cut, args: Any, kwargs: Mapping[str, Any]) -> Cut | None:
+    """The cut of the batch that a model is called with, told by its own mask: the last batch that a
+    loader gave may be the one after it (accelerate's are one ahead). None where nothing can be cut
+    off; as it is where the model gets no mask."""
+    import torch
+
+    named = [one for name, one in kwargs.items() if MASK.search(name)]
+    held = [one for one in (*args, *named) if isinstance(one, torch.Tensor)]
+    masks = [one for one in held if one.shape == (cut.rows, cut.length) and _is_mask(one)]
+    if not masks:
+        return None if named else cut
+    keep = max(-(-int(one.sum(1).max()) // MULTIPLE) * MULTIPLE for one in masks)
+    return cut._replace(keep=keep) if keep < cut.length else None
+
+
 def _is_mask(one: Any) -> bool:
     """Whether each row is ones, then zeros."""
     import torch

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import guard
 from . import NO_FORM, Hand
-from ._trimming import Cut, UnfitError, cut_of, trimmed
+from ._trimming import Cut, UnfitError, cut_of, given, trimmed
 from ._unpadded import told_apart
 from .model import Call, outermost
 
@@ -112,6 +112,9 @@ class Trims:
     def _prove(self, model: Any, call: Call, args: Any, kwargs: Any) -> None:
         cut, self.now = self.now, None
         assert cut is not None
+        cut = given(cut, args, kwargs)
+        if cut is None:
+            return
         if not told_apart(model, call, args, kwargs, cut) and not cut.ignored:
             raise UnfitError("whether its loss leaves padding out is not told")
         self.proofs += 1
