@@ -104,6 +104,16 @@ def test_advice_edits_nothing(treatment):
     assert told.summary
 
 
+def test_a_wait_of_which_only_the_line_is_known_is_not_called_logging():
+    assert plan("fewer-reports").summary.startswith("see what the call")
+    assert plan("fewer-reports", tracker=False).summary.startswith("log every fiftieth step")
+
+
+def test_samples_that_workers_would_repeat_have_to_be_divided_first():
+    assert "get_worker_info" in plan("loader-workers", workers=2, undivided=True).summary
+    assert "get_worker_info" not in plan("loader-workers", workers=2).summary
+
+
 def test_what_may_change_learning_asks_for_it():
     consents = {name: t.consent for name, t in catalog.treatments().items()}
     assert consents["one-process-per-gpu"] == "convergence"

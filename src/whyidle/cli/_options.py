@@ -8,12 +8,13 @@ from pathlib import Path
 STDOUT = "-"
 
 
-def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False) -> None:
-    """Where the answer goes besides the terminal."""
+def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bool = True) -> None:
+    """Where the answer goes besides the terminal; ``free`` is whether standard output is ours."""
+    path, dash = ("PATH|-", "; - is standard output") if free else ("PATH", "")
     group = parser.add_argument_group("output")
-    group.add_argument("--json", metavar="PATH|-", help="the whole diagnosis; - is standard output")
+    group.add_argument("--json", metavar=path, help=f"the whole diagnosis{dash}")
     group.add_argument("--html", metavar="PATH", help="one self-contained page with pictures")
-    group.add_argument("--markdown", metavar="PATH|-", help="text to paste into an issue")
+    group.add_argument("--markdown", metavar=path, help="text to paste into an issue")
     if perfetto:
         group.add_argument(
             "--perfetto", metavar="PATH", help="the trace with our gaps and causes as extra tracks"

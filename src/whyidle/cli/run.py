@@ -39,7 +39,7 @@ UNAPPLIED = "; the plan is not applied"
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "whyidle run [OPTIONS] [--] COMMAND..."
-    outputs(parser)
+    outputs(parser, free=False)
     storage(parser)
     group = parser.add_argument_group("watching")
     group.add_argument(

@@ -8,10 +8,17 @@ from whyidle.model.treatment import Plan, treatment
 
 
 @treatment("blocking-logging-upload", consent="none")
-def fewer_reports(_proof: Proof) -> Plan | None:
-    """Thin reports of the training loop to every fiftieth, and send them from the background."""
+def fewer_reports(proof: Proof) -> Plan | None:
+    """Thin reports of the training loop to every fiftieth, and send them from the background. Of a
+    wait of which only the line is known it is not said that it logs."""
+    what = "log every fiftieth step, from a background thread; no histograms of parameters"
+    if "tracker" not in proof.facts:
+        what = (
+            "see what the call on this line waits for (a network, a file, a lock, a sleep); if it "
+            f"only reports, {what}; else let a thread do it, or leave it out"
+        )
     return Plan(
-        summary="log every fiftieth step, from a background thread; no histograms of parameters",
+        summary=what,
         edits=(Edit(knob="logging.interval_factor", value=50, was=1),),
         risk="curves have fewer points",
     )

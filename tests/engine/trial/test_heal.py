@@ -347,6 +347,12 @@ def test_why_a_job_cannot_be_tried(monkeypatch, tmp_path, ending, steps, said):
     assert said[1] in raised.value.hint
 
 
+def test_what_a_failing_command_printed_is_not_called_its_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(Healing, "run", lambda *_: Ran("crashed", 3, 4.0, tmp_path, "hi\n", None))
+    with pytest.raises(TrialError, match=r"The command fails. It printed last: hi"):
+        healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
+
+
 def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monkeypatch, tmp_path):
     """Steps of 4 s: the seconds of a look alone would show too few of them."""
     asked = []

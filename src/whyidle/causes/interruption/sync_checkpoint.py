@@ -70,7 +70,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     high = interruptions(found.most, residual)
     low = interruptions(found.least, max(residual, LEFT_AT_WORST)) if found.recurring else 0.0
     return Proof(
-        headline=f"Training stands still for {lasting(found.longest_idle_s)} while a "
+        headline=f"Training stands still for up to {lasting(found.longest_idle_s)} while a "
         "checkpoint is written",
         low=low,
         high=high,

@@ -211,8 +211,9 @@ def _must_run(ran: Ran) -> None:
         )
     if last.startswith("EOFError"):
         _had_no_input("The command fails", f"It ended with {last[:LINE]}")
+    told = ":" if "Traceback" in ran.said else ". It printed last:"
     raise TrialError(
-        f"The command fails{made if steps else ''}: {last[:LINE]}",
+        f"The command fails{made if steps else ''}{told} {last[:LINE]}",
         why=f"It ended with {ran.status} in a trial: without --network it has no network there, "
         "and what it writes is thrown away.",
         hint="Does it run without whyidle? A job that needs the network: --network --yes",
