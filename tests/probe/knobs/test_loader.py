@@ -1,11 +1,13 @@
 """The DataLoader's settings: which loaders take them, and which must not."""
 
 import logging
+import random
 import sqlite3
 import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import (
@@ -225,6 +227,30 @@ def test_what_cannot_be_shared_by_processes(turn, held, why, wrap):
     loader = DataLoader(wrap(Numbers(held=held)))
     assert loader.num_workers == 0
     assert why.removeprefix("dataset") in hand.declined["loader.workers"]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        random.Random(0),
+        np.random.default_rng(0),
+        np.random.RandomState(0),
+        torch.Generator(),
+    ],
+    ids=["python", "numpy", "numpy-old", "torch"],
+)
+def test_copies_of_a_generator_would_draw_the_same(turn, own):
+    hand = turn(WORKERS)
+    assert DataLoader(Numbers(crop=Numbers(chance=own))).num_workers == 0
+    assert "dataset.crop.chance is a random generator" in hand.declined["loader.workers"]
+    assert DataLoader(Numbers(drawn=own.__class__)).num_workers == 2
+    assert DataLoader(Numbers(chance=own), worker_init_fn=print).num_workers == 2
+
+
+def test_one_worker_draws_what_the_training_process_would(turn):
+    hand = turn({"loader.workers": 1}, {"loader.workers": 0})
+    assert DataLoader(Numbers(chance=random.Random(0))).num_workers == 1
+    assert not hand.declined
 
 
 def test_an_open_file_has_one_place_that_workers_would_share(turn, tmp_path):

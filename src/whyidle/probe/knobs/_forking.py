@@ -6,8 +6,10 @@ import io
 import multiprocessing
 import os
 import pickle
+import random
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,9 @@ ALONE = frozenset(
 )
 """packages whose open handles are not to be shared by processes: a connection, or a place in a
 file that all of them would move"""
+GENERATORS = frozenset(["numpy.Generator", "numpy.RandomState", "torch.Generator"])
+Wrong = Callable[[Any], str]
+"""says what is wrong with a value; empty where nothing is"""
 DEPTH, BREADTH = 4, 64
 """how deep datasets, transforms and lists are looked into, and how many entries of each"""
 SMALL_BYTES = 64 << 20
@@ -56,40 +61,43 @@ def undivided(dataset: Any) -> bool:
     return code is None or "get_worker_info" not in code.co_names
 
 
-def may_have_several_workers(dataset: Any) -> None:
-    """Raises DeclinedError where each of them would give all samples. One alone gives what the
+def may_have_several_workers(dataset: Any, *, seeded: bool) -> None:
+    """Raises DeclinedError where each of them would give all samples, or draw the same random
+    numbers, unless the script has said how they are ``seeded``. One alone gives what the
     training process would."""
     if undivided(dataset):
         raise DeclinedError(
             "the dataset is an IterableDataset that does not divide its samples among workers "
             "(torch.utils.data.get_worker_info): each would give all of them"
         )
+    if not seeded:
+        _look(dataset, "dataset", DEPTH, set(), _alike)
 
 
 def may_start_workers(dataset: Any, context: Any = None) -> None:
     """Raises DeclinedError where a worker would break what is held open, or cannot be started."""
-    _look(dataset, "dataset", DEPTH, set())
+    _look(dataset, "dataset", DEPTH, set(), _tied)
     _room()
     method = getattr(context, "_name", context) or multiprocessing.get_start_method()
     if method != "fork":
         _may_start_anew(dataset, str(method))
 
 
-def _look(value: Any, name: str, depth: int, seen: set[int]) -> None:
+def _look(value: Any, name: str, depth: int, seen: set[int], wrong: Wrong) -> None:
     if id(value) in seen or type(value).__module__.partition(".")[0] == "logging":
         return
     seen.add(id(value))
-    if why := _tied(value):
+    if why := wrong(value):
         raise DeclinedError(f"{name} {why}")
     if depth and isinstance(value, (list, tuple)):
         for number, one in enumerate(value[:BREADTH]):
-            _look(one, f"{name}[{number}]", depth - 1, seen)
+            _look(one, f"{name}[{number}]", depth - 1, seen, wrong)
     elif depth and isinstance(value, dict):
         for key in list(value)[:BREADTH]:
-            _look(value[key], f"{name}[{key!r}]", depth - 1, seen)
+            _look(value[key], f"{name}[{key!r}]", depth - 1, seen, wrong)
     elif depth and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
         for key, one in list(getattr(value, "__dict__", {}).items())[:BREADTH]:
-            _look(one, f"{name}.{key}", depth - 1, seen)
+            _look(one, f"{name}.{key}", depth - 1, seen, wrong)
 
 
 def _tied(value: Any) -> str:
@@ -106,6 +114,20 @@ def _tied(value: Any) -> str:
     if getattr(getattr(value, "device", None), "type", "cpu") not in ("cpu", "meta"):
         return "lies on a GPU, which survives no fork"
     return ""
+
+
+def _alike(value: Any) -> str:
+    """Why each worker's copy of it would draw the same; empty where none would. The generators that
+    PyTorch, NumPy and Python have for everybody are seeded anew in each worker."""
+    kind = type(value)
+    drawing = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    python = isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)
+    if not python and drawing not in GENERATORS:
+        return ""
+    return (
+        f"is a random generator of its own ({drawing}), of which each worker would have a copy "
+        "that draws the same: seed it in worker_init_fn, or draw from torch itself"
+    )
 
 
 def _room() -> None:

@@ -104,7 +104,8 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
             return {}
         may_start_workers(bound["dataset"], bound.get("multiprocessing_context"))
     if workers <= 1 < later:
-        may_have_several_workers(bound["dataset"])
+        seeded = bound.get("worker_init_fn") is not None
+        may_have_several_workers(bound["dataset"], seeded=seeded)
     return told
 
 
