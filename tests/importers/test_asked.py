@@ -7,6 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.samples import running
 from whyidle.analysis.sampling import unseen
 from whyidle.importers import _asked, probe
+from whyidle.probe import sampler
 from whyidle.testing.guest import Guest
 
 US, MS = 1_000, 1_000_000
@@ -136,3 +137,7 @@ def test_a_function_that_was_seen_running_is_told_first():
     assert not before
     assert (where[0].line, where[0].function) == (8, "simulate")
     assert where[1].line == 22
+
+
+def test_the_probe_writes_what_is_read_here():
+    assert _asked.HELD_BITS == sampler.HELD_BITS

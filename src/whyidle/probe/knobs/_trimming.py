@@ -47,8 +47,7 @@ def cut_of(data: Any) -> Cut | None:
         return None
     mask = masks[0]
     rows, length = mask.shape
-    longest = int(mask.sum(1).max())
-    keep = -(-longest // MULTIPLE) * MULTIPLE
+    keep = _needed(mask)
     if keep >= length or rows == length:
         return None
     ignored = [_ends(str(name), one, rows, length, keep) for name, one in data.items()]
@@ -66,8 +65,13 @@ def given(cut: Cut, args: Any, kwargs: Mapping[str, Any]) -> Cut | None:
     masks = [one for one in held if one.shape == (cut.rows, cut.length) and _is_mask(one)]
     if not masks:
         return None if named else cut
-    keep = max(-(-int(one.sum(1).max()) // MULTIPLE) * MULTIPLE for one in masks)
+    keep = max(map(_needed, masks))
     return cut._replace(keep=keep) if keep < cut.length else None
+
+
+def _needed(mask: Any) -> int:
+    """How long its longest row is, rounded up."""
+    return -(-int(mask.sum(1).max()) // MULTIPLE) * MULTIPLE
 
 
 def _is_mask(one: Any) -> bool:
