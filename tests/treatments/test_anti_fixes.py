@@ -52,6 +52,7 @@ USUAL = {
 VARIANTS = [
     {
         "explicit": flag,
+        "thinned": PREDICTED if flag else None,
         "gradients": flag,
         "emptied": flag,
         "hidden": flag,

@@ -53,10 +53,13 @@ def test_prefetching_needs_copies_to_hide():
 
 
 def test_asked_for_and_automatic_collections_have_their_own_fix():
-    assert plan("gc-freeze", explicit=True) is None
+    rarer = Predicted(speedup=1.1, low=1.0, high=1.2, method="")
+    assert knobs("gc-freeze", explicit=True) == {"gc.freeze": True}  # its own calls go on
     assert plan("gc-thinned", explicit=False) is None
-    assert knobs("gc-freeze", explicit=False)["gc.freeze"] is True
-    assert knobs("gc-thinned", explicit=True)["gc.collect_interval_steps"] > 1
+    assert plan("gc-thinned", explicit=True, thinned=None) is None  # rare already
+    assert knobs("gc-freeze", explicit=False)["gc.collect_interval_steps"] > 1
+    assert knobs("gc-thinned", explicit=True, thinned=rarer)["gc.collect_interval_steps"] > 1
+    assert plan("gc-thinned", explicit=True, thinned=rarer).predicted == rarer
 
 
 def test_work_is_not_moved_to_a_busy_gpu():

@@ -10,9 +10,14 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("python-gc-pauses", consent="none")
 def gc_freeze(proof: Proof) -> Plan | None:
     """Take everything that lives after warm-up out of the collector's sight, and collect young
-    objects at the same step on all ranks."""
+    objects at the same step on all ranks. Where the program asks for its collections it goes on
+    doing so: they find only what is new."""
     if proof.facts.get("explicit"):
-        return None
+        return Plan(
+            summary="after warm-up: gc.collect(); gc.freeze()",
+            edits=(Edit(knob="gc.freeze", value=True, was=False),),
+            risk="cycles among what lived after warm-up are kept until the program ends",
+        )
     return Plan(
         summary="after warm-up: gc.collect(); gc.freeze(); then collect every 50 steps only",
         edits=(

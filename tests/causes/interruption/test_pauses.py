@@ -125,6 +125,26 @@ def test_asked_for_collections_are_told_from_automatic_ones():
     assert asked.facts["explicit"]
 
 
+def test_rarer_collections_win_what_the_rarer_ones_do_not_take():
+    """One in each step, and one in every second: thinned out to one in a hundred."""
+    sick = {every: job("<built-in function collect>", ms(12), every=every) for every in (1, 2)}
+    won = {}
+    for every, made in sick.items():
+        proof = judge("python-gc-pauses", made)
+        assert proof is not None
+        won[every] = proof.facts["thinned"]
+        assert 1 - 1 / won[every].low == pytest.approx(proof.high * (1 - every / 100), abs=0.01)
+    assert won[1].low > won[2].low
+
+
+def test_collections_that_are_rare_are_not_to_be_made_rarer():
+    made = job("<built-in function collect>", ms(900), every=110, steps=220)
+    proof = judge("python-gc-pauses", made)
+    assert proof is not None
+    assert proof.facts["explicit"]
+    assert proof.facts["thinned"] is None
+
+
 def test_a_pause_while_the_host_is_steps_ahead_is_still_seen():
     job = Builder()
     for step in range(12):

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from whyidle import catalog
-from whyidle.causes.interruption._generations import WHOLE_STEPS
+from whyidle.causes.interruption._generations import THINNED_STEPS, WHOLE_STEPS
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.probe import knobs
@@ -61,10 +61,15 @@ def test_full_collections_come_as_often_as_is_foretold():
     plan = catalog.treatments()["gc-freeze"].decide(proof)
     edits = {edit.knob: edit.value for edit in plan.edits}
     assert edits["gc.collect_interval_steps"] * collector.WHOLE == WHOLE_STEPS
+    asked = Proof(
+        "", 0.1, 0.1, proof.predicted, (), facts={"explicit": True, "thinned": proof.predicted}
+    )
+    plan = catalog.treatments()["gc-thinned"].decide(asked)
+    assert [edit.value for edit in plan.edits] == [THINNED_STEPS]
 
 
 def test_a_script_that_collects_by_itself_is_left_alone(turn):
-    hand = turn({"gc.freeze": True})
+    hand = turn({"gc.freeze": True, "gc.collect_interval_steps": 50})
     gc.disable()
     try:
         jobs.train(jobs.model(), steps=8)
@@ -72,6 +77,26 @@ def test_a_script_that_collects_by_itself_is_left_alone(turn):
         assert "turned the collector off" in hand.declined["gc.freeze"]
     finally:
         gc.enable()
+
+
+def test_a_script_that_asks_for_collections_goes_on_asking_and_finds_what_is_new(turn):
+    hand = turn({"gc.freeze": True})
+    seen = []
+
+    def collects(step):
+        Cycle()
+        frozen, asked = gc.get_freeze_count(), len(gc.get_objects())
+        gc.collect()
+        seen.append((frozen, asked, gc.isenabled(), Cycle.alive))
+
+    jobs.train(jobs.model(), steps=12, after=collects)
+    assert hand.applied == {"gc.freeze": 1}
+    assert {state[2:] for state in seen} == {(True, 0)}  # as often as it asks, nothing is left
+    before, after = seen[0], seen[-1]
+    assert before[0] == 0 < after[0]
+    assert after[1] < 0.5 * before[1]
+    hand.back()
+    assert gc.get_freeze_count() == 0
 
 
 def test_collections_of_the_script_are_thinned_once_it_steps(turn):

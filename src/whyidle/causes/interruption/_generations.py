@@ -13,6 +13,8 @@ from whyidle.analysis.pauses import Pauses, pauses_of
 
 WHOLE_STEPS = 1000
 """steps from one collection of all that is not frozen to the next, as the treatment makes them"""
+THINNED_STEPS = 100
+"""steps of which one still has the program's own collection, once its calls are thinned out"""
 OLDEST = 2
 """the generation whose collection looks through everything"""
 _GENERATION = re.compile(r"^Python GC, generation (\d)")

@@ -9,8 +9,9 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.pauses import Pauses, pauses
-from whyidle.causes.interruption._generations import left, whole
+from whyidle.causes.interruption._generations import THINNED_STEPS, left, whole
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Predicted
 
 LEAST_SHARE = 0.01
 """share of the step below which collections are not worth a word"""
@@ -90,7 +91,10 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found.recurring else 0.7,
         where=(found.place,) if found.place else (),
-        facts={"explicit": explicit},
+        facts={
+            "explicit": explicit,
+            "thinned": _thinned(facts, found) if explicit else None,
+        },
     )
 
 
@@ -107,6 +111,15 @@ def _gains(
     cold = _cold(facts, whole(facts, found), once_s)
     expected = (found.share + recurring) / 2 + cold[0] - kept[1]
     return max(recurring - kept[0], 0.0), expected, found.share + cold[1] - kept[2]
+
+
+def _thinned(facts: Facts, found: Pauses) -> Predicted | None:
+    """What rarer calls win. None where they are that rare already."""
+    remaining = facts.step_count / (max(found.steps_hit, 1) * THINNED_STEPS)
+    if remaining >= 1.0:
+        return None
+    careful, expected, hopeful = _gains(facts, found, (remaining * found.share,) * 3)
+    return remove(careful, hopeful, "P9: collections in fewer steps", expected)
 
 
 def _cold(facts: Facts, found: Pauses | None, once_s: float) -> tuple[float, float]:

@@ -15,26 +15,29 @@ WHOLE = 20
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """``gc.freeze`` takes what lives after warm-up out of its sight and has it run after every
-    ``gc.collect_interval_steps`` only; without it, calls of ``gc.collect`` are thinned out."""
-    every = int(edits.get("gc.collect_interval_steps") or 50)
+    """``gc.freeze`` takes what lives after warm-up out of its sight; with
+    ``gc.collect_interval_steps`` it then runs after so many steps only, without it as often as it
+    did and as the script asks. The interval alone thins out calls of ``gc.collect``."""
+    every = int(edits.get("gc.collect_interval_steps") or 0)
     if edits.get("gc.freeze"):
         hand.after_steps(lambda step: _between(hand, edits, step, every))
-    else:
+    elif every:
         _thinned(hand, edits, every)
 
 
 def _between(hand: Hand, edits: dict[str, Any], step: int, every: int) -> None:
     if step == WARM:
-        if not gc.isenabled():
+        if every and not gc.isenabled():
             hand.decline(edits, "the script has turned the collector off")
             return
         gc.collect()
         gc.freeze()
-        gc.disable()
-        hand.undo += [gc.enable, gc.unfreeze]
+        hand.undo.append(gc.unfreeze)
+        if every:
+            gc.disable()
+            hand.undo.append(gc.enable)
         hand.took(*edits)
-    elif step > WARM and step % every == 0 and hand.applied.get("gc.freeze"):
+    elif every and step > WARM and step % every == 0 and hand.applied.get("gc.freeze"):
         gc.collect(2 if step % (every * WHOLE) == 0 else 1)
 
 
