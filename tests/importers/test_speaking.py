@@ -1,13 +1,17 @@
 """For which time samples speak."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from whyidle.analysis.batch import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.samples import busiest
 from whyidle.importers._lock import HELD_US
 from whyidle.importers._speaking import dated as dated_as
 from whyidle.importers.probe import SAMPLE, SPAN
+from whyidle.model.loading import BATCH, Loading
 from whyidle.testing.guest import Guest
 
 
@@ -78,3 +82,23 @@ def test_python_that_is_shorter_than_the_switch_interval_is_seen():
     assert facts.share("python") == pytest.approx(4 / 16, abs=0.01)
     assert facts.share("loader") == pytest.approx(1 / 16, abs=0.01)
     assert not busiest(facts, facts.part("python"))  # and no line is made up for it
+
+
+def test_what_follows_a_batch_of_an_evaluation_is_no_phase_of_training():
+    """Of training, hardly anything lies between a batch and the optimizer, whose call holds the
+    passes (Lightning); no look ever finds it. Of an evaluation the next batch follows."""
+    job = Guest()
+    for step in range(40):
+        job.batch(10_000_000)
+        job.now += 1_000_000
+        job.step("/torch/optim/sgd.py(90): step;/job/train.py(14): <module>", 30_000_000)
+        if step % 10 == 5:
+            for _ in range(3):
+                job.batch(10_000_000)
+                job.work("/torch/nn/linear.py(1): forward;/job/train.py(5): validation_step", 10**7)
+    batches = np.zeros(1, BATCH)
+    batches["samples"], batches["worker"] = 16, -1
+    facts = Facts(replace(job.timeline(), loading=Loading(batches=batches)))
+    assert facts.host.during("evaluation").total == 12 * 10**7
+    taken = len(facts.steps.seconds) * 16
+    assert samples_per_s(facts) == pytest.approx(taken / facts.steps.seconds.sum())

@@ -1,9 +1,11 @@
 """For which time each stack sample speaks.
 
 A sample inside a recorded call speaks for the rest of that call at most. One between calls speaks
-for its own stretch between them, and for stretches without a sample that follow a call of the same
-name: those are the same phase of other steps. So what happens between calls gets the share of the
-time that it really had, even where steps are shorter than the time between two looks.
+for its own stretch between them, and for stretches without a sample that lie between calls of the
+same two names: those are the same phase of other steps. So what happens between calls gets the
+share of the time that it really had, even where steps are shorter than the time between two looks.
+The call before alone does not tell the phase: after a batch comes a forward pass, of training or,
+where the next batch follows it, of an evaluation.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ def spoken_for(
     found = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, after = _merged(_calls(spans, names, thread))
-        row, start, stop = _thread(samples["time"][rows].astype(np.int64), begin, end, after)
+        begin, end, name = _merged(_calls(spans, names, thread))
+        time = samples["time"][rows].astype(np.int64)
+        row, start, stop = _thread(time, begin, end, _between(name))
         found.append((rows[row], start, stop))
     rows, start, stop = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.argsort(start, kind="stable")
@@ -98,17 +101,25 @@ def _nearest(times: I64, moments: I64) -> I64:
 
 
 def phase_of(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> I64:
-    """A number per sample that is the same for all inside calls of one name, and for all between
-    calls after a call of one name."""
+    """A number per sample that is the same for all inside calls of one name (odd), and for all
+    between calls of the same two names (even)."""
     found = np.zeros(len(samples), np.int64)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, after = _merged(_calls(spans, names, thread))
+        begin, end, name = _merged(_calls(spans, names, thread))
         time = samples["time"][rows].astype(np.int64)
         gap = np.searchsorted(begin, time, side="right")
         inside = (gap > 0) & (time < np.append(0, end)[gap])
-        found[rows] = 2 * (np.append(-1, after)[gap] + 1) + inside
+        called = np.append(-1, name)[gap] + 1
+        found[rows] = np.where(inside, 2 * called + 1, 2 * _between(name)[gap])
     return found
+
+
+def _between(name: I64) -> I64:
+    """A number for each stretch between calls, told by the names of those it lies between; before
+    the first and after the last call of all is nothing."""
+    before, after = np.append(-1, name), np.append(name, -1)
+    return (before + 1) * (int(name.max(initial=0)) + 2) + after + 1
 
 
 def looks_of(
@@ -153,7 +164,7 @@ def _merged(spans: NDArray[Any]) -> tuple[I64, I64, I64]:
     return start[first], reach[last], spans["name"][first].astype(np.int64)
 
 
-def _thread(time: I64, begin: I64, end: I64, after: I64) -> tuple[I64, I64, I64]:
+def _thread(time: I64, begin: I64, end: I64, phase: I64) -> tuple[I64, I64, I64]:
     gap = np.searchsorted(begin, time, side="right")  # stretch ``gap`` ends where call ``gap`` does
     inside = (gap > 0) & (time < np.append(0, end)[gap])
     following = np.append(time[1:], time[-1:] + LONGEST_NS)
@@ -169,7 +180,7 @@ def _thread(time: I64, begin: I64, end: I64, after: I64) -> tuple[I64, I64, I64]
     stop = np.where(
         ~inside & ~np.append(same[1:], False), np.minimum(closes[gap], time + LONGEST_NS), stop
     )
-    row, low, high = _elsewhere(time, gap, inside, (opens, closes), np.append(-1, after))
+    row, low, high = _elsewhere(time, gap, inside, (opens, closes), phase)
     return (
         np.concatenate([np.arange(len(time)), row]),
         np.concatenate([start, low]),
@@ -178,7 +189,7 @@ def _thread(time: I64, begin: I64, end: I64, after: I64) -> tuple[I64, I64, I64]
 
 
 def _elsewhere(
-    time: I64, gap: I64, inside: NDArray[np.bool_], stretches: tuple[I64, I64], after: I64
+    time: I64, gap: I64, inside: NDArray[np.bool_], stretches: tuple[I64, I64], phase: I64
 ) -> tuple[I64, I64, I64]:
     """Stretches without a sample, each given to the nearest sample of the same phase."""
     opens, closes = stretches
@@ -186,9 +197,9 @@ def _elsewhere(
     seen[gap[~inside]] = True
     empty = np.flatnonzero(~seen & (closes > opens) & (closes - opens < LONGEST_NS))
     rows = np.full(len(empty), -1, np.int64)
-    for name in np.unique(after[empty]):
-        donors = np.flatnonzero(~inside & (after[gap] == name))
-        wanted = after[empty] == name
+    for each in np.unique(phase[empty]):
+        donors = np.flatnonzero(~inside & (phase[gap] == each))
+        wanted = phase[empty] == each
         if len(donors):
             rows[wanted] = donors[_nearest(time[donors], opens[empty[wanted]])]
     told = rows >= 0

@@ -97,6 +97,8 @@ def _next_batch(loop: Loop, kind: Any) -> None:
                 loop.failed("loader", error)
 
     def carefully(self: Any) -> Any:
+        if loop.evaluating is not None:
+            loop.contained("evaluation end", loop.evaluating.asked)
         begin = clock()
         loop.mark(device.ASKED, begin)
         try:

@@ -6,6 +6,7 @@ All of it is rare, so each record may also note the caller's stack at once.
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,9 @@ def install(loop: Loop) -> None:
 
 class Evaluation:
     """From ``Module.eval()`` to the return to training. A backward in between shows that only a
-    part of the model, or another model, was frozen: then it was no evaluation.
+    part of the model, or another model, was frozen: then it was no evaluation. Where a framework
+    returns to training without ``Module.train()`` (Lightning sets each module's flag), the model
+    is found to train when the next batch is asked for.
 
     Only in between are ``switches`` on, which tell whether gradients were ever off: optimizers go
     through the same calls in every step.
@@ -46,18 +49,26 @@ class Evaluation:
     def __init__(self, loop: Loop, grad: Callable[[], bool], switches: list[Switch]) -> None:
         self.loop, self.grad, self.switches = loop, grad, switches
         self.begin = 0
+        self.evaluated: Callable[[], Any] = bool
+        """the module whose ``eval()`` began it, while it lives"""
         self.without = False
         """whether gradients were off at some moment of it"""
 
-    def opens(self) -> None:
-        """``Module.eval()`` was called."""
+    def opens(self, module: Any) -> None:
+        """``module.eval()`` was called."""
         if not self.begin:
             self.begin, self.without = now(), not self.grad()
+            self.evaluated = weakref.ref(module)
             self.loop.evaluating = self
             self.loop.alert()
             for where, owner, name, wrap in self.switches:
                 patch(self.loop, where, owner, name, wrap(self))
             mark(self.loop, self.begin)
+
+    def asked(self) -> None:
+        """A batch is asked for: of training again, where the model trains."""
+        if getattr(self.evaluated(), "training", False):
+            self.closes()
 
     def closes(self) -> None:
         """``Module.train()`` was called, or the evaluation's loader has no more batches."""
@@ -93,7 +104,7 @@ def _evals(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) ->
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any) -> Any:
             if not compiling():
-                loop.contained("evaluation", evaluation.opens)
+                loop.contained("evaluation", evaluation.opens, self)
             return original(self)
 
         return wrapper
