@@ -68,6 +68,26 @@ def test_a_fix_by_hand_claims_first_only_where_it_wins_far_more(packed, first):
         assert sum(finding.lost.high for finding in found) == pytest.approx(0.6)
 
 
+def test_what_a_fix_wins_at_best_was_lost_as_far_as_its_bucket_has_time_left():
+    """Of six tenths spent on copies the cause claims three; its fix wins half of the step."""
+    alone = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, exposed=0.3)])[0]
+    assert alone.lost.high == pytest.approx(0.5)
+    assert not alone.beyond
+    more = findings_of(SLOW, [proven("blocking-h2d-copy", 4.0, 0.3, exposed=0.3)])[0]
+    assert more.lost.high == pytest.approx(0.6)
+    assert more.beyond
+
+
+def test_what_another_finding_claims_is_not_taken_from_it():
+    many = proven("oversized-or-fragmented-h2d", 1.25, 0.5, fragmented=True)
+    found = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, exposed=0.3), many])
+    assert {one.cause: pytest.approx(one.lost.high) for one in found} == {
+        "oversized-or-fragmented-h2d": 0.3,
+        "blocking-h2d-copy": 0.3,
+    }
+    assert [one.cause for one in found if one.beyond] == ["blocking-h2d-copy"]
+
+
 def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
     small = proven("batch-too-small", 5.0, 0.4)
     launched = proven("launch-bound-small-kernels", 1.1, 0.3)

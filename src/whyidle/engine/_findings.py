@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from whyidle import catalog
 from whyidle.analysis.job import Job
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
-from whyidle.model.knobs import RESIZING
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -42,7 +43,8 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
     two explain the same time, the one with a fix that needs no new training set-up claims it:
     a launch-bound step can be compiled as it is, a larger batch changes what is learned. A fix by
     hand goes before that only where it changes no numbers and is expected to win far more: a
-    hundred small copies are better made one than hidden."""
+    hundred small copies are better made one than hidden. What a fix wins at best was lost, too, as
+    far as the bucket has time that none of them claims."""
     left = dict(job.attribution)
     best: dict[Bucket, float] = {}
     for item in judged:
@@ -56,7 +58,17 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
         left[item.bucket] = max(0.0, room - high)
         if high > 0.0 or item.proof.high == 0.0:  # else its bucket is spent
             found.append(_finding(item, low, high))
-    return sorted(found, key=lambda finding: -finding.lost.high)
+    whole = [_whole(finding, left) for finding in found]
+    return sorted(whole, key=lambda finding: -finding.lost.high)
+
+
+def _whole(finding: Finding, left: dict[str, float]) -> Finding:
+    """With what its fixes win at best, as far as it is ``left`` in its bucket."""
+    high = finding.lost.high
+    more = min(max(0.0, finding.best - high), left[finding.bucket])
+    left[finding.bucket] -= more
+    lost = Interval(low=finding.lost.low, high=round(high + more, 6))
+    return msgspec.structs.replace(finding, lost=lost)
 
 
 def _turn(item: Judged, best: dict[Bucket, float]) -> int:
@@ -78,11 +90,6 @@ def _treatable(item: Judged) -> float | None:
 def _won(item: Judged, offered: Sequence[Prescription]) -> float | None:
     """Share of the step that the best of these fixes is expected to win; None without any."""
     return _gain(item.proof.predicted, offered) if offered else None
-
-
-def _resizes(prescription: Prescription) -> bool:
-    """Whether it gives steps more samples: its gain is in samples, and no share of the step."""
-    return any(edit.knob == RESIZING for edit in prescription.edits)
 
 
 def _weight(item: Judged) -> float:
@@ -121,13 +128,13 @@ def severity(item: Judged, high: float, prescriptions: Sequence[Prescription]) -
 
 def _gain(predicted: Predicted, prescriptions: Sequence[Prescription]) -> float:
     """Share of the step that the best fix is expected to win: what no fix reaches is no news."""
-    offered = [p.predicted.speedup for p in prescriptions if p.predicted and not _resizes(p)]
+    offered = [p.predicted.speedup for p in prescriptions if p.predicted and not p.resizes]
     return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
 
 
 def _risky(predicted: Predicted, prescriptions: Sequence[Prescription]) -> bool:
     """Whether the best fix may well slow the job down."""
-    offered = [p.predicted for p in prescriptions if p.predicted and not _resizes(p)]
+    offered = [p.predicted for p in prescriptions if p.predicted and not p.resizes]
     return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
 
 

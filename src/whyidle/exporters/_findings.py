@@ -48,7 +48,7 @@ def _finding(
 ) -> None:
     mark = page.text(f"{number}. {finding.severity.upper()} ", _SEVERITIES[finding.severity])
     page.line(page.text(finding.headline, "bold"), head=mark, indent=2)
-    cost = f"{words.interval(finding.lost)} of the step"
+    cost = f"{words.interval(finding.lost)} of the step{words.elsewhere(finding)}"
     _row(page, "costs", f"{cost} · {finding.cause}, {finding.confidence:.0%} sure")
     places = list(dict.fromkeys(words.place(place) for place in finding.where))
     for label, text in limited("where", places, None if full else _PLACES):

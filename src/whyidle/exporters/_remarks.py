@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from whyidle.model.diagnosis import Finding
-from whyidle.model.knobs import RESIZING
 
 WORTH: Final = 0.03
 """share of the step, as findings are graded"""
@@ -23,9 +22,6 @@ def small_and_risky(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fi
 def _promised(finding: Finding) -> float:
     """Share of the step that its best fix is expected to win, of what it costs. A fix that gives
     steps more samples wins no share of the step."""
-    told = [
-        fix.predicted.speedup
-        for fix in finding.prescriptions
-        if fix.predicted and all(edit.knob != RESIZING for edit in fix.edits)
-    ]
+    fixes = [fix for fix in finding.prescriptions if not fix.resizes]
+    told = [fix.predicted.speedup for fix in fixes if fix.predicted]
     return min(1.0 - 1.0 / max(told, default=1.0), finding.lost.high)

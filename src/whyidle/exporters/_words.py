@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.model.diagnosis import Evidence, Interval, Place, Predicted
+from whyidle.model.diagnosis import Evidence, Finding, Interval, Place, Predicted
 
 NONE = "–"
 
@@ -40,6 +40,12 @@ def interval(lost: Interval) -> str:
     """A share's interval in percent."""
     low, high = percent(lost.low), percent(lost.high)
     return high if low == high else f"{low.removesuffix('%')} to {high}"
+
+
+def elsewhere(finding: Finding) -> str:
+    """What is to be said beside a finding's cost where a fix at best wins time, too, that stands in
+    the figures of something else."""
+    return "; a fix may win more, of time that is counted elsewhere" if finding.beyond else ""
 
 
 def speedup(predicted: Predicted | None) -> str:

@@ -11,6 +11,7 @@ from whyidle.exporters._trials import foretold, fruitless, gained, outcome
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.exporters._words import (
     NONE,
+    elsewhere,
     interval,
     measured,
     percent,
@@ -122,7 +123,8 @@ def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator
     yield ""
     yield (
         f"{_text(finding.headline)}  \n`{finding.severity}` · costs **{interval(finding.lost)}** "
-        f"of the step ({finding.bucket}) · confidence {finding.confidence:.0%} · `{finding.cause}`"
+        f"of the step ({finding.bucket}){elsewhere(finding)} · confidence "
+        f"{finding.confidence:.0%} · `{finding.cause}`"
     )
     for where in finding.where:
         yield f"\nat {_code(place(where))}"

@@ -11,12 +11,16 @@ from typing import Final, Literal
 import msgspec
 
 from whyidle.model.buckets import Bucket
+from whyidle.model.knobs import RESIZING
 
 SCHEMA: Final = "whyidle/diagnosis/1"
 
 State = Literal["starved", "inefficient", "saturated", "inconclusive"]
 Severity = Literal["info", "warning", "critical"]
 Consent = Literal["none", "rounding", "numerics", "convergence"]
+
+ROUNDED: Final = 0.005
+"""shares are shown in percent: what differs by less looks the same"""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,6 +162,11 @@ class Prescription(Document, frozen=True, kw_only=True):
     predicted: Predicted | None
     risk: str
 
+    @property
+    def resizes(self) -> bool:
+        """Whether it gives steps more samples: its gain is in samples, and no share of the step."""
+        return any(edit.knob == RESIZING for edit in self.edits)
+
 
 class Finding(Document, frozen=True, kw_only=True):
     """A root cause with proof, its cost as share of the step, and what to do about it."""
@@ -173,6 +182,18 @@ class Finding(Document, frozen=True, kw_only=True):
     evidence: list[Evidence]
     prescriptions: list[Prescription]
     title: str = ""
+
+    @property
+    def best(self) -> float:
+        """Share of the step that its fixes win at best."""
+        fixes = [fix for fix in self.prescriptions if not fix.resizes]
+        return 1.0 - 1.0 / max([1.0, *(fix.predicted.high for fix in fixes if fix.predicted)])
+
+    @property
+    def beyond(self) -> bool:
+        """Whether a fix may win more than ``lost`` holds: time that another finding claims, or
+        that lies in another bucket."""
+        return self.best > self.lost.high + ROUNDED
 
 
 class Abstention(Document, frozen=True, kw_only=True):

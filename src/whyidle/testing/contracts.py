@@ -101,7 +101,8 @@ def check_round_trip(diagnosis: Diagnosis) -> None:
 
 
 def check_bounds(diagnosis: Diagnosis) -> None:
-    """Shares sum to one, and no bucket's findings claim more than the bucket holds."""
+    """Shares sum to one, and no bucket's findings claim more than the bucket holds, nor less than
+    their fixes win at best, unless the bucket is spent: then they say so (``Finding.beyond``)."""
     shares = {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS}
     assert abs(sum(shares.values()) - 1.0) < 1e-6
     assert all(share >= 0.0 for share in shares.values())
@@ -109,6 +110,9 @@ def check_bounds(diagnosis: Diagnosis) -> None:
         mine = [f for f in diagnosis.findings if f.bucket == bucket]
         most = sum(finding.lost.high for finding in mine)
         assert most <= share + 1e-5, f"findings of {bucket} claim {most:.3f} of {share:.3f}"
+        for finding in mine:
+            told = not finding.beyond or most >= share - 1e-3
+            assert told, f"{finding.cause} costs {finding.lost.high:.3f}, a fix wins {finding.best}"
     assert [f.lost.high for f in diagnosis.findings] == sorted(
         (f.lost.high for f in diagnosis.findings), reverse=True
     )

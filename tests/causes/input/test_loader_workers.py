@@ -12,6 +12,7 @@ from whyidle.analysis.cores import BUSY_CORE
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import WAITING
 from whyidle.analysis.forecast import hidden_loading
+from whyidle.engine.diagnose import diagnose
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
@@ -641,3 +642,15 @@ def test_a_loader_that_waits_is_expected_to_wait_in_as_many_workers_as_it_is_giv
     likely = hidden_loading(0.9, 0.9, (0.0, 0.0), 0.0, workers=(2, 8), usual=0.1, given=6)
     assert likely[1] == pytest.approx(1 - 0.9 / 6)
     assert likely[0] < likely[1] < likely[2]
+
+
+def test_missing_cores_cost_what_is_waited_for_them_where_that_is_more_than_for_data():
+    """What the finding costs is no less than what twice the cores win."""
+    for waits, bucket in ((0.5, "compute"), (0.05, "input")):
+        seen = used_up(STARVED, waits=waits, used=1.0)
+        found = judged(catalog.causes()["cpu-starved-allocation"], seen)
+        assert found.bucket == bucket
+        told = diagnose([seen])
+        contracts.check_bounds(told)
+        costs = next(each for each in told.findings if each.cause == "cpu-starved-allocation")
+        assert costs.beyond == (bucket == "input")

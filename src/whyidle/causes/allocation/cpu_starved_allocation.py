@@ -52,8 +52,8 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     limit. Where the workers and the CPU time of the processes were seen, expected is the step that
     twice the cores would have room for: no shorter than the training process or its workers need
     when nobody waits for a core, and so short only as cores that share their arithmetic units
-    allow: where the device is the CPU, computing waits for a core, too, and that is more than the
-    wait for data tells. Else half of that wait is expected.
+    allow. Else half of that wait is expected. Where the device is the CPU, computing waits for a
+    core, too: where it does so for longer than for data, that is what the missing cores cost.
 
     A machine that has more cores than were granted makes it sure. Of a command without steps, only
     the time in which a quota held it back counts.
@@ -91,11 +91,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     if not (used_up or held >= HELD or crowd >= CROWDED * cores):
         return None
     kept = kept_waiting(facts)
+    computing = kept > waited
     return Proof(
         headline=f"The job uses up the {cores:g} CPU core{'s' if cores != 1 else ''} that it may "
-        "use, and waits for data",
+        f"use, and waits for {'them' if computing else 'data'}",
         low=0.0,
-        high=waited,
+        high=max(waited, kept),
         predicted=_given(facts, cores, waited),
         evidence=(
             *_shown(cores, used, held),
@@ -105,6 +106,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
         facts={"cores": cores, "workers": None},
+        bucket="compute" if computing else "input",
     )
 
 

@@ -14,7 +14,7 @@ from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.sized import remarks, times
-from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
+from whyidle.model.diagnosis import Diagnosis, Finding, Healed, Predicted, Trial
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import Fix, FixPlan, Speedup
 
@@ -147,6 +147,11 @@ def _energy(found: heal.Healed, step: float | None) -> float | None:
     return None if step is None else step / max(map(times, found.kept), default=1.0)
 
 
+def _most(finding: Finding) -> str:
+    """Whether what it costs is all that a fix may win."""
+    return "" if finding.beyond else " at most"
+
+
 def _healed(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
 ) -> Healed:
@@ -156,7 +161,7 @@ def _healed(
     first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
     left = [first] if after.verdict.state == "starved" else []
     left += [
-        f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step at most)"
+        f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step{_most(finding)})"
         for finding in after.findings
         if finding.severity != "info"
     ]

@@ -8,7 +8,15 @@ from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._remarks import small_and_risky
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
-from whyidle.exporters._words import bracketed, factor, interval, measured, percent, place
+from whyidle.exporters._words import (
+    bracketed,
+    elsewhere,
+    factor,
+    interval,
+    measured,
+    percent,
+    place,
+)
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription, Trial
 
 CONSENT = {
@@ -88,7 +96,7 @@ def _lost(finding: Finding, bucket: float) -> Markup:
     title = LOOKS[finding.bucket].title
     return e(
         "div",
-        e("span", "costs ", e("b", interval(finding.lost)), " of the step"),
+        e("span", "costs ", e("b", interval(finding.lost)), f" of the step{elsewhere(finding)}"),
         e(
             "span",
             e("span", class_="held", style=f"width:{bucket * 100:.2f}%"),
