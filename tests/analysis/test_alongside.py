@@ -29,15 +29,16 @@ def run():
     return job.timeline(), (bounds[BEGIN] + 1, bounds[BEGIN + STEPS] + 1)
 
 
-def recorded(steps=STEPS, late=0):
-    """What the burst holds of it; one step comes ``late``."""
+def recorded(steps=STEPS, late=0, open_for=0):
+    """What the burst holds of it; one step comes ``late``, and the last one ends only when the
+    recording is taken down."""
     job = Builder(start_ns=77_000_000_000)
     for number in range(steps):
         with job.step():
             job.op("aten::_softmax", host=ms(20))
             job.op("aten::relu", host=ms(20) + (late if number == 1 else 0))
             with job.span("Optimizer.step#SGD.step"):
-                job.quiet(ms(2))
+                job.quiet(ms(2) + (open_for if number == steps - 1 else 0))
     return job.timeline()
 
 
@@ -56,6 +57,10 @@ def test_lines_are_those_that_ran_at_that_moment():
     burst = burst_of(*run(), recorded())
     assert during(burst) == [7]
     assert during(burst, "aten::relu") == [9]
+
+
+def test_the_last_step_is_open_until_the_recording_is_taken_down():
+    assert during(burst_of(*run(), recorded(open_for=ms(40)))) == [7]
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,10 @@ def _steps(timeline: Timeline) -> I64:
 
 def _ahead(live: I64, burst: Timeline) -> int | None:
     """How far the run's clock is ahead of the burst's, ns; None where that cannot be told. By the
-    ends of steps: where one with a closure begins is told by other events in either."""
+    ends of steps: where one with a closure begins is told by other events in either. The last one's
+    is late in the burst, which was taken down while that step was still open."""
     recorded = burst.host.end[_steps(burst)]
-    if not len(live) or len(live) != len(recorded):
+    if len(live) < 2 or len(live) != len(recorded):
         return None
-    ahead = live - recorded
+    ahead = (live - recorded)[:-1]
     return int(np.median(ahead)) if np.ptp(ahead) < APART_NS else None

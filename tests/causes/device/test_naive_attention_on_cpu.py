@@ -170,11 +170,29 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     burst = replace(train(), settings={**run.settings, "burst": told})
     seen = diagnose([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
-    assert [place.line for place in found.where] == ([7] if library else [])
+    assert [place.line for place in found.where] == [7]
     (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
     assert [edit.knob for edit in fix.edits] == (["model.attention"] if library else [])
     words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
     assert [key for key, word in words.items() if word in fix.summary] == [library]
+
+
+def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
+    """A classifier has one, too."""
+    live, job = Guest(), Builder()
+    for _ in range(6):
+        live.work(f"{SWITCHES['']}/job/train.py(9): report;/job/train.py(3): main", ms(30))
+        live.step("/job/train.py(5): main", ms(2))
+        with job.step():
+            layer(job, "aten::_softmax", times=5)
+            job.op("aten::addmm", host=ms(2))
+            job.op("aten::_softmax", host=ms(1))
+    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
+    run = live.timeline()
+    burst = replace(job.timeline(), info=DeviceInfo(), settings={**run.settings, "burst": told})
+    seen = diagnose([replace(run, bursts=(burst,))])
+    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    assert found.where == []
 
 
 def test_where_no_frames_are_known_either_may_be_switched():

@@ -20,6 +20,8 @@ SWITCHES = {
     "transformers": re.compile(r"(^|[/\\])transformers[/\\][^;]*: eager_attention_forward\b"),
 }
 """library -> how a frame of its written-out attention is told"""
+SOFTMAX = re.compile(r"^[^;]*torch[/\\]nn[/\\]functional\.py\(\d+\): softmax;")
+"""a stack whose innermost line of Python is that of PyTorch's own function"""
 
 
 def libraries(facts: Facts) -> tuple[str, ...] | None:
@@ -42,11 +44,18 @@ def _frames(facts: Facts) -> list[str]:
 def callers(facts: Facts) -> tuple[Place, ...]:
     """The user's lines from which looks of the run found such a library's attention called, most
     often found first."""
+    return _lines(facts, *SWITCHES.values())
+
+
+def softmaxed(facts: Facts) -> tuple[Place, ...]:
+    """The same of a softmax, where it has a frame of its own: ``F.softmax`` and ``nn.Softmax``."""
+    return _lines(facts, SOFTMAX)
+
+
+def _lines(facts: Facts, *frames: re.Pattern[str]) -> tuple[Place, ...]:
     run = facts.live or facts
     host, details = run.timeline.host, run.timeline.details
-    told = [
-        i for i, one in enumerate(details) if any(f.search(one.stack) for f in SWITCHES.values())
-    ]
+    told = [i for i, one in enumerate(details) if any(f.search(one.stack) for f in frames)]
     rows = np.flatnonzero(np.isin(host.detail, told))
     seen = Counter(run.places.of(int(row)) for row in rows)
     known = [place for place, _ in seen.most_common() if place is not None]

@@ -12,9 +12,10 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.operators import own_times
-from whyidle.causes.device._attending import callers, libraries
+from whyidle.causes.device._attending import callers, libraries, softmaxed
 from whyidle.causes.device._softmaxes import FORWARD, GRADIENT, of_pytorch
 from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Place
 
 I64 = NDArray[np.int64]
 
@@ -44,7 +45,7 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
         min(b * streamed + p * multiplied, share) for b, p in zip(BETWEEN, PRODUCTS, strict=True)
     ]
     place = facts.places.of(int(rows[softmax[own[softmax].argmax()]]))
-    seen = () if place else lines_during(facts, _forward(facts, rows[found]))
+    seen = () if place else _seen(facts, rows[found])
     return Proof(
         headline=f"{share:.0%} of the step is attention written out, product by product",
         low=gains[0],
@@ -100,6 +101,16 @@ def _softmaxes(facts: Facts, rows: I64) -> int:
     host, names = facts.timeline.host, facts.timeline.names
     forward = sum(names[i] == FORWARD for i in host.name[rows])
     return max(forward, len(rows) - forward)
+
+
+def _seen(facts: Facts, found: I64) -> tuple[Place, ...]:
+    """Lines at which the run was looked at during attention. Where nobody looked just then, those
+    that looks of the whole run found at a softmax, if attention has all there are."""
+    host, names = facts.timeline.host, facts.timeline.names
+    every = among(host.name, [i for i, name in enumerate(names) if name == FORWARD])
+    softmaxes = np.setdiff1d(np.flatnonzero(every), of_pytorch(facts))
+    alone = len(np.setdiff1d(softmaxes, found[:, 1])) == 0
+    return lines_during(facts, _forward(facts, found)) or (softmaxed(facts) if alone else ())
 
 
 def _forward(facts: Facts, found: I64) -> Intervals:

@@ -50,7 +50,8 @@ def naive_attention(facts: Facts) -> Proof | None:
     or all, and with it none, a little or some of the products' time: a fused operator keeps the
     weights in the cache, and leaves out what a causal mask hides. A watched run is judged by its
     burst, which holds every operator of some steps; without one it is not judged. Its lines are
-    those at which the run was looked at during these operators of the forward pass, if it was.
+    those at which the run was looked at during these operators of the forward pass, if it was;
+    else, where no other softmax is called, those at which it was looked at in one.
 
     What looks alike
     ----------------
