@@ -1,4 +1,5 @@
-"""A CPU job of which nothing was found: whether what it computes was recorded is said."""
+"""A CPU job of which nothing was found: only where what it computes was recorded is it said that
+there is nothing to find."""
 
 from dataclasses import replace
 
@@ -25,14 +26,17 @@ def job(**settings):
     [
         ({}, "the run was too short for it, or told not to"),
         ({"bursts": {"bursts": [], "off": "closed"}}, "the run was too short for it"),
+        ({"bursts": {"bursts": [], "off": "closed", "needs_s": 56.3}}, "takes 56.3 s of training"),
         ({"bursts": {"bursts": [], "off": "the job has a profiler of its own"}}, "of its own"),
     ],
 )
 def test_it_is_said_where_nobody_looked_at_what_it_computes(settings, why):
     told = diagnose([job(**settings)]).verdict
-    assert told.state == "saturated"
-    assert "what it computes was not recorded: " in told.headline
+    assert told.state == "inconclusive"
+    assert "computes 100% of the time; what it computes was not recorded" in told.headline
     assert why in told.headline
+    helps = why != "of its own"  # it would not mend that to ask for one
+    assert ("--profile look" in told.headline) == helps
 
 
 def test_and_not_where_somebody_did():

@@ -41,4 +41,5 @@ def test_the_first_burst_waits_until_it_is_cheap():
     assert not pace.affordable(price, 0.0, 3.0)
     assert pace.affordable(price, 0.0, 30.0)
     assert not pace.affordable(price, 0.2, 30.0)
+    assert pace.affordable(price, 0.2, pace.needed_s(price, 0.2))
     assert pace.price_s(1000, cuda=True) > pace.price_s(1000, cuda=False)

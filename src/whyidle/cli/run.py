@@ -64,10 +64,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--profile",
-        choices=("auto", "off"),
+        choices=("auto", "off", "look"),
         default="auto",
         help="record every operator of a few steps now and then: once they are steady, and when "
-        "they have changed, as long as it takes under 1 %% of the time (default: auto)",
+        "they have changed, as long as it takes under 1 %% of the time (auto, the default); look: "
+        "soon, whatever it takes, for a short run that is made to be looked at",
     )
     group.add_argument(
         "--plan",

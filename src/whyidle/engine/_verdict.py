@@ -10,6 +10,7 @@ from whyidle.analysis.samples import lines, said
 from whyidle.engine import _few, _marks
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
+from whyidle.model.units import lasting
 
 STARVED = 0.15
 """an idle bucket with a finding that costs this much starves the device: where peers call launches
@@ -94,11 +95,20 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if serious:
         return Verdict(state="inefficient", headline=serious[0].headline, bound=bound)
-    busy = job.attribution["compute"]
+    return _nothing(job, findings, bound)
+
+
+def _nothing(job: Job, findings: list[Finding], bound: Bucket) -> Verdict:
+    """No finding is worth a word. Where a CPU is all there is, whether it computes what it need not
+    is known from a recording of its operators alone."""
+    busy = f"{job.attribution['compute']:.0%} of the time"
+    if unseen := _unseen(job):
+        headline = f"Nothing holds up the {job.lead.noun}, which computes {busy}{_but(findings)}"
+        return Verdict(state="inconclusive", headline=f"{headline}; {unseen}", bound=None)
     return Verdict(
         state="saturated",
-        headline=f"The {job.lead.noun} does useful work {busy:.0%} of the time; nothing worth more "
-        f"than 3 % was found{_but(findings) or _unseen(job.lead)}",
+        headline=f"The {job.lead.noun} does useful work {busy}; nothing worth more than 3 % was "
+        f"found{_but(findings)}",
         bound=bound,
     )
 
@@ -109,13 +119,21 @@ def _but(findings: list[Finding]) -> str:
     return f", but: {_lower(leak.headline)}" if leak else ""
 
 
-def _unseen(lead: Facts) -> str:
-    """That nobody looked at what a CPU computes: of a device of its own that is told elsewhere."""
-    if not lead.on_cpu or lead.burst is not None or "pid" not in lead.timeline.settings:
+def _unseen(job: Job) -> str:
+    """That nobody looked at what a CPU computes, and how to: of a device of its own that is told
+    elsewhere."""
+    settings = job.lead.timeline.settings
+    recorded = any(facts.burst is not None for facts in job.ranks)
+    if not job.lead.on_cpu or recorded or "pid" not in settings:
         return ""
-    off = (lead.timeline.settings.get("bursts") or {}).get("off") or "closed"
-    why = "the run was too short for it, or told not to" if off == "closed" else off
-    return f"; what it computes was not recorded: {why}"
+    told = settings.get("bursts") or {}
+    said, off = "what it computes was not recorded, and may be dearer than need be", told.get("off")
+    if off and off != "closed":
+        return f"{said}: {off}"
+    why = "the run was too short for it, or told not to"
+    if needs := told.get("needs_s"):
+        why = f"that takes {lasting(needs)} of training"
+    return f"{said}: {why}, or --profile look"
 
 
 def _stepless(job: Job, findings: list[Finding]) -> str:

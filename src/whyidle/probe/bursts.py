@@ -56,6 +56,8 @@ class Bursts:
         self.windows: list[tuple[int, int]] = []
         """(begin, end) ns; end 0: not over yet"""
         self.spent_s = 0.0
+        self.needs_s: float | None = None
+        """how long the run must train before the next one is cheap enough; None where not known"""
         self.choice = Choice(self)
         self.put_off = False
         """whether the last one that was to begin did not, as the job profiles or debugs itself"""
@@ -269,6 +271,12 @@ class Bursts:
         self.off = why
         self.tell()
 
+    def puts_off(self, needs_s: float) -> None:
+        """The next one is too dear yet."""
+        if needs_s != self.needs_s:
+            self.needs_s = needs_s
+            self.tell()
+
     def tell(self) -> None:
         """Have the present state written down."""
         self.loop.recorder.documents["bursts.json"] = {
@@ -276,6 +284,7 @@ class Bursts:
             "bursts": self.told,
             "off": self.off,
             "spent_s": round(self.spent_s, 6),
+            "needs_s": self.needs_s,
         }
 
 

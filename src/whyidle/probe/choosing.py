@@ -44,7 +44,7 @@ class Choice:
         """when the last burst was over and written, while steps are not yet compared"""
         self._nodes: int | None = None
         self._first_node = 0
-        self._events, self._event_s = 0, 0.0
+        self._events, self._most, self._event_s = 0, 0, 0.0
         self._odd = self._compiled = self._unsettled = 0
         self._waited = (0, 0)
 
@@ -89,7 +89,7 @@ class Choice:
             self.bursts.wanted = self._count
             return
         price, share = self._price_s(), pace.LOOK_BUDGET if self.bursts.look else pace.BUDGET
-        if self._events > pace.MOST_EVENTS:
+        if self._most > pace.MOST_EVENTS:
             self.bursts.rest("a step has too many operators")
         elif self.attempts >= MOST_ATTEMPTS or len(self.bursts.recorded) >= MOST_BURSTS:
             self.bursts.rest("as many as a run may have")
@@ -97,13 +97,17 @@ class Choice:
             self.attempts += 1
             self.picture, self._odd, self._nodes = picture, 0, None
             self.bursts.wanted = self.bursts.start
+        else:
+            self.bursts.puts_off(pace.needed_s(price, self.bursts.spent_s, share))
 
     def _price_s(self) -> float:
         told = self.bursts.loop.recorder.facts.get("optimizer") or {}
         cuda = self.bursts.profiler is not None and self.bursts.profiler.cuda
         together = bool(told.get("fused") or (cuda and told.get("foreach")))
         tensors = int(told.get("tensors") or 0)
-        self._events = STEPS * pace.events(self._nodes or tensors, tensors, together)
+        nodes = self._nodes or tensors
+        self._most = STEPS * pace.events(nodes, tensors, together)
+        self._events = STEPS * pace.events(nodes, tensors, together, pace.LIKELY_PER_NODE)
         if self._event_s:
             return self._events * self._event_s
         return pace.price_s(self._events, cuda)

@@ -26,9 +26,10 @@ START_S = {False: 0.01, True: 1.0}
 EVENT_S = {False: 6e-6, True: 15e-6}
 """recording, closing and writing one event: 2.0 + 1.5 + 0.5 us and 0.7 while it is recorded on
 PyTorch 2.13; with shapes 8 + 3 + 3"""
-EVENTS_PER_NODE = 32
-"""events of forward and backward per node of the autograd graph, at most: 10 (transformers) to 27
-(bags of embeddings) in twelve small networks, 22 in Linears alone, on PyTorch 2.13"""
+EVENTS_PER_NODE, LIKELY_PER_NODE = 32, 16
+"""events of forward and backward per node of the autograd graph, at most and as the price has it:
+10 (transformers) to 27 (bags of embeddings) in twelve small networks, 22 in Linears alone, on
+PyTorch 2.13. So 16 is off by no more than 1.7 times, which is within what a plan may be wrong by"""
 EVENTS_PER_TENSOR = {False: 32, True: 9}
 """events of an AdamW step per tensor: one by one (31; for-each on the CPU 34), and fused (8)"""
 LOOK_BUDGET, LOOK_S, LOOK_STEPS = 0.5, 1.0, 10
@@ -69,9 +70,9 @@ def changed(before: tuple[float, float], now: tuple[float, float]) -> bool:
     return not 1 / CHANGED < ratio < CHANGED or abs(now[1] - before[1]) > CHANGED_WAIT
 
 
-def events(nodes: int, tensors: int, together: bool) -> int:
+def events(nodes: int, tensors: int, together: bool, per_node: int = EVENTS_PER_NODE) -> int:
     """Events of one step, at most: ``together`` where a GPU's is for-each, or any is fused."""
-    return nodes * EVENTS_PER_NODE + tensors * EVENTS_PER_TENSOR[together]
+    return nodes * per_node + tensors * EVENTS_PER_TENSOR[together]
 
 
 def price_s(recorded: int, cuda: bool) -> float:
@@ -81,4 +82,9 @@ def price_s(recorded: int, cuda: bool) -> float:
 
 def affordable(price: float, spent: float, elapsed_s: float, share: float = BUDGET) -> bool:
     """Whether a burst fits into the ``share`` that bursts may take of the run so far."""
-    return spent + price <= share * elapsed_s
+    return needed_s(price, spent, share) <= elapsed_s
+
+
+def needed_s(price: float, spent: float, share: float = BUDGET) -> float:
+    """How long a run has to train before it can afford a burst."""
+    return (spent + price) / share

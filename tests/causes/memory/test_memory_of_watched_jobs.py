@@ -57,7 +57,7 @@ def test_a_process_that_grows_and_the_line_that_keeps(tmp_path):
     assert "in about 5000 steps" in found.headline
     assert (found.where[0].line, found.where[0].function) == (10, "fit")
     assert found.severity == "info"
-    assert told.verdict.state == "saturated"
+    assert told.verdict.state == "inconclusive"  # what it computes was not recorded
     assert "the process grows by 2 MB per step" in told.verdict.headline
 
 
