@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import standin
 
+from whyidle.engine._bursts import TOO_MANY
 from whyidle.probe import bursts, choosing, pace
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -168,6 +169,13 @@ def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
 def test_none_in_a_short_run(run):
     run.train(2.9)
     assert not run.loop.recorder.documents
+
+
+def test_of_a_step_with_too_many_operators_it_is_told_how_many(run, monkeypatch):
+    monkeypatch.setattr(choosing, "_sequence", lambda: 3000 * run.loop.steps)
+    run.train(20, step_s=0.1)
+    assert run.told["off"] == TOO_MANY
+    assert run.told["counted_s"] == (3000, pytest.approx(0.1))
 
 
 def test_none_where_so_many_operators_would_take_too_long(run):

@@ -16,14 +16,19 @@ import msgspec
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.reads import waiting_lines
+from whyidle.analysis.samples import lines
 from whyidle.errors import InputError
 from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
-from whyidle.model.timeline import Timeline
+from whyidle.model.timeline import HostKind, Timeline
 from whyidle.model.units import lasting
 
 _ORDINARY = ("as many", "closed")
 """why bursts end that needs no word"""
+TOO_MANY = "a step has too many operators"
+"""as the probe says it"""
+MOSTLY = 0.5
+"""a line that has less than this share of the operators' time is not where they are called"""
 NAMED = 3
 """so many operators are named in a note"""
 
@@ -115,11 +120,25 @@ def notes_on(job: Job) -> list[str]:
         seen = [one for one in told.get("bursts", ()) if one.get("state") != _CUT_OFF]
         notes += [f"{who}{_said(one)}" for one in seen]
         if told.get("off") and not str(told["off"]).startswith(_ORDINARY):
-            notes.append(f"{who}no further burst was recorded: {told['off']}")
+            first = "no further burst" if seen else "no burst"
+            notes.append(f"{who}{first} was recorded: {told['off']}{_counted(facts, told)}")
         burst = facts.burst
         if burst is not None and facts.on_cpu and burst.operators:
             notes.append(f"{who}{_dominating(facts, burst)}")
     return notes
+
+
+def _counted(facts: Facts, told: dict[str, Any]) -> str:
+    """How many operators there are where they are too many, how small, and who calls most."""
+    nodes, seconds = told.get("counted_s") or (0, 0.0)
+    if told["off"] != TOO_MANY or not nodes:
+        return ""
+    said = f"; one had {nodes:,} nodes in its graph, and {lasting(seconds / nodes)} for each"
+    found = lines(facts, facts.part("compute"), HostKind.OP) if facts.on_cpu else []
+    if found and found[0][1] >= MOSTLY and found[0][0].file:
+        place, share = found[0]
+        said += f"; {share:.0%} of their time is at {Path(str(place.file)).name}:{place.line}"
+    return f"{said}. Where the model is called many times a step, one call for all makes fewer"
 
 
 def _said(one: dict[str, Any]) -> str:

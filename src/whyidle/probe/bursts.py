@@ -285,6 +285,7 @@ class Bursts:
             "off": self.off,
             "spent_s": round(self.spent_s, 6),
             "needs_s": self.needs_s,
+            "counted_s": self.choice.counted_s,
         }
 
 

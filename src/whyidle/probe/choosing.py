@@ -43,7 +43,9 @@ class Choice:
         self.resumed = 0
         """when the last burst was over and written, while steps are not yet compared"""
         self._nodes: int | None = None
-        self._first_node = 0
+        self._first_node = self._counting = 0
+        self.counted_s: tuple[int, float] | None = None
+        """nodes of one step's graph, and how long that step took"""
         self._events, self._most, self._event_s = 0, 0, 0.0
         self._odd = self._compiled = self._unsettled = 0
         self._waited = (0, 0)
@@ -143,11 +145,13 @@ class Choice:
     # -- on the training thread ---------------------------------------------------------------
 
     def _count(self) -> None:
-        self._first_node, self.bursts.wanted = _sequence(), self._counted
+        self._first_node, self._counting = _sequence(), now()
+        self.bursts.wanted = self._counted
 
     def _counted(self) -> None:
         """How many nodes one step's autograd graph has tells how many events it will be."""
         self._nodes, self.bursts.wanted = _sequence() - self._first_node, None
+        self.counted_s = self._nodes, (now() - self._counting) / 1e9
 
 
 def _sequence() -> int:
