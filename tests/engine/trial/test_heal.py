@@ -298,6 +298,8 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     healed = document.document(job.heal()).detail.healed
     assert healed.left[0] == "It waits 60% of the time"
     assert last.findings[0].headline in healed.left[1]
+    assert last.findings[0].beyond
+    assert healed.left[1].endswith("% of the step)")  # a fix may win more: that is not at most
 
 
 def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):

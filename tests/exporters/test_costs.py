@@ -1,0 +1,20 @@
+"""What a finding costs, beside what its fixes are predicted to win."""
+
+import msgspec
+import pytest
+
+from whyidle.exporters import html, markdown, terminal
+from whyidle.model.diagnosis import Interval
+
+ELSEWHERE = "a fix may win more, of time that is counted elsewhere"
+RENDER = [html.render, markdown.render, lambda told: terminal.render(told, width=400)]
+
+
+@pytest.mark.parametrize("render", RENDER, ids=["html", "markdown", "terminal"])
+@pytest.mark.parametrize(("high", "said"), [(0.2, True), (0.24, False)])
+def test_a_fix_that_may_win_more_than_the_finding_costs_is_said_to(
+    build, finding, render, high, said
+):
+    """At best it makes the step 1.3 times as fast, which is 23 % of it."""
+    one = msgspec.structs.replace(finding(), lost=Interval(low=0.1, high=high))
+    assert (ELSEWHERE in render(build(findings=[one]))) == said
