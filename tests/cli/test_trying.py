@@ -7,6 +7,8 @@ import pytest
 from whyidle.cli import _trying
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial.candidates import candidates
+from whyidle.engine.trial.judgement import UNTOLD, Judgement
+from whyidle.engine.trial.pair import Effect
 from whyidle.testing.demo import job
 
 
@@ -54,3 +56,12 @@ def test_quiet_is_quiet(capfd, seen):
         progress.say("watching")
         progress.seen(*seen)
     assert capfd.readouterr().err == ""
+
+
+def test_what_could_not_be_told_is_an_interval(capfd, seen):
+    told = Judgement(seen[1][0], why=UNTOLD, effect=Effect(0.76, 0.22, 2.64, 4))
+    with _trying.Progress(quiet=False, budget_s=60.0) as progress:
+        progress.judged(told)
+    said = capfd.readouterr().err
+    assert "0.22 to 2.64 times as fast, no gain that could be told" in said
+    assert "0.76" not in said

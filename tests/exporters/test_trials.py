@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from whyidle.exporters import html, markdown, terminal
+from whyidle.exporters._tried import advised
 from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
 
 KEPT = Trial(
@@ -249,3 +250,53 @@ def test_a_prediction_is_told_with_the_number_that_it_is_for(healed, render):
     own = render(msgspec.structs.replace(healed(), trials=[searched(4)]))
     assert "(1.40 to 2.10), for 4" in other.replace("\u2013", "to")
     assert ", for 4" not in own
+
+
+UNTOLD = msgspec.structs.replace(
+    KEPT, kept=False, untold=True, speedup=0.76, low=0.22, high=2.64, pairs=4, why="no gain"
+)
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_what_could_not_be_told_is_no_number(full, render):
+    def shown(trial):
+        return " ".join(render(msgspec.structs.replace(full, trials=[trial])).split())
+
+    assert "could not be told: 0.22× to 2.64× as fast" in shown(UNTOLD).replace("x", "×")
+    assert "0.76" not in shown(UNTOLD)
+    assert "0.76" in shown(msgspec.structs.replace(UNTOLD, untold=False))
+    wild = msgspec.structs.replace(UNTOLD, low=0.01, high=9.0)
+    assert "4 pairs scatter too much" in shown(wild)
+    assert "4 pairs scatter too much" in shown(msgspec.structs.replace(wild, low=None, high=None))
+
+
+def test_what_could_not_be_told_speaks_only_against_what_it_rules_out(build, finding):
+    spent = described(finding, "python-gc-pauses", "gc-freeze")
+    rest = described(finding, "dataloader-no-workers", "staged-data")
+    own = msgspec.structs.replace(UNTOLD, treatment="gc-freeze", cause=spent.cause)
+    found = build(findings=[spent, rest])
+    for trial, order in (
+        (own, [spent, rest]),
+        (msgspec.structs.replace(own, low=0.96, high=1.04), [rest, spent]),
+    ):
+        assert advised(msgspec.structs.replace(found, trials=[trial])) == order
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_what_the_verdict_is_about_comes_first(build, finding, render):
+    dear = described(finding, "python-gc-pauses", "gc-freeze")
+    meant = described(finding, "dataloader-no-workers", "loader-workers")
+    found = msgspec.structs.replace(build(findings=[dear, meant]), trials=[])
+    about = msgspec.structs.replace(found.verdict, cause=meant.cause)
+
+    def shown(diagnosis):
+        told = " ".join(re.sub(r"<[^>]*>|[*`\\]", " ", render(diagnosis)).split())
+        told = told.replace("First fix: ", "first fix: ")
+        return told.find("about dataloader"), told.find("about python"), told
+
+    workers, collector, told = shown(msgspec.structs.replace(found, verdict=about))
+    assert workers < collector
+    assert render is markdown.render or "first fix: do loader-workers" in told
+    workers, collector, told = shown(found)
+    assert collector < workers
+    assert render is markdown.render or "first fix: do gc-freeze" in told

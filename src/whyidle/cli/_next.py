@@ -58,7 +58,10 @@ def _fix(diagnosis: Diagnosis, serious: list[Finding]) -> str:
 
 
 def _serious(diagnosis: Diagnosis) -> list[Finding]:
-    return [finding for finding in diagnosis.findings if finding.severity != "info"]
+    """In the order in which they are told."""
+    from whyidle.exporters._tried import advised
+
+    return [finding for finding in advised(diagnosis) if finding.severity != "info"]
 
 
 def where(store: Path | None) -> str:

@@ -78,6 +78,8 @@ class Progress:
         """A trial has ended: a line that stays."""
         gain, name = judgement.effect, judgement.candidate.treatment
         told = f"{gain.speedup:.2f} times as fast" if gain else ""
+        if gain and judgement.untold:  # the middle would be read as a result
+            told = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
         why = "" if judgement.kept else judgement.why
         text = ", ".join(part for part in (name, told, why) if part)
         self._stay(f"{'kept' if judgement.kept else 'not kept'}: {text}")

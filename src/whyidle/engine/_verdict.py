@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+import msgspec
+
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.samples import lines, said
@@ -61,9 +63,8 @@ def verdict(job: Job, findings: list[Finding], few: int | None = None) -> Verdic
     found = _verdict(job, findings, few)
     if not emulated(job):
         return found
-    return Verdict(
-        state=found.state, headline=f"Emulated device: {_lower(found.headline)}", bound=found.bound
-    )
+    said = f"Emulated device: {_lower(found.headline)}"
+    return msgspec.structs.replace(found, headline=said)
 
 
 def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
@@ -82,7 +83,7 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
         top = idle[0]
         bound = top.bucket
         headline = f"{waiting(job, bound)}. {top.headline}"
-        return Verdict(state="starved", headline=headline, bound=bound)
+        return Verdict(state="starved", headline=headline, bound=bound, cause=top.cause)
     if not serious and _marks.blind(job.lead):
         headline = _marks.unanswered(job.lead)
         return Verdict(state="inconclusive", headline=headline, bound=None)
@@ -94,7 +95,8 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
         return Verdict(state="starved", headline=headline, bound=open_)
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if serious:
-        return Verdict(state="inefficient", headline=serious[0].headline, bound=bound)
+        top = serious[0]
+        return Verdict(state="inefficient", headline=top.headline, bound=bound, cause=top.cause)
     return _nothing(job, findings, bound)
 
 

@@ -149,7 +149,7 @@ def _gpu(read: Reading, subject: str) -> str:
 
 
 def _costliest(page: Page, moment: Moment) -> Text:
-    """The place of the first finding that has one, its end kept where room is short."""
+    """The place of the costliest finding that has one, its end kept where room is short."""
     findings = moment.diagnosis.findings if moment.diagnosis else []
     for finding in findings:
         if finding.where:

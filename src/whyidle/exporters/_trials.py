@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
-from whyidle.exporters._tried import reasons
+from whyidle.exporters._tried import advised, reasons
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Healed, Prescription, Searched, Trial
 
@@ -71,9 +71,9 @@ def _interrupted(diagnosis: Diagnosis) -> list[str]:
 
 
 def first_fix(diagnosis: Diagnosis) -> Prescription | None:
-    """The first fix of the finding that the verdict is about; where fixes were tried, what came of
-    them stands in its place."""
-    for finding in diagnosis.findings if not diagnosis.trials else ():
+    """The first fix of the finding that the verdict is about, or else of the first that has one;
+    where fixes were tried, what came of them stands in its place."""
+    for finding in advised(diagnosis) if not diagnosis.trials else ():
         if finding.severity != "info" and finding.prescriptions:
             return finding.prescriptions[0]
     return None
@@ -127,7 +127,7 @@ def _trial(page: Page, trial: Trial) -> None:
     rows = [
         ("sets", trial.summary),
         ("of", searched(trial)),
-        ("gain", gained(trial.speedup, trial.low, trial.high, trial.pairs)),
+        ("gain", came(trial)),
         ("", f"predicted {foretold(trial)}" if trial.promised else ""),
         ("check", trial.numerics or ""),
         ("once", _once(trial)),
@@ -151,6 +151,22 @@ def _came(one: Searched) -> str:
     return {"early": "(slower, ended early)"}.get(one.ended, f"({one.ended})")
 
 
+def came(trial: Trial) -> str:
+    """What a trial measured, in words; empty where nothing was. Where it cannot tell a gain from a
+    loss, the interval only: its middle would be read as a result."""
+    if not trial.untold:
+        return gained(trial.speedup, trial.low, trial.high, trial.pairs or None)
+    if trial.low is None or trial.high is None or _wild(trial.low, trial.high):
+        return f"could not be told: {trial.pairs} pairs scatter too much"
+    low, high = words.factor(trial.low), words.factor(trial.high)
+    return f"could not be told: {low}× to {high}× as fast"
+
+
+def _wild(low: float, high: float) -> bool:
+    """Whether the ends of an interval are so far apart that they say nothing."""
+    return high > 100 * max(low, 0.01)
+
+
 def gained(
     speedup: float | None, low: float | None, high: float | None, pairs: int | None = None
 ) -> str:
@@ -158,7 +174,7 @@ def gained(
     if speedup is None:
         return ""
     text = f"{words.factor(speedup)}× as fast"
-    if pairs == 1 or low is None or high is None or high > 100 * max(low, 0.01):
+    if pairs == 1 or low is None or high is None or _wild(low, high):
         return f"{text}, measured once"
     return f"{text}{words.bracketed(low, high, 'measured')}"
 

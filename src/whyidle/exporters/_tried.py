@@ -17,18 +17,15 @@ def reasons(trials: Sequence[Trial]) -> str:
 
 
 def advised(diagnosis: Diagnosis) -> list[Finding]:
-    """All findings in their order, but those of which every fix has failed its trial last: what is
-    left to do comes first."""
-    spent = [
-        bool(one.prescriptions)
-        and all(rejected(fix, one, diagnosis.trials) for fix in one.prescriptions)
-        for one in diagnosis.findings
-    ]
-    return [one for _, one in sorted(zip(spent, diagnosis.findings, strict=True), key=_first)]
+    """All findings in their order, but first the one that the verdict is about, and last those of
+    which every fix has failed its trial: what is left to do comes first."""
+    trials, cause = diagnosis.trials, diagnosis.verdict.cause
+    return sorted(diagnosis.findings, key=lambda one: (_spent(one, trials), one.cause != cause))
 
 
-def _first(pair: tuple[bool, Finding]) -> bool:
-    return pair[0]
+def _spent(finding: Finding, trials: Sequence[Trial]) -> bool:
+    fixes = finding.prescriptions
+    return bool(fixes) and all(rejected(fix, finding, trials) for fix in fixes)
 
 
 def in_turn(finding: Finding, trials: Sequence[Trial]) -> list[Prescription]:
@@ -38,10 +35,17 @@ def in_turn(finding: Finding, trials: Sequence[Trial]) -> list[Prescription]:
 
 def rejected(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> bool:
     """Whether a trial speaks against it: it was measured, or did harm, and was not kept. One that
-    the job did not take up, or that was interrupted, says nothing of it."""
+    the job did not take up, or that was interrupted, says nothing of it; nor does one that could
+    not be told, and leaves room for what was predicted."""
     own = _own(fix, finding, trials)
-    judged = [one for one in own if one.speedup is not None or one.why.startswith(HARM)]
+    judged = [one for one in own if _measured(one) or one.why.startswith(HARM)]
     return bool(judged) and not any(one.kept or one.interrupted for one in own)
+
+
+def _measured(trial: Trial) -> bool:
+    if trial.untold and trial.high is not None and trial.promised is not None:
+        return trial.high < trial.promised.speedup
+    return trial.speedup is not None
 
 
 def tried(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from whyidle.exporters._ending import ending
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._trials import foretold, fruitless, gained, outcome
+from whyidle.exporters._trials import came, foretold, fruitless, outcome
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.exporters._words import (
     NONE,
@@ -59,7 +59,7 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for trial in diagnosis.trials:
         predicted = foretold(trial) or NONE
-        gain = gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE
+        gain = came(trial) or NONE
         kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
         kept = "; ".join((kept, *map(_text, trial.notes)))
         numbers = _text(trial.numerics or NONE)

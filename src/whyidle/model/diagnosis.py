@@ -98,11 +98,13 @@ class Utilization(Document, frozen=True, kw_only=True):
 
 
 class Verdict(Document, frozen=True, kw_only=True):
-    """The answer in one line."""
+    """The answer in one line. ``cause`` is that of the finding which it is about, if it is about
+    one."""
 
     state: State
     headline: str
     bound: Bucket | None
+    cause: str | None = None
 
 
 class Place(Document, frozen=True, kw_only=True):
@@ -247,6 +249,8 @@ class Trial(Document, frozen=True, kw_only=True):
     searched: list[Searched] = []
     interrupted: bool = False
     """whether the user ended all of it before this was judged: where it ran, while it was tried"""
+    untold: bool = False
+    """whether its interval holds gains and losses alike, so that ``speedup`` is no result"""
 
 
 class Coverage(Document, frozen=True, kw_only=True):

@@ -41,3 +41,34 @@ def test_what_is_expected_to_bring_nothing_and_may_cost_is_not_tried(starved, to
     ready, passed = candidates(promising(starved, *told), SAFE)
     assert [one.why for one in passed] == ([why] if why else [])
     assert len(ready) == (0 if why else 1)
+
+
+def two(found: Diagnosis, about: str | None, *told: tuple[float, float, float]) -> Diagnosis:
+    """The diagnosis with workers for one cause, and staged data for another, and a verdict."""
+    first = promising(found, *told[0]).findings[0]
+    (fix,) = promising(found, *told[1]).findings[0].prescriptions
+    rival = msgspec.structs.replace(
+        first,
+        cause="slow-storage",
+        prescriptions=[msgspec.structs.replace(fix, treatment="staged-data")],
+    )
+    verdict = msgspec.structs.replace(found.verdict, cause=about)
+    return msgspec.structs.replace(found, findings=[first, rival], verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("about", "told", "first"),
+    [
+        ("slow-storage", ((1.5, 1.2, 1.8), (1.1, 1.0, 1.6)), "staged-data"),
+        ("slow-storage", ((1.5, 1.2, 1.8), (1.1, 1.0, 1.4)), "loader-workers"),  # clearly less
+        ("dataloader-no-workers", ((1.5, 1.2, 1.8), (1.1, 1.0, 1.6)), "loader-workers"),
+        (None, ((1.5, 1.2, 1.8), (1.1, 1.0, 1.6)), "loader-workers"),
+    ],
+)
+def test_what_cures_the_verdicts_cause_is_tried_first(starved, about, told, first):
+    ready, _ = candidates(two(starved, about, *told), SAFE)
+    assert (ready[0].treatment, len(ready)) == (first, 2)
+
+
+def test_the_verdict_names_the_cause_that_it_is_about(starved):
+    assert starved.verdict.cause == "dataloader-no-workers"

@@ -269,6 +269,29 @@ def test_what_time_was_wanting_to_tell_asks_for_more(monkeypatch):
     assert found.enough_s == 240.0
 
 
+def test_what_cures_the_verdicts_cause_has_time_kept_back_for_it(monkeypatch):
+    """Another one goes first, that promises far more, and cannot be told."""
+    cure = prescription("gc-freeze", 1.2, gc__freeze=True)
+    predicted = msgspec.structs.replace(cure.predicted, high=1.4)
+    cure = msgspec.structs.replace(cure, predicted=predicted)
+    found = diagnosis(WORKERS)
+    mine = msgspec.structs.replace(found.findings[0], cause="python-gc-pauses")
+    mine = msgspec.structs.replace(mine, prescriptions=[cure])
+    found = msgspec.structs.replace(found, findings=[*found.findings, mine])
+
+    def tried(about):
+        wild = itertools.cycle((0.8, 1.2, 0.7, 1.3, 0.9))
+        arms = []
+        verdict = msgspec.structs.replace(found.verdict, cause=about)
+        look = msgspec.structs.replace(found, verdict=verdict)
+        job = Job(monkeypatch, [look], lambda _: arms.append(next(wild)) or arms[-1])
+        monkeypatch.setattr(Healing, "affords", lambda _, more: more < 12 - len(arms))
+        return [(one.candidate.treatment, len(one.bases)) for one in job.heal().judged]
+
+    assert tried("python-gc-pauses") == [("loader-workers", 3), ("gc-freeze", 2)]
+    assert tried(None) == [("loader-workers", 5)]
+
+
 def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
     """What is left would do for a trial, and is kept back for the end: both numbers are told."""
     looks = [diagnosis(WORKERS), diagnosis(FREEZE)]

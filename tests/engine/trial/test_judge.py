@@ -12,11 +12,11 @@ from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import WHOLE, Purse
 from whyidle.engine.trial.judge import judge
-from whyidle.engine.trial.judgement import MOST, Bench
+from whyidle.engine.trial.judgement import MOST, UNTOLD, Bench
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.tree import Sample
-from whyidle.engine.trial.verdict import HARM, UNTOLD
+from whyidle.engine.trial.verdict import HARM
 from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]

@@ -42,8 +42,9 @@ def candidates(
     allowed: Collection[Consent],
     tried: Collection[tuple[str, tuple[Edit, ...]]] = (),
 ) -> tuple[list[Candidate], list[Passed]]:
-    """Those to try, most promising first, and those to pass over. What was ``tried`` already, with
-    the same edits, comes in neither."""
+    """Those to try, and those to pass over. What cures the cause that the verdict names comes
+    first, unless even its hopeful end is less than what another is expected to bring; else the most
+    promising. What was ``tried`` already, with the same edits, comes in neither."""
     ready, passed = [], []
     seen: set[str] = set()
     for finding in diagnosis.findings:
@@ -57,8 +58,30 @@ def candidates(
                 ready.append(candidate)
             else:
                 passed.append(Passed(candidate, why))
-    ready.sort(key=lambda one: -promise(one.predicted))
+    best = max((promise(one.predicted) for one in ready), default=1.0)
+    cures = named(diagnosis)
+    ready.sort(
+        key=lambda one: (
+            one.treatment not in cures or _hoped(one.predicted) < best,
+            -promise(one.predicted),
+        )
+    )
     return ready, passed
+
+
+def named(diagnosis: Diagnosis) -> frozenset[str]:
+    """Treatments of the cause that the verdict names."""
+    cause = diagnosis.verdict.cause
+    return frozenset(
+        one.treatment
+        for finding in diagnosis.findings
+        if finding.cause == cause
+        for one in finding.prescriptions
+    )
+
+
+def _hoped(predicted: Predicted | None) -> float:
+    return predicted.high if predicted else 1.0
 
 
 def key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:

@@ -107,6 +107,7 @@ def _trial(one: Judgement) -> Trial:
         pays_after_steps=_pays(one),
         notes=[*remarks(candidate), *one.notes],
         searched=one.searched,
+        untold=one.untold,
     )
 
 

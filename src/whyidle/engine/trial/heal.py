@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key
+from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key, named
 from whyidle.engine.trial.firm import firm, tell
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, PAIR, Healing, look
 from whyidle.engine.trial.judge import judge
@@ -112,7 +112,9 @@ def _next(healing: Healing, course: _Course) -> bool:
         return False
     course.amid = ready[0]
     candidate, searched, why = settle(healing, ready[0])
-    arms = bench(healing, candidate, healing.edits(), healing.edits(candidate))
+    cures = named(course.now)
+    waits = any(one.treatment in cures for one in ready[1:]) and ready[0].treatment not in cures
+    arms = bench(healing, candidate, healing.edits(), healing.edits(candidate), waits=waits)
     if why:
         judgement = Judgement(candidate, why=why)
     else:
@@ -163,9 +165,16 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
 
 
 def bench(
-    healing: Healing, candidate: Candidate, base: tuple[Edit, ...], treated: tuple[Edit, ...]
+    healing: Healing,
+    candidate: Candidate,
+    base: tuple[Edit, ...],
+    treated: tuple[Edit, ...],
+    *,
+    waits: bool = False,
 ) -> Bench:
-    """Arms with the edits of ``treated``, beside those with the edits of ``base``."""
+    """Arms with the edits of ``treated``, beside those with the edits of ``base``. Where what cures
+    the verdict's cause ``waits`` for its turn, time for that is kept back."""
+    kept_back = LEAST_ARMS * waits
     return Bench(
         base=lambda: healing.trial(base),
         treated=lambda: healing.trial(treated),
@@ -173,7 +182,7 @@ def bench(
         swayed=lambda seed, steps: healing.numbers(base, steps, sway=seed),
         drawn=lambda steps: healing.numbers(treated, steps, eager=True),
         noisy=lambda steps: healing.numbers(base, steps, noise=True),
-        affordable=lambda: healing.affords(LEAST_ARMS - 1),
+        affordable=lambda: healing.affords(LEAST_ARMS - 1 + kept_back),
         say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
         left=healing.left,
     )

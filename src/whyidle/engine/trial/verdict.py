@@ -8,7 +8,7 @@ from statistics import fmean
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH
-from whyidle.engine.trial.judgement import BACK, Bench, Judgement
+from whyidle.engine.trial.judgement import BACK, UNTOLD, Bench, Judgement
 from whyidle.engine.trial.leak import leaks
 from whyidle.engine.trial.noise import scale
 from whyidle.engine.trial.pair import Effect
@@ -18,8 +18,6 @@ from whyidle.engine.trial.sized import resized, times
 HARM = 0.75
 """what is slower than this in all, and slower in every pair, is called so, whatever chance may have
 to do with it"""
-
-UNTOLD = "no gain that could be told from chance"
 
 
 def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:

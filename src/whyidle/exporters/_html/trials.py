@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._html.summary import shares
-from whyidle.exporters._trials import UNTRIED, foretold, fruitless, gained, savings, searched, split
+from whyidle.exporters._trials import (
+    UNTRIED,
+    came,
+    foretold,
+    fruitless,
+    gained,
+    savings,
+    searched,
+    split,
+)
 from whyidle.exporters._words import NONE
 from whyidle.model.diagnosis import Diagnosis, Healed, Trial
 
@@ -63,7 +72,7 @@ def _trial(trial: Trial) -> Markup:
         "tr",
         _name(trial),
         e("td", _predicted(trial)),
-        e("td", gained(trial.speedup, trial.low, trial.high, trial.pairs or None) or NONE),
+        e("td", came(trial) or NONE),
         e("td", f"{trial.consent}: {trial.numerics}" if trial.numerics else NONE),
         e("td", e("b", "yes") if trial.kept else f"no: {trial.why}", *_seen(trial)),
     )
