@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis import spread
-from whyidle.analysis.spread import ratio_of_means
+from whyidle.analysis.spread import of_ratio, ratio_of_means
 
 
 def test_constant_samples_have_no_spread():
@@ -43,3 +43,23 @@ def test_long_recordings_are_resampled_in_pieces():
     assert found is not None
     assert found.low < 2.0 < found.high
     assert found.high / found.low < 1.03
+
+
+def test_a_share_that_is_the_same_in_all_steps_is_sure():
+    whole = np.array([1.0, 3.0] * 20)
+    assert of_ratio(0.2 * whole, whole) == pytest.approx(0.0, abs=1e-9)
+    assert of_ratio(np.array([0.2]), np.array([1.0])) == 0.0
+
+
+def test_a_share_holds_the_truth_as_often_as_it_says():
+    """An update of a fifth of a step that scatters by a half; and by more where neighbours are
+    alike, as beside another program, than an interval from single steps would allow."""
+    random = np.random.default_rng(5)
+    for alike, least in ((1, 0.91), (4, 0.85)):
+        held = 0
+        for _ in range(400):
+            rest = np.repeat(random.lognormal(0.0, 0.5, 48 // alike), alike)
+            half = of_ratio(np.full(48, 0.25), rest + 0.25)
+            truth = 0.25 / (0.25 + np.exp(0.125))
+            held += abs(12.0 / (rest.sum() + 12.0) - truth) <= half
+        assert held / 400 >= least

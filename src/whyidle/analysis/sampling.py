@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.codes import used
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.spread import of_ratio
 
 F64 = NDArray[np.float64]
 
@@ -51,6 +52,13 @@ def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
         down += (whole * (middle - low)) ** 2
         up += (whole * (high - middle)) ** 2
     return max(0.0, share - down**0.5), min(1.0, share + up**0.5)
+
+
+def between_steps(facts: Facts, spans: Intervals) -> float:
+    """How far the share of the scope that a set of time has may be from that of other steps of the
+    same job: half an interval of 95 %."""
+    start, end = facts.steps.start[facts.chosen], facts.steps.end[facts.chosen]
+    return of_ratio(spans.inside(start, end).astype(float), (end - start).astype(float))
 
 
 def unseen(facts: Facts, share: float) -> float:

@@ -20,16 +20,18 @@ def judged(tensors, elements, optimizer_ms):
 
 
 def test_what_is_left_is_bytes_and_tensors():
-    """28 bytes of 2 million numbers at 12 GB/s, and 100 tensors of 4 us: 5.07 ms of 20 stay."""
+    """28 bytes of 2 million numbers at 12 GB/s, a call and 100 tensors of 4 us on a machine on
+    which the loop took 1.12 times as long as it should: 5.23 ms of 20 stay."""
     predicted = judged(100, 2_000_000, 20).predicted
-    assert predicted.speedup == pytest.approx(40 / (20 + 5.07), rel=0.02)
+    assert predicted.speedup == pytest.approx(40 / (20 + 5.23), rel=0.02)
     assert predicted.low < predicted.speedup < predicted.high < 2.0
 
 
 def test_what_the_caches_keep_is_updated_faster():
-    """28 bytes of a million numbers at 20 GB/s, and 100 tensors of 4 us: 1.8 ms of 20 stay."""
+    """28 bytes of a million numbers at 20 GB/s, a call and 100 tensors of 4 us on a machine on
+    which the loop took 2.33 times as long as it should: 2.56 ms of 20 stay."""
     predicted = judged(100, 1_000_000, 20).predicted
-    assert predicted.speedup == pytest.approx(40 / (20 + 1.8), rel=0.02)
+    assert predicted.speedup == pytest.approx(40 / (20 + 2.56), rel=0.02)
 
 
 def test_a_short_loop_over_what_the_caches_keep_is_seen():
@@ -39,7 +41,7 @@ def test_a_short_loop_over_what_the_caches_keep_is_seen():
 
 def test_many_bytes_leave_much_in_doubt():
     few, many = judged(100, 10_000, 20).predicted, judged(100, 2_000_000, 20).predicted
-    assert many.high - many.low > 3 * (few.high - few.low)
+    assert many.high - many.low > 2 * (few.high - few.low)
 
 
 def test_an_update_at_the_speed_of_memory_is_left_alone():
@@ -97,3 +99,31 @@ def test_one_that_takes_anothers_place_adds_no_tensors():
     proof = judge("unfused-optimizer", job)
     assert 45 <= int(proof.headline.split()[2]) <= 52
     assert taken_ms(proof) == pytest.approx(10, rel=0.05)
+
+
+def scattered(calm_ms):
+    """An update of 4 ms in steps of which some are far longer, and none where they are alike."""
+    told = {"name": "AdamW", "tensors": 20, "elements": 20_000, "fused": None}
+    job = Guest(optimizer=told)
+    for number in range(40):
+        job.work(OPS, 10 * MS)
+        job.backward(OPS, int((calm_ms if number % 5 else 50) * MS))
+        job.step(OPS, 4 * MS, "AdamW")
+    return judge("unfused-optimizer", job).predicted
+
+
+def test_steps_that_scatter_leave_their_share_in_doubt():
+    alike, apart = scattered(50), scattered(10)
+    narrow, wide = ((one.high - one.low) / (one.speedup - 1) for one in (alike, apart))
+    assert wide > 1.3 * narrow
+
+
+def test_what_a_tiny_update_pays_for_its_call_is_not_won():
+    """Two tensors of SGD, as one made them on this machine when it was busy: 0.14 ms of 0.6."""
+    told = {"name": "SGD", "tensors": 2, "elements": 110, "fused": None, "momentum": 0}
+    job = Guest(optimizer=told)
+    for _ in range(3000):
+        job.work(OPS, MS // 4)
+        job.backward(OPS, MS // 5)
+        job.step(OPS, int(0.14 * MS), "SGD")
+    assert judge("unfused-optimizer", job) is None

@@ -18,8 +18,9 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import running
-from whyidle.analysis.sampling import bounds, counted, ends, seen, unseen
+from whyidle.analysis.sampling import between_steps, bounds, counted, ends, seen, unseen
 from whyidle.causes.host._debugging import debugging
+from whyidle.causes.host._updating import fused_s
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.units import lasting
@@ -34,22 +35,6 @@ cause. Of much there may be no line as well, if the lock is handed over after it
 of a third of the step had none in one of three recordings"""
 REMOVED = (0.5, 0.9, 1.0)
 """careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
-BYTES_PER_S = (5e9, 12e9, 30e9)
-"""memory traffic of one core in a fused update: careful, a core that shares its memory's bandwidth;
-expected, what STREAM shows for one core of a server (10 to 15 GB/s); hopeful, from a cache: 20 to
-28 GB/s were measured for AdamW of 20 MB of parameters and states (PyTorch 2.13, two virtual
-cores)"""
-KEPT_BYTES, KEPT_BYTES_PER_S = 20e6, 20e9
-"""so many bytes of parameters, gradients and states stay in the caches from step to step, and what
-is expected of them then: the least that was measured of 20 MB. Fused AdamW over 1.6 MB (122
-tensors) to 12.2 MB (18) took 0.39 to 0.86 ms between training steps, a loop 1.6 to 3.5 ms (five
-perceptrons, PyTorch 2.13, one virtual core)"""
-HELD = {"Adam": 16, "AdamW": 16, "SGD": 12, "Adagrad": 12}
-"""bytes per element of 32-bit numbers that are kept: value, gradient, moments"""
-TRAFFIC = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
-"""bytes per element that a fused update of 32-bit numbers moves"""
-PER_TENSOR_S = (6e-6, 4e-6, 2e-6)
-"""what a fused update still costs per tensor: 4.8 us in the same measurement, of 122 small ones"""
 WARM = (0.0, 0.5, 1.0)
 """share of what refilling the core's cache takes at most that the rest of the step is spared by a
 shorter update: beside a fused update the rest of a step took 1.82 to 1.83 ms, beside a loop 1.92 to
@@ -114,29 +99,25 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     looping = _looping(facts)
     if not looping:
         return None
-    spans, where = _calls(facts, "|".join(rf"^{re.escape(span)}$" for span in looping))
+    spans, where = _calls(facts, _named(*looping))
     share = facts.share_of(spans)
     taken = share * facts.step_s
     often = {span: _per_step(facts, span) for span in looping}
-    each = [
-        [often[span] * cost for cost in _fused_s(str(o["name"]), int(o["tensors"]), _elements(o))]
-        for span, o in looping.items()
-    ]
+    each = [_fused(facts, span, told, often[span]) for span, told in looping.items()]
     floors = tuple(sum(costs) for costs in zip(*each, strict=True))
     tensors = round(sum(often[span] * int(told["tensors"]) for span, told in looping.items()))
     name = " and ".join(dict.fromkeys(str(told["name"]) for told in looping.values()))
     if (taken - floors[1]) / max(facts.step_s, 1e-9) < LEAST_SHARE:
         return None
-    cooled = at_most_s(FROM_SHARED_S, taken, facts.step_s - taken)
     careful, expected, lost = (
-        (max(0.0, taken - floor) + part * cooled) / max(facts.step_s, 1e-9)
-        for floor, part in zip(floors, WARM, strict=True)
+        _spared(facts, taken, floor, part) for floor, part in zip(floors, WARM, strict=True)
     )
-    gains = (careful, expected, lost)
+    doubt = between_steps(facts, spans)
+    gains = (max(0.0, careful - doubt), expected, min(1.0, lost + doubt))
     return Proof(
         headline=f"{name} update{'' if ' and ' in name else 's'} {tensors} tensors one after the "
         f"other: {lasting(taken)} per step",
-        low=gains[0],
+        low=careful,
         high=lost,
         predicted=from_gains(gains, "P4: a fused update at memory speed, and a warmer cache"),
         evidence=(
@@ -150,6 +131,25 @@ def optimizer_loop(facts: Facts) -> Proof | None:
         bucket="compute",
         facts={"optimizer": name.split()[0], "implementation": "loop"},
     )
+
+
+def _spared(facts: Facts, taken_s: float, floor_s: float, warm: float) -> float:
+    """Share of the step that is won where an update takes ``floor_s`` instead: it, and what the
+    cache then keeps of the rest."""
+    less = max(0.0, taken_s - floor_s)
+    cooled = at_most_s(FROM_SHARED_S, less, facts.step_s - taken_s)
+    return (less + warm * cooled) / max(facts.step_s, 1e-9)
+
+
+def _named(*spans: str) -> str:
+    return "|".join(rf"^{re.escape(span)}$" for span in spans)
+
+
+def _fused(facts: Facts, span: str, told: Mapping[str, Any], often: float) -> list[float]:
+    """What the updates of a step take where one optimizer is fused, s."""
+    spans, _ = _calls(facts, _named(span))
+    taken_s = facts.share_of(spans) * facts.step_s / max(often, 1e-9)
+    return [often * cost for cost in fused_s(told, taken_s)]
 
 
 def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
@@ -168,22 +168,7 @@ def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
 
 def _per_step(facts: Facts, span: str) -> float:
     """How many times an optimizer steps in a step: not in each, where it took another's place."""
-    return len(facts.named(rf"^{re.escape(span)}$")) / max(facts.step_count, 1)
-
-
-def _elements(told: Mapping[str, Any]) -> int:
-    return int(told.get("elements") or 0)
-
-
-def _fused_s(name: str, tensors: int, elements: int) -> list[float]:
-    """What a fused update takes (careful, expected, hopeful), s."""
-    careful, expected, hopeful = BYTES_PER_S
-    if elements * HELD[name] <= KEPT_BYTES:
-        expected = KEPT_BYTES_PER_S
-    return [
-        elements * TRAFFIC[name] / speed + tensors * each
-        for speed, each in zip((careful, expected, hopeful), PER_TENSOR_S, strict=True)
-    ]
+    return len(facts.named(_named(span))) / max(facts.step_count, 1)
 
 
 def _in_burst(facts: Facts) -> tuple[Evidence, ...]:

@@ -54,9 +54,10 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     the kernels are most of the gain it lies in computing.
 
     A watched process tells its optimizer's class, number of tensors and switches; on a CPU a loop
-    over many small tensors is the time of the optimizer's calls above what their bytes need. While
-    it runs the core's cache loses what the rest of the step uses: half of what refilling it
-    takes at most is expected to be won, too.
+    over many small tensors is the time of the optimizer's calls above what a fused one takes: its
+    bytes, its tensors, and the call itself, which is most of it on a tiny model, all on a machine
+    as slow as the loop shows it to be. While a loop runs the core's cache loses what the rest of
+    the step uses: half of what refilling it takes at most is expected to be won, too.
 
     What looks alike
     ----------------
