@@ -9,9 +9,11 @@ import msgspec
 
 from whyidle import catalog
 from whyidle.analysis.job import Job
+from whyidle.engine._scatter import NONE, Scatter, allowed
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
+from whyidle.model.treatment import Plan
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -25,12 +27,14 @@ CRITICAL = 0.20
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A proven cause: the strongest proof, the rank it is from, and on what share of ranks."""
+    """A proven cause: the strongest proof, the rank it is from, on what share of ranks, and how
+    the time that it lies in scatters from step to step."""
 
     cause: Cause
     proof: Proof
     rank: int | None
     spread: float
+    scatter: Scatter = NONE
 
     @property
     def bucket(self) -> Bucket:
@@ -76,14 +80,14 @@ def _turn(item: Judged, best: dict[Bucket, float]) -> int:
     first, last what is done by hand, or may change what is learned."""
     if _treatable(item) is not None:
         return 1
-    mine = _won(item, [p for p in _prescribe(item.cause, item.proof) if p.consent == "none"])
+    mine = _won(item, [p for p in _prescribe(item) if p.consent == "none"])
     rival = best.get(item.bucket)
     return 0 if rival is not None and mine is not None and mine > FAR_MORE * rival else 2
 
 
 def _treatable(item: Judged) -> float | None:
     """What fixes win that need nobody's hand and leave what is learned alone."""
-    offered = _prescribe(item.cause, item.proof)
+    offered = _prescribe(item)
     return _won(item, [p for p in offered if p.automatic and p.consent != "convergence"])
 
 
@@ -98,7 +102,7 @@ def _weight(item: Judged) -> float:
 
 def _finding(item: Judged, low: float, high: float) -> Finding:
     proof, cause = item.proof, item.cause
-    prescriptions = _prescribe(cause, proof)
+    prescriptions = _prescribe(item)
     return Finding(
         cause=cause.id,
         family=cause.family,
@@ -138,8 +142,8 @@ def _risky(predicted: Predicted, prescriptions: Sequence[Prescription]) -> bool:
     return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
 
 
-def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:
-    prescriptions = []
+def _prescribe(item: Judged) -> list[Prescription]:
+    cause, proof, prescriptions = item.cause, item.proof, []
     for treatment in catalog.treatments().values():
         plan = treatment.decide(proof) if cause.id in treatment.treats else None
         if plan is not None:
@@ -150,12 +154,19 @@ def _prescribe(cause: Cause, proof: Proof) -> list[Prescription]:
                     edits=list(plan.edits),
                     consent=treatment.consent,
                     automatic=plan.automatic,
-                    predicted=(plan.predicted or proof.predicted) if plan.faster else None,
+                    predicted=_foretold(plan, item) if plan.faster else None,
                     risk=plan.risk,
                 )
             )
     most = max(map(_promised, prescriptions), default=0.0)
     return sorted(prescriptions, key=lambda each: _rank(each, most))
+
+
+def _foretold(plan: Plan, item: Judged) -> Predicted:
+    predicted = plan.predicted or item.proof.predicted
+    if any(edit.knob == RESIZING for edit in plan.edits):  # of samples, no share of the step
+        return predicted
+    return allowed(predicted, item.scatter)
 
 
 def _promised(prescription: Prescription) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from whyidle.engine import _bursts, _few, _marks, _neighbours, _scaling, _stoppe
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
+from whyidle.engine._scatter import scatter
 from whyidle.engine._telemetry import notes_on_sources, own_cost, utilization
 from whyidle.engine._verdict import emulated, verdict
-from whyidle.model.cause import Cause
+from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import (
     Abstention,
     Attribution,
@@ -95,7 +97,7 @@ def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
     what all ranks must have in common. ``job`` is the ``live`` one, or that of its bursts."""
     if cause.scope == "job":
         proof = cause.test(job)
-        return Judged(cause, proof, None, 1.0) if proof else None
+        return _judged(cause, proof, job.lead, 1.0) if proof else None
     proofs = [(facts, cause.test(facts)) for facts in job.ranks]
     found = [(facts, proof) for facts, proof in proofs if proof is not None]
     together = cause.common and live.together
@@ -105,7 +107,13 @@ def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
     if job is not live:
         whole = next(each for each in live.ranks if each.burst is facts)
         proof = _bursts.placed(cause, _bursts.windowed(proof, facts), whole)
-    return Judged(cause, _marks.shown(cause, proof, facts), facts.rank, len(found) / len(proofs))
+    proof = _marks.shown(cause, proof, facts)
+    return replace(_judged(cause, proof, facts, len(found) / len(proofs)), rank=facts.rank)
+
+
+def _judged(cause: Cause, proof: Proof, facts: Facts, spread: float) -> Judged:
+    """With what the steps say of how sure its predictions may be."""
+    return Judged(cause, proof, None, spread, scatter(facts, proof.bucket or cause.bucket))
 
 
 def _abstain(cause: Cause, missing: list[str]) -> Abstention:
