@@ -128,3 +128,13 @@ def test_what_is_no_length_of_time_is_told_with_the_forms_that_are(fix, text):
         assert status == 2
         assert repr(text) in told.err
         assert "a number with s, m, h or d behind it, such as 90s, 5m, 1.5h" in told.err
+
+
+def test_the_document_is_named_by_the_run_that_is_kept(fix, tmp_path, capsys):
+    fix("--json", str(tmp_path / "fix.json"))
+    told = msgspec.json.decode((tmp_path / "fix.json").read_bytes())
+    assert _app.run(["report", told["run"]["id"], "--json", "-"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == told["run"]["id"]
+    healed = told["detail"]["healed"]["run"]
+    assert _app.run(["report", healed, "--json", "-"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == healed

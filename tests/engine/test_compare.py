@@ -134,3 +134,16 @@ def test_a_kernel_that_a_whole_table_does_not_list_did_not_run(slow: Diagnosis):
         ("b", True),
     }
     assert [row.before_s for row in found.kernels if row.name == "b"] == [0.0]
+
+
+def test_other_commands_are_told(slow: Diagnosis, fast: Diagnosis):
+    def notes(first: list[str] | None, second: list[str] | None) -> str:
+        runs = (
+            msgspec.structs.replace(one, run=msgspec.structs.replace(one.run, command=command))
+            for one, command in ((slow, first), (fast, second))
+        )
+        return " ".join(compare(*runs).notes)
+
+    assert "the commands differ" in notes(["python", "a.py"], ["python", "b.py"])
+    assert "the commands differ" not in notes(["python", "a.py"], ["python", "a.py"])
+    assert "the commands differ" not in notes(["python", "a.py"], None)

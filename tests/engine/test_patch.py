@@ -202,6 +202,13 @@ def test_what_was_left_says_where_and_why(folder: Path):
     )
 
 
+def test_a_reason_that_two_calls_of_a_line_have_is_said_once(folder: Path):
+    call = "DataLoader(data, num_workers=most())"
+    write(folder, {"train.py": SCRIPT.replace("DataLoader(data, 4)", f"zip({call}, {call})")})
+    (said,) = make_patch([WORKERS], ["python", "train.py"], folder).sentences
+    assert said.count("has num_workers=most()") == 1
+
+
 @pytest.mark.parametrize(
     "text", ["def broken(:\n", "\x00", SCRIPT.encode("utf-16").decode("latin1")]
 )

@@ -57,12 +57,13 @@ def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"Cannot write {target}.", why=f"{folder} may not be written to.")
 
 
-def keep(args: argparse.Namespace, diagnosis: Diagnosis) -> str | None:
-    """Store the diagnosis and return the run's id. A store that refuses costs a note, no more."""
+def keep(args: argparse.Namespace, diagnosis: Diagnosis, *, named: bool = False) -> str | None:
+    """Store the diagnosis, ``named`` by the run's id if so asked, and return that. A store that
+    refuses costs a note, no more."""
     if args.no_store:
         return None
     try:
-        return store_of(args).add(diagnosis).id
+        return store_of(args).add(diagnosis, named=named).id
     except StoreError as error:
         print(f"whyidle: not stored: {error.what} {error.why}", file=sys.stderr)
         return None

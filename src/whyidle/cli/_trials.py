@@ -75,10 +75,11 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
     from whyidle.engine.trial.document import document
 
     found, handed, notes = results
-    after = _output.keep(args, found.after) if found.after else None
+    after = _output.keep(args, found.after, named=True) if found.after else None
     told = document(found, after, _price(args, found))
     told.coverage.notes[:0] = [*notes, *_by_hand(handed)]  # of all notes the first are shown
-    stored = _output.keep(args, told)
+    stored = _output.keep(args, told, named=True)
+    told = told.called(stored) if stored else told
     steps = _written(args, results, command, files)
     steps += _more(args, found, command)
     if stored:

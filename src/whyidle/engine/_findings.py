@@ -13,6 +13,7 @@ from whyidle.engine._scatter import NONE, Scatter, allowed
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
+from whyidle.model.knobs import RESIZING
 from whyidle.model.treatment import Plan
 
 WORTH = 0.03

@@ -202,6 +202,9 @@ def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
     names = (before.device.name, after.device.name)
     if None not in names and names[0] != names[1]:
         notes.append(f"the devices differ: {names[0]} and {names[1]}")
+    commands = (before.run.command, after.run.command)
+    if None not in commands and commands[0] != commands[1]:
+        notes.append("the commands differ, so the work of a step may differ, too")
     if before.run.ranks != after.run.ranks:
         notes.append(f"the number of ranks differs: {before.run.ranks} and {after.run.ranks}")
     if timed and before.steps.detected_by != after.steps.detected_by:

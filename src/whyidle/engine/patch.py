@@ -88,7 +88,7 @@ class _Tree:
                 done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
             hand = by_hand(edit.knob, _setting(edit))
             if why:
-                said.append(f"{hand} ({'; '.join(why)})")
+                said.append(f"{hand} ({'; '.join(dict.fromkeys(why))})")
             elif not done:
                 said.append(hand)
         return "; ".join(said)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from whyidle.model.diagnosis import Evidence, Finding, Interval, Place, Predicted
 
 NONE = "–"
+_CODES = re.compile(r"^P\d( and P\d)*(: |$)")
 
 
 def seconds(value: float | None) -> str:
@@ -53,6 +56,11 @@ def speedup(predicted: Predicted | None) -> str:
     if predicted is None:
         return NONE
     return f"{factor(predicted.speedup)}×{bracketed(predicted.low, predicted.high)}"
+
+
+def method(predicted: Predicted) -> str:
+    """What a prediction was made by, without the codes that only our own sources explain."""
+    return _CODES.sub("", predicted.method)
 
 
 def bracketed(low: float, high: float, more: str = "") -> str:

@@ -14,6 +14,7 @@ from whyidle.exporters._words import (
     elsewhere,
     interval,
     measured,
+    method,
     percent,
     place,
     seconds,
@@ -150,7 +151,7 @@ def _fix(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> Iterat
     if told:
         yield f"  - **{_text(told)}**"
     if fix.predicted:
-        yield f"  - predicted by: {_text(fix.predicted.method)}"
+        yield f"  - predicted by: {_text(method(fix.predicted))}"
     if fix.risk:
         yield f"  - risk: {_text(fix.risk)}"
     yield ""

@@ -386,6 +386,10 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     coverage: Coverage
     detail: Detailed
 
+    def called(self, run_id: str) -> Diagnosis:
+        """The same under the id by which it is kept."""
+        return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, id=run_id))
+
     @property
     def blank(self) -> bool:
         """Whether a command was watched in which no step and no work could be seen."""

@@ -30,8 +30,10 @@ class Store:
         self.root = root
         self.folder = root / "runs"
 
-    def add(self, diagnosis: Diagnosis, *, now: datetime | None = None) -> Entry:
-        """Keep a diagnosis.
+    def add(
+        self, diagnosis: Diagnosis, *, now: datetime | None = None, named: bool = False
+    ) -> Entry:
+        """Keep a diagnosis; ``named``: by its id in here, as that of a run which was begun here.
 
         Raises:
             StoreError: the store cannot be written.
@@ -39,6 +41,8 @@ class Store:
         moment = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
         try:
             draft, run_id, moment = self._draft(moment)
+            if named:
+                diagnosis = diagnosis.called(run_id)
             return self._write(draft, run_id, moment, diagnosis)
         except OSError as error:
             raise self._refused("write", error) from error

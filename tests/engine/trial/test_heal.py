@@ -390,7 +390,10 @@ def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monk
     monkeypatch.setattr(Healing, "run", run)
     monkeypatch.setattr(healing, "diagnose_recording", lambda _: SEEN)
     job = Healing(["train"], tmp_path, None, 300.0, {"none"}, Voice())
-    assert healing.look(job) is SEEN
+    found = healing.look(job)
+    assert found.findings == SEEN.findings
+    assert found.run.started
+    assert (found.run.duration_s, found.run.exit_status) == (50.0, None)
     assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)
 
 

@@ -86,7 +86,9 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
         headline=_headline(seen, high),
         low=low,
         high=high,
-        predicted=remove(low, high, "P7: T - X' + max(0, comm - overlappable)", expected),
+        predicted=remove(
+            low, high, "P7: exchanges as far beside the backward pass as that is long", expected
+        ),
         evidence=_evidence(seen),
         confidence=0.9 if seen.told else 0.75,
         facts={

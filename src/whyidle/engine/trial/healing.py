@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
-from whyidle.model.diagnosis import Consent, Diagnosis, Edit
+from whyidle.model.diagnosis import Consent, Diagnosis, Edit, RunInfo
 from whyidle.model.knobs import RESIZING
 
 LOOK_SHARE, ARM_SHARE = 0.04, 0.025
@@ -44,6 +45,10 @@ LINE = 200
 """characters of what it printed last"""
 SLACK_S = 30.0
 """and so much longer"""
+
+
+UNSTORED = "unstored"
+"""the id of a run until a store gives it one"""
 
 
 class Voice(Protocol):
@@ -152,13 +157,26 @@ def look(healing: Healing) -> Diagnosis:
     patience_s = max(healing.budget_s / 2, 60.0)
     asked = Asked(healing.edits(), FEWEST, seconds, patience_s=patience_s, profile=True)
     ran = healing.run(asked)
+    over = datetime.now(timezone.utc)
     _must_run(ran)
     _size(healing, ran)
-    note_end(ran.recording, ran.recording.parent.name, healing.command, None)
+    note_end(ran.recording, UNSTORED, healing.command, None)
     try:
-        return diagnose_recording(ran.recording)
+        found = diagnose_recording(ran.recording)
     except InputError as error:
         raise TrialError("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
+    return msgspec.structs.replace(found, run=_watched(found.run, ran, over))
+
+
+def _watched(run: RunInfo, ran: Ran, over: datetime) -> RunInfo:
+    """With when and how long it was watched, and how it ended, if by itself."""
+    begun = over - timedelta(seconds=ran.seconds)
+    return msgspec.structs.replace(
+        run,
+        started=begun.isoformat(timespec="seconds"),
+        duration_s=ran.seconds,
+        exit_status=ran.status if ran.ending == "finished" else None,
+    )
 
 
 def _size(healing: Healing, ran: Ran) -> None:

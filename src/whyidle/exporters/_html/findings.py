@@ -14,6 +14,7 @@ from whyidle.exporters._words import (
     factor,
     interval,
     measured,
+    method,
     percent,
     place,
 )
@@ -177,7 +178,7 @@ def _gain(fix: Prescription) -> Markup | None:
             class_="range gain",
             title=f"scale: 1× to {top:.1f}×",
         ),
-        e("small", told.method),
+        e("small", f"by: {told_by}") if (told_by := method(told)) else None,
         class_="lost",
     )
 
