@@ -73,3 +73,11 @@ def test_an_output_that_cannot_be_written_is_a_status_where_the_command_has_none
     assert "Cannot write /dev/full. No space left on device." in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert "No training step was seen" in " ".join(done.stderr.split())  # it is said all the same
+
+
+def test_what_is_odd_about_a_plan_is_said_before_the_command(capsys: pytest.CaptureFixture[str]):
+    plan = 'schema = "whyidle/plan/1"\ncommand = ["python", "-m", "pkg.train"]\n'
+    Path("plan.toml").write_text(f'{plan}made = ""\nwhyidle = "0.1.0"\n')
+    assert main(["run", "--plan", "plan.toml", *COMMAND]) == 3
+    err = capsys.readouterr().err
+    assert err.startswith("whyidle: The plan changes nothing: it has no fix.\n")

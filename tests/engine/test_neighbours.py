@@ -25,8 +25,9 @@ def test_neighbours_on_a_full_machine_are_told(tmp_path):
         {"own": 1.95, "busy": 2.0, "idle": 0.0},
         {"own": 1.0, "busy": 3.0, "idle": 5.0},
         {"own": 0.5, "busy": 0.6, "idle": 1.4},
+        {"own": 0.0, "busy": 0.0, "idle": 0.0},
     ],
-    ids=["its own processes", "idle cores", "a quiet machine"],
+    ids=["its own processes", "idle cores", "a quiet machine", "too short to count"],
 )
 def test_not_where_there_is_room_or_nobody_else(tmp_path, used):
     assert notes(tmp_path, **used) == []

@@ -1,5 +1,6 @@
 """A plan survives being written and read, and what is wrong with one is told by its place."""
 
+import math
 import re
 from pathlib import Path
 from typing import get_args
@@ -37,11 +38,11 @@ TEXT = text_of(PLAN)
 def kept(knob: Knob) -> st.SearchStrategy:
     if knob.among:
         return st.sampled_from(knob.among)
-    numbers = st.integers(0, 2**40)
+    most = min(knob.most, 2**40)
     return {
         bool: st.booleans(),
-        int: numbers,
-        float: st.floats(0, allow_infinity=False),
+        int: st.integers(math.ceil(knob.least), int(most)),
+        float: st.floats(knob.least, most),
         str: st.text(),
     }[knob.kind]
 

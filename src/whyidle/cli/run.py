@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
         )
-    plan = _plan(args)
+    plan = _plan(args, command)
     if (why := _why_not()) is not None:
         print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
         return record(command, None).status
@@ -126,11 +126,14 @@ def run(args: argparse.Namespace) -> int:
     return ended.status or ours
 
 
-def _plan(args: argparse.Namespace) -> FixPlan | None:
+def _plan(args: argparse.Namespace, command: Sequence[str]) -> FixPlan | None:
     """The plan that was named. One that cannot be applied is an error before anything starts."""
     from whyidle.store.plan import read_plan
 
-    return read_plan(args.plan) if args.plan else None
+    plan = read_plan(args.plan) if args.plan else None
+    for doubt in plan.doubts(command) if plan else ():
+        print(f"whyidle: {doubt}", file=sys.stderr)
+    return plan
 
 
 def _applied(plan: FixPlan | None, recording: Path | None) -> dict[str, str]:

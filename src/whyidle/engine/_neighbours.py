@@ -36,4 +36,6 @@ def _others(outside: Outside) -> tuple[float, float] | None:
     if busy is None or idle is None or own is None:
         return None
     cores, others = busy + idle, busy - own
+    if cores <= 0.0:  # shorter than the kernel counts
+        return None
     return (others, cores) if busy >= FULL * cores and others >= FELT * cores else None

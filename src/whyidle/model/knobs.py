@@ -16,13 +16,19 @@ Setting = str | int | float | bool
 class Knob(NamedTuple):
     """One thing that can be set. ``by_hand`` is what a person writes, as the object of "write";
     ``{value}`` stands for the setting as Python writes it, ``{text}`` as it is. Where only some
-    texts mean anything they are ``among`` these."""
+    texts mean anything they are ``among`` these; a number is at ``least`` and at ``most`` these."""
 
     kind: type[Setting]
     by_hand: str
     among: tuple[str, ...] = ()
+    least: float = 1
+    most: float = float("inf")
 
 
+MANY: Final = 1024
+"""more worker processes, threads, or batches ahead than this no machine has room for"""
+FACTOR: Final = 0.01
+"""a batch is made no smaller than this share of what it is"""
 ENVIRONMENT: Final = "env."
 """knobs that begin so are variables of the command's environment; their settings are text"""
 
@@ -91,20 +97,27 @@ KNOBS: Final[dict[str, Knob]] = {
     "loader.batch_by_length": Knob(
         bool, "a batch_sampler that puts samples of similar length together"
     ),
-    "loader.batch_size_times": Knob(float, "a batch size {value} times as large"),
+    "loader.batch_size_times": Knob(
+        float, "a batch size {value} times as large", least=FACTOR, most=MANY
+    ),
     "loader.device_prefetch": Knob(
-        int, "copies of the next {value} batch(es) on a second stream while this one is computed"
+        int,
+        "copies of the next {value} batch(es) on a second stream while this one is computed",
+        least=0,
+        most=MANY,
     ),
     "loader.full_affinity": Knob(
         bool, "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"
     ),
     "loader.persistent_workers": Knob(bool, "DataLoader(..., persistent_workers={value})"),
     "loader.pin_memory": Knob(bool, "DataLoader(..., pin_memory={value})"),
-    "loader.prefetch_factor": Knob(int, "DataLoader(..., prefetch_factor={value})"),
+    "loader.prefetch_factor": Knob(int, "DataLoader(..., prefetch_factor={value})", most=MANY),
     "loader.worker_threads": Knob(
-        int, "torch.set_num_threads({value}) in the DataLoader's worker_init_fn"
+        int,
+        "torch.set_num_threads({value}) in the DataLoader's worker_init_fn",
+        most=MANY,
     ),
-    "loader.workers": Knob(int, "DataLoader(..., num_workers={value})"),
+    "loader.workers": Knob(int, "DataLoader(..., num_workers={value})", least=0, most=MANY),
     "log.deferred": Knob(
         bool,
         "`total += loss.detach()` instead of `total += loss.item()`, and read where it is shown",
@@ -112,13 +125,18 @@ KNOBS: Final[dict[str, Knob]] = {
     "logging.asynchronous": Knob(bool, "calls of the tracker in a thread of their own, in order"),
     "logging.interval_factor": Knob(int, "an interval {value} times as long where it logs"),
     "loop.microbatch_times": Knob(
-        float, "micro-batches {value} times as large, and as many times fewer of them"
+        float,
+        "micro-batches {value} times as large, and as many times fewer of them",
+        least=FACTOR,
+        most=MANY,
     ),
     "matmul.precision": Knob(
         str, "torch.set_float32_matmul_precision({value})", ("highest", "high", "medium")
     ),
     "memory.empty_cache_every": Knob(
-        int, "torch.cuda.empty_cache() in every {value}th step only, or not at all"
+        int,
+        "torch.cuda.empty_cache() in every {value}th step only, or not at all",
+        least=0,
     ),
     "model.attention": Knob(
         str,
@@ -151,7 +169,7 @@ KNOBS: Final[dict[str, Knob]] = {
     "python.tracer": Knob(bool, "the command without debugger and coverage"),
     "torch.cudnn_benchmark": Knob(bool, "torch.backends.cudnn.benchmark = {value}"),
     "torch.deterministic": Knob(bool, "torch.use_deterministic_algorithms({value})"),
-    "torch.num_threads": Knob(int, "torch.set_num_threads({value}) at the beginning"),
+    "torch.num_threads": Knob(int, "torch.set_num_threads({value}) at the beginning", most=MANY),
 }
 
 
@@ -192,16 +210,35 @@ def problem(name: str, value: object) -> str:
     elif name in KNOBS:
         kind = KNOBS[name].kind
     else:
-        close = get_close_matches(name, KNOBS, n=1)
-        return f"There is no knob {name!r}." + (f" Is {close[0]!r} meant?" if close else "")
+        return f"There is no knob {name!r}.{_meant(name)}"
     fits = type(value) is kind or (kind is float and type(value) is int)
     if not fits:
         return f"{name!r} takes {_WORDS[kind]}, not {value!r}."
     among = KNOBS[name].among if name in KNOBS else ()
     if among and value not in among:
         return f"{name!r} takes {' or '.join(map(repr, among))}, not {value!r}."
-    negative = isinstance(value, int | float) and not value >= 0
-    return f"{name!r} cannot be {value!r}." if negative else ""
+    return _beyond(name, value) if isinstance(value, int | float) and kind is not bool else ""
+
+
+def _meant(name: str) -> str:
+    """What may have been meant, of the same family where there is one."""
+    family, dot, own = name.partition(".")
+    siblings = {each.partition(".")[2]: each for each in KNOBS if each.startswith(family + dot)}
+    if not (dot and siblings):
+        close = get_close_matches(name, KNOBS, n=1)
+        return f" Is {close[0]!r} meant?" if close else ""
+    if close := get_close_matches(own, siblings, n=1):
+        return f" Is {siblings[close[0]]!r} meant?"
+    return f" There are {', '.join(siblings.values())}."
+
+
+def _beyond(name: str, value: float) -> str:
+    """Whether a number is more or less than makes sense."""
+    knob = KNOBS[name]
+    if knob.least <= value <= knob.most:
+        return ""
+    most = f" and at most {knob.most:g}" if value > knob.most else ""
+    return f"{name!r} cannot be {value!r}: it is at least {knob.least:g}{most}."
 
 
 _WORDS: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

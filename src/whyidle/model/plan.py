@@ -6,6 +6,10 @@ changes it, and gives it to ``whyidle run --plan``.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import PurePath
 from typing import Final, Literal
 
 import msgspec
@@ -69,3 +73,23 @@ class FixPlan(_Part, frozen=True, kw_only=True):
             if each.enabled
             for name, value in each.was.items()
         }
+
+    def doubts(self, command: Sequence[str]) -> list[str]:
+        """What whoever applies it to ``command`` may not have meant, as sentences."""
+        found = []
+        if not self.settings:
+            why = (
+                "each of its fixes is switched off or sets nothing" if self.fix else "it has no fix"
+            )
+            found.append(f"The plan changes nothing: {why}.")
+        made, given = _programs(self.command), _programs(command)
+        if made and given and not made & given:
+            found.append(f"The plan was made for another program: {shlex.join(self.command)}.")
+        return found
+
+
+def _programs(command: Sequence[str]) -> set[str]:
+    """Names of the scripts and modules (``-m``) in a command, told apart from its options by their
+    form; none where it is of another kind."""
+    modules = {name for flag, name in pairwise(command) if flag == "-m"}
+    return modules | {PurePath(word).name for word in command if word.endswith(".py")}

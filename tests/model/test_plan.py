@@ -1,0 +1,52 @@
+"""A plan says what its reader may not have meant."""
+
+import pytest
+
+from whyidle.model.plan import Fix, FixPlan
+
+FIX = Fix(treatment="loader-workers", consent="rounding", edits={"loader.workers": 2})
+
+
+def plan(*fixes, command=("python", "train.py", "--lr", "1")):
+    return FixPlan(command=list(command), made="", whyidle="", fix=list(fixes))
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        (["python", "train.py"], ["/opt/bin/python3", "-u", "jobs/train.py", "--epochs", "90"]),
+        (["python", "train.py"], ["torchrun", "--nproc-per-node", "2", "train.py"]),
+        (["python", "-m", "pkg.train"], ["python", "-X", "dev", "-m", "pkg.train"]),
+        (["python", "train.py"], ["sh", "run.sh"]),
+        (["./job"], ["python", "train.py"]),
+    ],
+)
+def test_the_same_program_may_be_called_in_other_ways(made, given):
+    assert plan(FIX, command=made).doubts(given) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        (["python", "train.py"], ["python", "evaluate.py"]),
+        (["python", "-m", "pkg.train"], ["python", "-m", "pkg.evaluate"]),
+    ],
+)
+def test_a_plan_for_another_program_is_told(made, given):
+    (told,) = plan(FIX, command=made).doubts(given)
+    assert "another program" in told
+    assert made[-1] in told
+
+
+@pytest.mark.parametrize(
+    ("fixes", "why"),
+    [
+        ((), "no fix"),
+        ((Fix(treatment="tf32", consent="numerics", enabled=False, edits=FIX.edits),), "off"),
+        ((Fix(treatment="tf32", consent="numerics", edits={}),), "sets nothing"),
+    ],
+)
+def test_a_plan_that_changes_nothing_is_told(fixes, why):
+    (told,) = plan(*fixes).doubts(["python", "train.py"])
+    assert told.startswith("The plan changes nothing")
+    assert why in told
