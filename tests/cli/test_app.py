@@ -138,3 +138,10 @@ def test_a_wrong_option_points_to_the_help_of_its_command(words, said, capsys):
     told = capsys.readouterr().err
     assert said in told
     assert "try: whyidle run --help" in told
+
+
+def test_names_cannot_paint_the_terminal(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", "\x1b[31mred\x1b]0;title\x07.json"]) == 1
+    err = capsys.readouterr().err
+    assert "red]0;title.json" in err
+    assert "\x1b" not in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -19,6 +20,8 @@ VERBS = ("run", "fix", "explain", "report", "compare", "runs", "causes", "doctor
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 plus the signal, as a shell reports them"""
+_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""what a job prints and a file is called must not reach the terminal as a command"""
 
 _EPILOG = """\
 examples:
@@ -138,5 +141,5 @@ def _fail(error: WhyidleError, loud: bool) -> int:
     lines = [f"whyidle: {error.what}"]
     lines += [f"    why: {error.why}"] if error.why else []
     lines += [f"    try: {error.hint}"] if error.hint else []
-    print("\n".join(lines), file=sys.stderr)
+    print(_CONTROL.sub("", "\n".join(lines)), file=sys.stderr)
     return error.exit_code
