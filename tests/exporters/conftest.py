@@ -15,20 +15,18 @@ from whyidle.model.diagnosis import (
     Finding,
     Interval,
     KernelRow,
-    Lane,
-    Picture,
     Place,
     Predicted,
     Prescription,
     RankRow,
     Reason,
     RunInfo,
-    Slice,
     Steps,
     Trial,
     Utilization,
     Verdict,
 )
+from whyidle.model.picture import Lane, Picture, Slice
 
 NASTY = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|&\u2028\x00 ünïcödé 漢字 🚂"

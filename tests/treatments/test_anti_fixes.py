@@ -53,6 +53,7 @@ VARIANTS = [
     {
         "explicit": flag,
         "thinned": PREDICTED if flag else None,
+        "left_over": 0.2,
         "gradients": flag,
         "emptied": flag,
         "hidden": flag,

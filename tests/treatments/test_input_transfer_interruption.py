@@ -54,7 +54,8 @@ def test_prefetching_needs_copies_to_hide():
 
 def test_asked_for_and_automatic_collections_have_their_own_fix():
     rarer = Predicted(speedup=1.1, low=1.0, high=1.2, method="")
-    assert knobs("gc-freeze", explicit=True) == {"gc.freeze": True}  # its own calls go on
+    assert knobs("gc-freeze", explicit=True, left_over=0.2) == {"gc.freeze": True}  # calls go on
+    assert plan("gc-freeze", explicit=True, left_over=0.01) is None  # rarer calls are enough
     assert plan("gc-thinned", explicit=False) is None
     assert plan("gc-thinned", explicit=True, thinned=None) is None  # rare already
     assert knobs("gc-freeze", explicit=False)["gc.collect_interval_steps"] > 1

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.nesting import Nesting
 from whyidle.model.buckets import BUCKETS, REASONS
-from whyidle.model.diagnosis import Lane, Picture, Slice
+from whyidle.model.picture import Lane, Picture, Slice
 from whyidle.model.timeline import HostKind
 
 I64 = NDArray[np.int64]

@@ -12,6 +12,7 @@ import msgspec
 
 from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import RESIZING
+from whyidle.model.picture import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
 
@@ -275,37 +276,6 @@ class KernelRow(Document, frozen=True, kw_only=True):
     share: float
     mean_us: float
     flops_ratio: float | None = None
-
-
-class Slice(Document, frozen=True, kw_only=True):
-    """A bar in a lane; times in seconds from the start of the pictured window. Where it stands for
-    several ``members`` too short to draw, it is labelled by the longest of them, and ``filled`` is
-    the share of its length (0-1) that they cover."""
-
-    start_s: float
-    duration_s: float
-    label: str
-    group: str
-    members: int = 1
-    filled: float = 1.0
-
-
-class Lane(Document, frozen=True, kw_only=True):
-    """A row of the typical step's picture."""
-
-    name: str
-    kind: Literal["host", "device", "gap"]
-    slices: list[Slice]
-    dropped: int = 0
-
-
-class Picture(Document, frozen=True, kw_only=True):
-    """A typical steady step: host and device lanes, and the blamed gaps."""
-
-    rank: int | None
-    step: str
-    duration_s: float
-    lanes: list[Lane]
 
 
 class RankRow(Document, frozen=True, kw_only=True):

@@ -76,6 +76,7 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     if found is None or found.share < LEAST_SHARE:
         return None
     explicit = _asked_for(facts, found)
+    left_over = facts.step_count / (max(found.steps_hit, 1) * THINNED_STEPS)
     gains = _gains(facts, found, None if explicit else left(facts, found))
     cause_of = "The program's own gc.collect()" if explicit else "Python's garbage collector"
     return Proof(
@@ -93,7 +94,8 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
         where=(found.place,) if found.place else (),
         facts={
             "explicit": explicit,
-            "thinned": _thinned(facts, found) if explicit else None,
+            "left_over": left_over,
+            "thinned": _thinned(facts, found, left_over) if explicit else None,
         },
     )
 
@@ -113,12 +115,11 @@ def _gains(
     return max(recurring - kept[0], 0.0), expected, found.share + cold[1] - kept[2]
 
 
-def _thinned(facts: Facts, found: Pauses) -> Predicted | None:
+def _thinned(facts: Facts, found: Pauses, left_over: float) -> Predicted | None:
     """What rarer calls win. None where they are that rare already."""
-    remaining = facts.step_count / (max(found.steps_hit, 1) * THINNED_STEPS)
-    if remaining >= 1.0:
+    if left_over >= 1.0:
         return None
-    careful, expected, hopeful = _gains(facts, found, (remaining * found.share,) * 3)
+    careful, expected, hopeful = _gains(facts, found, (left_over * found.share,) * 3)
     return remove(careful, hopeful, "P9: collections in fewer steps", expected)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from whyidle.exporters._html.element import Markup, e
 from whyidle.exporters._palette import colour_of, title_of
 from whyidle.exporters._words import seconds
-from whyidle.model.diagnosis import Diagnosis, Lane, Picture
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.picture import Lane, Picture
 
 WIDTH = 1000
 HEIGHTS = {"gap": 26, "device": 22, "host": 18}
