@@ -11,6 +11,7 @@ from whyidle.model.loading import BATCH
 
 MS = 1_000_000
 LOOKS = 40
+ENTRY = "/site-packages/torch/utils/data/_utils/worker.py(349): _worker_loop"
 
 
 def recorded(folder, *, held_ms, awake_ms, inside=True):
@@ -44,6 +45,16 @@ def test_asleep_while_its_lock_was_taken(tmp_path, held_ms, awake_ms, still):
 def test_only_looks_in_the_midst_of_a_batch_count(tmp_path):
     found = recorded(tmp_path, held_ms=8, awake_ms=2, inside=False)
     assert len(found.samples) == 1
+
+
+def test_what_a_forked_worker_inherits_is_no_place_in_it(tmp_path):
+    """Its parent stood in the training loop, below which nothing of the worker lies. A parent that
+    was itself forked is cut off at the worker, not where the parent began."""
+    inner = ("/site-packages/torch/utils/data/_utils/collate.py(9): default_collate", ENTRY)
+    loop = ("/job/train.py(27): main", "lib/python3.11/multiprocessing/process.py(1): _bootstrap")
+    recorded(tmp_path, held_ms=0, awake_ms=2)
+    (tmp_path / "2.stacks").write_text(";".join((*inner, *loop)) + "\n")
+    assert _loading.loading(tmp_path, "1", 0).stacks == (inner[0],)
 
 
 def test_no_workers(tmp_path):

@@ -101,3 +101,14 @@ def test_tensors_of_a_batch_are_counted_where_the_training_process_makes_it(loop
     assert loop.documents["loaders.json"]["cores"]
     take(4)
     assert loop.documents["loaders.json"]["tensors"] == 3
+
+
+def test_tensors_of_a_batch_are_counted_where_workers_hand_it_over(loop):
+    """Only of the first ones: later ones cost the loop nothing."""
+    rows = [(torch.zeros(3), index, "name") for index in range(4 * loaders.FULL_FIRST)]
+    plain = {"worker_init_fn": lambda _: loop.undo["fetch"](), "multiprocessing_context": "fork"}
+    taken = sum(1 for _ in DataLoader(rows, batch_size=2, num_workers=1, **plain))
+    assert taken > loaders.FULL_FIRST
+    assert loop.documents["loaders.json"]["tensors"] == 2  # names stay a list
+    (kept,) = [c.cell_contents for c in loop.undo["fetch"].__closure__ if _is_loader(c)]
+    assert kept.counted == loaders.FULL_FIRST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from whyidle.model.loading import BATCH, PADDING, ROW, SAMPLE, TAKE, Iterator, L
 _LOOK = np.dtype(
     [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("held", "<u4")]
 )
+_ENTRY = re.compile(r"torch/utils/data/_utils/worker\.py\(\d+\): _worker_loop$")
+"""where a loader worker begins"""
 
 
 def loading(folder: Path, pid: str, base: int) -> Loading:
@@ -104,8 +107,16 @@ def _worker(folder: Path, pid: str, base: int) -> Worker:
 
 def _looks(folder: Path, pid: str) -> tuple[NDArray[Any], list[str]]:
     samples, _ = plain(records(folder / f"{pid}.samples", _LOOK))
-    stacks = lines(folder / f"{pid}.stacks")
+    stacks = [_of_worker(stack) for stack in lines(folder / f"{pid}.stacks")]
     return samples[samples["stack"] < len(stacks)], stacks
+
+
+def _of_worker(stack: str) -> str:
+    """The stack without what a forked worker inherits: the loop in which its parent stood when it
+    started the worker, which never runs in it."""
+    frames = stack.split(";")
+    entries = (at for at, frame in enumerate(frames) if _ENTRY.search(frame))
+    return ";".join(frames[: next(entries, len(frames))])
 
 
 def _inside(samples: NDArray[Any], made: NDArray[Any]) -> NDArray[np.bool_]:

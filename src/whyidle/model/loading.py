@@ -76,9 +76,9 @@ class Worker:
 class Loading:
     """All loaders of one training process. ``settings`` are as ``whyidle.probe._settings.describe``
     reads them; ``cores`` may be used by the process; ``threads`` are its operators', ``tensors``
-    those of a batch that it made itself (None: not told). ``still`` is the share of the looks at
-    workers in the midst of a batch that found them asleep while their interpreter's lock was taken:
-    not for storage, and not for a core."""
+    those of a batch that it made itself or took from workers (None: not told). ``still`` is the
+    share of the looks at workers in the midst of a batch that found them asleep while their
+    interpreter's lock was taken: not for storage, and not for a core."""
 
     batches: NDArray[Any] = field(default_factory=lambda: np.empty(0, BATCH))
     takes: NDArray[Any] = field(default_factory=lambda: np.empty(0, TAKE))

@@ -65,8 +65,9 @@ class Loader:
         """how many batches from now on nothing is read of"""
         self.collated = self.pickled = self.unpickled = self.opened = 0
         self.files: tuple[int, int] = (-1, -1)
-        self.tensors = 0
-        """of the batch with most of them, of those that were measured in the training process"""
+        self.tensors = self.counted = 0
+        """of the batch with most of them, of those that were measured in the training process, and
+        the first ones that workers handed over; how many of the latter were looked at"""
         self.settings: list[dict[str, Any]] = []
         self.made: list[tuple[int, int, int]] = []
         self.iterators = 0
@@ -112,7 +113,7 @@ class Loader:
                 self.recorder.row("rows", ROW, (end, *found))
 
     def _count(self, data: Any) -> None:
-        """What a worker would hand over one by one."""
+        """What a worker hands over one by one, or would."""
         found = _tensors(data)
         if found > self.tensors:
             self.tensors = found
@@ -191,11 +192,14 @@ class Loader:
             "tensors": self.tensors,
         }
 
-    def taken(self, iterator: Any, begin: int, ready: int) -> None:
-        """A batch was taken from the workers."""
+    def taken(self, iterator: Any, begin: int, ready: int, data: Any) -> None:
+        """A batch was taken from the workers. Of the first ones the tensors are counted."""
         unpickled, self.unpickled = self.unpickled, 0
         number = getattr(iterator, "_whyidle", 0)
         self.recorder.row("takes", TAKE, (begin, now(), unpickled, ready, number))
+        if self.counted < FULL_FIRST:
+            self.counted += 1
+            self._count(data)
 
 
 def install(loop: Any) -> None:
@@ -321,7 +325,7 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
             return data
         finally:
             try:
-                loader.taken(self, begin, ready)
+                loader.taken(self, begin, ready, data)
                 loader.padding.taken(data)
             except Exception as error:  # contained
                 loop.failed("taken", error)
