@@ -7,11 +7,14 @@ from whyidle.model.treatment import Plan, treatment
 
 
 @treatment("cpu-starved-allocation", consent="none")
-def more_cores(_proof: Proof) -> Plan | None:
+def more_cores(proof: Proof) -> Plan | None:
     """Only the scheduler can grant cores; what the job can do itself is to need fewer."""
+    threads = (
+        "torch.set_num_threads(1) in workers and " if proof.facts.get("threads", 1) > 1 else ""
+    )
     return Plan(
         summary="ask for more CPU cores per GPU (--cpus-per-task, cpu limits of the container); "
-        "until then torch.set_num_threads(1) in workers and cheaper or cached preparation",
+        f"until then {threads}cheaper or cached preparation",
         risk="none",
         automatic=False,
     )

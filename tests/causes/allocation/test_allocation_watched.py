@@ -1,10 +1,14 @@
 """Causes that only a look from outside the process can prove, on imagined jobs."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
+from whyidle.model.loading import BATCH, Loading, Worker
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.watched import watched
@@ -69,6 +73,59 @@ def test_one_core_is_used_up_and_data_is_waited_for():
 )
 def test_enough_cores_or_no_wait(changed, loader_ms):
     assert judge("cpu-starved-allocation", {**STARVED, **changed}, trained(loader_ms)) is None
+
+
+def alone(*, cores=2.0, beside_ms=0.0, waits_ms=0.0, seen=True):
+    """Batches of 6 ms made by the training thread, which waits for a core for a part of that, while
+    other threads of its process use so much of the CPU."""
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            job.loader(ms(6))
+            job.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x128_tn", us(2000))])
+            job.sync()
+    made = np.zeros(6, BATCH)
+    made["worker"], made["end"] = -1, ms(6)
+    made["cpu"], made["delay"] = ms(6 - waits_ms), ms(waits_ms)
+    made["process_cpu"] = made["cpu"] + ms(beside_ms)
+    loading = Loading(batches=made if seen else made[:0], cores=cores, threads=2)
+    return replace(job.timeline(), loading=loading)
+
+
+def spun(used, cores=2.0):
+    return {**STARVED, "cores_effective": cores, "job_cpu_user_s": (used, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("values", "job"),
+    [
+        (spun(1.8), alone(beside_ms=6)),  # threads of operators spin beside it
+        (spun(1.8), alone()),  # others of the job use the other core
+        (spun(0.95, 1.0), alone(cores=1.0)),  # all that one thread can use
+        (spun(1.8), alone(seen=False)),
+    ],
+)
+def test_a_thread_that_loads_by_itself_and_has_its_core_wants_no_more_of_them(values, job):
+    assert judge("cpu-starved-allocation", values, job) is None
+    assert judge("dataloader-no-workers", values, job)
+
+
+def test_a_thread_that_loads_by_itself_wins_what_it_waits_for_its_core():
+    """It shares the cores with other processes of the job."""
+    job = alone(waits_ms=2)
+    found = judge("cpu-starved-allocation", spun(1.9), job)
+    assert found.high == pytest.approx(Facts(job).share("input") / 3, rel=0.05)
+    assert found.predicted.high == pytest.approx(1 / (1 - found.high))
+    assert judge("cpu-starved-allocation", spun(1.9), alone(waits_ms=2, beside_ms=4)) is None
+
+
+def test_workers_are_told_of_their_threads_only_where_they_have_several():
+    proof = judge("cpu-starved-allocation", STARVED, trained(loader_ms=6))
+    treatment = catalog.treatments()["more-cores"]
+    assert "workers" not in treatment.decide(proof).summary
+    several = replace(trained(loader_ms=6), loading=Loading(workers=(Worker(0, 0, 0, 4),)))
+    proof = judge("cpu-starved-allocation", STARVED, several)
+    assert "torch.set_num_threads(1) in workers" in treatment.decide(proof).summary
 
 
 def test_another_process_on_the_gpu():

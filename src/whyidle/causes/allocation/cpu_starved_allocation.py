@@ -6,6 +6,7 @@ from whyidle.analysis.cores import kept_waiting, on_cores, usable
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, remove
+from whyidle.analysis.loading_alone import loading_alone
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
@@ -55,14 +56,21 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     allow. Else half of that wait is expected. Where the device is the CPU, computing waits for a
     core, too: where it does so for longer than for data, that is what the missing cores cost.
 
+    Without loader workers one thread loads, which has no use for a second core: then what counts is
+    how long it waits for a core meanwhile, and that is all that more of them bring. What other
+    threads of the process burn beside it is not counted as use: those of an operator spin for some
+    time after it.
+
     A machine that has more cores than were granted makes it sure. Of a command without steps, only
     the time in which a quota held it back counts.
 
     What looks alike
     ----------------
     Workers that wait for storage leave cores idle: then nothing is said. Workers of several threads
-    each, more than the cores, use them up by themselves (``cpu-oversubscription``): what the job
-    needs is known once they have one each. Neighbours that take the
+    each, more than the cores, or far more workers than cores, use them up by themselves
+    (``cpu-oversubscription``): what the job needs is known once there are as many as cores, of one
+    thread each. A thread that loads all by itself on a core of its own is
+    ``dataloader-no-workers``. Neighbours that take the
     cores have the same effect where only one or two were granted: with more cores the scheduler
     would have had others to offer.
 
@@ -85,12 +93,18 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
         return None
+    kept = kept_waiting(facts)
+    alone = loading_alone(facts, waited)
+    if alone is not None and held < HELD:
+        used = None if used is None else used - processes * alone.beside
+        waited = alone.lacking
+        if max(waited, kept) < LEAST_SHARE:
+            return None
     crowd = outside.mean("job_running") or 0.0
     used_up = used is not None and used >= FULL * cores
     restricted = crowd >= CROWDED * cores and (_machine(outside) or 0.0) >= RESTRICTED * cores
     if not (used_up or held >= HELD or crowd >= CROWDED * cores):
         return None
-    kept = kept_waiting(facts)
     computing = kept > waited
     return Proof(
         headline=f"The job uses up the {cores:g} CPU core{'s' if cores != 1 else ''} that it may "
@@ -105,9 +119,14 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
             *([measured("training thread waits for a core", kept, "ratio")] if kept else []),
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
-        facts={"cores": cores, "workers": None},
+        facts={"cores": cores, "threads": _threads(facts)},
         bucket="compute" if computing else "input",
     )
+
+
+def _threads(facts: Facts) -> int:
+    """Threads of a loader worker, of the one with most of them; 1 where there are no workers."""
+    return max((worker.threads for worker in facts.timeline.loading.workers), default=1)
 
 
 def _given(facts: Facts, cores: float, waited: float) -> Predicted:
@@ -140,7 +159,7 @@ def _held(facts: Facts, outside: Outside) -> Proof | None:
         evidence=_shown(cores, used, held),
         confidence=0.8,
         bucket="unknown",
-        facts={"cores": cores, "workers": None},
+        facts={"cores": cores},
     )
 
 
