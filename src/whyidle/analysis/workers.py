@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 
+import numpy as np
+
 from whyidle.analysis import handoff
 from whyidle.analysis.binding import taken
 from whyidle.analysis.making import MOSTLY
@@ -17,6 +19,8 @@ LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
 KEPT_WAITING = 0.2
 """share of a batch's time that its worker waits for a core, from which on cores are short"""
+PER_ENOUGH = 2
+"""times as many workers as are enough still get their turn soon"""
 SMALL_FILE = 256 * 1024
 """files up to this many bytes cost their latency, not their bytes: at 1 GB/s it takes 0.26 ms"""
 
@@ -35,8 +39,28 @@ class Workers(Stalling):
         return handoff.ready(self)
 
     @property
+    def surplus(self) -> bool:
+        """Whether there are so many workers that they mostly wait for each other's turn on a core:
+        beside those that are enough, as many again keep the cores busy while the first ones wait
+        for work or hand it over."""
+        turns = self.mean("delay") >= MOSTLY * self.wall
+        return turns and self.count > PER_ENOUGH * self.enough
+
+    @cached_property
+    def enough(self) -> int:
+        """Workers that keep the cores busy: one for each, and one for each that waits meanwhile for
+        something else, as most batches do. What a crowd holds up now and then is no such wait."""
+        made = self.made
+        works = np.maximum(np.maximum(made["cpu"], made["process_cpu"]), 1)
+        waits = np.maximum(made["end"] - made["start"] - np.maximum(made["delay"], 0) - works, 0)
+        each = 1.0 + float(np.median(waits) / np.median(works))
+        return max(1, int(self.cores * each))
+
+    @property
     def crowded(self) -> bool:
-        """Whether workers of several threads each crowd the cores."""
+        """Whether workers of several threads each, or far too many workers, crowd the cores."""
+        if self.surplus:
+            return True
         threads = max((worker.threads for worker in self.loading.workers), default=1)
         demand = self.count * threads
         busy = self.others >= 0.3 * self.mean("cpu") or self.short_of_cores

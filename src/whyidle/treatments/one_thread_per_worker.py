@@ -21,6 +21,8 @@ def one_thread_per_worker(proof: Proof) -> Plan | None:
             risk="none on the cores that the job may use now; set it anew with more of them",
             automatic=True,
         )
+    if proof.facts.get("workers") is not None and proof.facts.get("threads") == 1:
+        return None  # they have one each: it is the workers that are too many
     return Plan(
         summary="in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0); "
         "OMP_NUM_THREADS=1 for other libraries",

@@ -477,6 +477,44 @@ BESIDE = replace(CROWDED, cpu=12, others=8, delay=20, cores=2.0)
 """workers that keep up, but take the cores from the training process"""
 
 
+SURPLUS = Job(workers=16, cores=2.0, cpu=30, delay=300)
+"""sixteen workers of one thread each on two cores: a batch of 30 ms takes 330"""
+
+
+def test_far_more_workers_than_cores_are_too_many():
+    found = judge("cpu-oversubscription", SURPLUS)
+    assert found.headline == "16 workers share 2 cores"
+    assert covers(found, speedup(SURPLUS, replace(SURPLUS, workers=2, delay=5)), slack=0.02)
+    every = catalog.treatments()
+    (edit,) = every["fewer-workers"].decide(found).edits
+    assert (edit.knob, edit.value, edit.was) == ("loader.workers", 2, 16)
+    assert max(edit.among) < 16
+    assert every["one-thread-per-worker"].decide(found) is None
+    assert judge("heavy-cpu-transform", SURPLUS) is None
+
+
+def test_workers_of_several_threads_each_are_told_of_their_threads():
+    found = judge("cpu-oversubscription", CROWDED)
+    assert catalog.treatments()["fewer-workers"].decide(found) is None
+    assert catalog.treatments()["one-thread-per-worker"].decide(found)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"workers": 4}, {"delay": 20}, {"cpu": 2, "storage": 28}],
+    ids=["two per core", "they have their cores", "they wait for storage"],
+)
+def test_workers_that_are_not_far_too_many(changed):
+    assert Facts(replace(SURPLUS, **changed).run).workers.kind != "crowd"
+
+
+def test_too_many_workers_keep_the_training_thread_from_its_core_beside_other_programs():
+    job = replace(SURPLUS, cpu=8, delay=330)
+    found = judged(catalog.causes()["cpu-oversubscription"], used_up(job, waits=0.5, used=1.2))
+    assert (found.bucket, found.low) == ("compute", 0.0)
+    assert found.predicted.speedup > 1.0
+
+
 def used_up(job, *, waits=0.4, used=1.95):
     """The job from outside: its cores are in use, and its training thread waits for one."""
     timeline = job.run

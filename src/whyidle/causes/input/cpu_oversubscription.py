@@ -1,4 +1,4 @@
-"""Loader workers of several threads each crowd the cores."""
+"""Loader workers of several threads each, or far too many of them, crowd the cores."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     Each loader worker, or the training process itself, computes with several threads, and all of
-    them together are more than the cores that the job may use.
+    them together are more than the cores that the job may use. Or there are far more workers than
+    cores.
 
     Why it costs
     ------------
     Threads of one operator wait for each other, and spin while they do; those that wait for a
-    core hold up the rest. The same work takes more CPU than with one thread per worker.
+    core hold up the rest. The same work takes more CPU than with one thread per worker. Hundreds
+    of workers take turns with the training process, which gets a core as seldom as each of them.
 
     How it is detected
     ------------------
@@ -53,6 +55,12 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     training itself: hopeful is that its thread never waits for a core, expected that the cores have
     its work as now and that of the loading threads alone.
 
+    Workers are too many where a batch mostly waits for a core while it is made, and there are more
+    than twice as many as keep the cores busy. As many as do, which is one for each core, or more
+    where most batches wait for storage, do the same work;
+    the wait of the training thread for a core then counts even where other programs use some of
+    the cores.
+
     Of the training process: an operator of its uses more threads than there are cores for it, the
     job uses up its cores, and the training thread waits for a core for a tenth of its time and
     more. Careful is no gain, expected what so many threads per core were measured to cost, hopeful
@@ -62,7 +70,8 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     Other jobs on the same machine: they make workers wait for cores too, but then each worker has
-    one thread. Too much work for the cores is ``heavy-cpu-transform``.
+    one thread, and there are hardly more of them than cores. Too much work for the cores is
+    ``heavy-cpu-transform``.
 
     What to do
     ----------
@@ -84,15 +93,17 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     high = workers.waiting
     expected = (high - workers.remaining(stall)) / 2
     threads = max(worker.threads for worker in workers.loading.workers)
-    waits = _kept_waiting(facts)
+    with_threads = f" with {threads} threads each" if threads > 1 else ""
+    enough = workers.enough if workers.surplus else None
+    method = "one thread per worker" if threads > 1 else f"{enough} workers"
+    waits = kept_waiting(facts) if workers.surplus else _kept_waiting(facts)
     if waits > high:
         high, bucket, expected = waits, "compute", _shared_well(facts, workers, waits)
     return Proof(
-        headline=f"{workers.count} workers with {threads} threads each share "
-        f"{workers.cores:.3g} cores",
+        headline=f"{workers.count} workers{with_threads} share {_cores(workers.cores)}",
         low=0.0,
         high=high,
-        predicted=from_gains((0.0, min(expected, high), high), "P1: one thread per worker"),
+        predicted=from_gains((0.0, min(expected, high), high), f"P1: {method}"),
         evidence=(
             *evidence(workers, "cpu", "delay"),
             *(
@@ -106,7 +117,7 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=workers.where,
-        facts={"threads": threads},
+        facts={"threads": threads, "workers": enough, "was": workers.count},
         bucket=bucket,
     )
 
@@ -144,8 +155,7 @@ def _own_threads(facts: Facts) -> Proof | None:
     if outside is None or not cores or threads * each <= cores or share < WAITED:
         return None
     return Proof(
-        headline=f"Operators run on {threads} threads, and the job may use {cores:g} "
-        f"core{'s' if cores != 1 else ''}",
+        headline=f"Operators run on {threads} threads, and the job may use {_cores(cores)}",
         low=0.0,
         high=share,
         predicted=from_gains(
@@ -170,6 +180,10 @@ def _own_threads(facts: Facts) -> Proof | None:
     )
 
 
+def _cores(cores: float) -> str:
+    return f"{cores:.3g} core{'s' if cores != 1 else ''}"
+
+
 def _slowed(crowd: float) -> float:
     """Share of the time that threads cost each other, by their number per core."""
     return 1.0 - 1.0 / (1.0 + EXTRA * max(0.0, crowd - 1.0))
@@ -186,8 +200,7 @@ def _crowd(facts: Facts) -> Proof | None:
         return None
     high = min(1.0 - cores / crowd, facts.share("unknown"))
     return Proof(
-        headline=f"{crowd:.3g} processes at a time want to run on {cores:g} "
-        f"core{'s' if cores != 1 else ''}",
+        headline=f"{crowd:.3g} processes at a time want to run on {_cores(cores)}",
         low=0.0,
         high=high,
         predicted=from_gains((0.0, high / 2, high), "as many processes as cores"),
