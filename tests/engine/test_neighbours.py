@@ -4,8 +4,8 @@ import pytest
 from imagined import Imagined
 
 
-def notes(tmp_path, *, own, busy, idle):
-    job = Imagined(tmp_path)
+def notes(tmp_path, *, own, busy, idle, threads=1):
+    job = Imagined(tmp_path, switches={"num_threads": threads})
     for _ in range(200):
         job.step()
     job.trained()
@@ -17,6 +17,13 @@ def notes(tmp_path, *, own, busy, idle):
 def test_neighbours_on_a_full_machine_are_told(tmp_path):
     (note,) = notes(tmp_path, own=0.9, busy=1.96, idle=0.04)
     assert note.startswith("other programs used 1.1 of the machine's 2 cores")
+    assert note.endswith("watch it again there")
+
+
+@pytest.mark.parametrize(("others", "told"), [(1.1, True), (0.3, False)])
+def test_threads_of_operators_that_have_no_core_left_are_told(tmp_path, others, told):
+    (note,) = notes(tmp_path, own=1.96 - others, busy=1.96, idle=0.04, threads=2)
+    assert ("OMP_NUM_THREADS=1 here" in note) is told
 
 
 @pytest.mark.parametrize(

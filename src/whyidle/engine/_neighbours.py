@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.outside import Outside
 
@@ -24,7 +25,21 @@ def notes_on(job: Job) -> list[str]:
         f"other programs used {others:.1f} of the machine's {cores:.0f} cores, and none was left "
         "idle: steps are longer for it, threads that wait for each other most of all, and what "
         "looks dear may be cheap on a quiet machine; watch it again there"
+        + _of_operators(job.lead, cores - others)
     ]
+
+
+def _of_operators(facts: Facts, left: float) -> str:
+    """What to try where operators have more threads than cores are left for them: each operator
+    ends with the last of its threads, and that one may be without a core."""
+    threads = int((facts.timeline.settings.get("switches") or {}).get("num_threads") or 1)
+    fit = max(1, round(left))
+    if not facts.on_cpu or threads <= fit:
+        return ""
+    return (
+        f", or with OMP_NUM_THREADS={fit} here: operators of this job run on {threads} threads, "
+        "and end with the last of them (sums round otherwise)"
+    )
 
 
 def _others(outside: Outside) -> tuple[float, float] | None:
