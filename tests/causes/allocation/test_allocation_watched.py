@@ -116,6 +116,10 @@ def test_a_thread_that_loads_by_itself_wins_what_it_waits_for_its_core():
     found = judge("cpu-starved-allocation", spun(1.9), job)
     assert found.high == pytest.approx(Facts(job).share("input") / 3, rel=0.05)
     assert found.predicted.high == pytest.approx(1 / (1 - found.high))
+    told = {one.quantity: one.value for one in found.evidence}
+    assert told["waiting for the next batch, share of step"] == Facts(job).share("input")
+    assert told["of it waiting for a core"] == found.high
+    assert found.headline.endswith("waits for them")
     assert judge("cpu-starved-allocation", spun(1.9), alone(waits_ms=2, beside_ms=4)) is None
 
 

@@ -94,28 +94,28 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     if cores is None or cores > FEW * processes:
         return None
     kept = kept_waiting(facts)
-    alone = loading_alone(facts, waited)
-    if alone is not None and held < HELD:
-        used = None if used is None else used - processes * alone.beside
-        waited = alone.lacking
-        if max(waited, kept) < LEAST_SHARE:
-            return None
+    alone = loading_alone(facts, waited) if held < HELD else None
+    missed = waited if alone is None else alone.lacking
+    if max(missed, kept) < LEAST_SHARE:
+        return None
     crowd = outside.mean("job_running") or 0.0
-    used_up = used is not None and used >= FULL * cores
+    spun = alone.beside * processes if alone else 0.0
+    used_up = used is not None and used - spun >= FULL * cores
     restricted = crowd >= CROWDED * cores and (_machine(outside) or 0.0) >= RESTRICTED * cores
     if not (used_up or held >= HELD or crowd >= CROWDED * cores):
         return None
-    computing = kept > waited
+    computing = kept > missed
     return Proof(
         headline=f"The job uses up the {cores:g} CPU core{'s' if cores != 1 else ''} that it may "
-        f"use, and waits for {'them' if computing else 'data'}",
+        f"use, and waits for {'them' if computing or alone else 'data'}",
         low=0.0,
-        high=max(waited, kept),
-        predicted=_given(facts, cores, waited),
+        high=max(missed, kept),
+        predicted=_given(facts, cores, missed),
         evidence=(
             *_shown(cores, used, held),
             measured("its processes that run or wait for a core", crowd, None, source="/proc"),
             measured("waiting for the next batch, share of step", waited, "ratio"),
+            *([measured("of it waiting for a core", missed, "ratio")] if alone else []),
             *([measured("training thread waits for a core", kept, "ratio")] if kept else []),
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
