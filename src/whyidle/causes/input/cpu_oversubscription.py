@@ -59,7 +59,7 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     than twice as many as keep the cores busy. As many as do, which is one for each core, or more
     where most batches wait for storage, do the same work;
     the wait of the training thread for a core then counts even where other programs use some of
-    the cores.
+    the cores, but as these may be what it waits for, half of it is expected to stay.
 
     Of the training process: an operator of its uses more threads than there are cores for it, the
     job uses up its cores, and the training thread waits for a core for a tenth of its time and
@@ -96,9 +96,11 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     with_threads = f" with {threads} threads each" if threads > 1 else ""
     enough = workers.enough if workers.surplus else None
     method = "one thread per worker" if threads > 1 else f"{enough} workers"
-    waits = kept_waiting(facts) if workers.surplus else _kept_waiting(facts)
+    own = _kept_waiting(facts)
+    waits = kept_waiting(facts) if workers.surplus else own
     if waits > high:
-        high, bucket, expected = waits, "compute", _shared_well(facts, workers, waits)
+        well = _shared_well(facts, workers, waits)
+        high, bucket, expected = waits, "compute", well if own else well / 2
     return Proof(
         headline=f"{workers.count} workers{with_threads} share {_cores(workers.cores)}",
         low=0.0,
