@@ -5,6 +5,9 @@ import re
 import msgspec
 import pytest
 
+from whyidle.engine.trial import document, heal
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.judgement import Judgement
 from whyidle.exporters import html, markdown, terminal
 from whyidle.exporters._tried import advised
 from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
@@ -68,6 +71,24 @@ def test_the_outcome_and_both_numbers_are_told(healed, render):
 def test_what_was_measured_once_has_no_interval(healed):
     told = terminal.render(healed())
     assert "0.60x as fast, measured once" in told
+
+
+def test_pairs_that_tell_no_interval_are_counted(healed):
+    shown = healed()
+    twice = msgspec.structs.replace(ONCE, pairs=2, low=None, high=None)
+    told = terminal.render(msgspec.structs.replace(shown, trials=[KEPT, twice]))
+    assert "measured once" not in told
+    assert "0.60x as fast, measured in 2 pairs" in " ".join(told.split())
+
+
+def test_what_the_job_did_not_take_up_was_not_tried(full):
+    edit = Edit(knob="loader.workers", value=2)
+    candidate = Candidate("loader-workers", "", "rounding", "", (edit,), None, "")
+    judged = Judgement(candidate, why="declined: it is compiled")
+    found = heal.Healed(full, None, [judged], [], [], None, 1.0, None)
+    told = " ".join(terminal.render(document.document(found)).split())
+    assert "not tried loader-workers: declined: it is compiled" in told
+    assert "1 fix known, none could be tried" in told
 
 
 def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(healed):

@@ -174,8 +174,11 @@ def gained(
     if speedup is None:
         return ""
     text = f"{words.factor(speedup)}× as fast"
-    if pairs == 1 or low is None or high is None or _wild(low, high):
+    if pairs == 1:
         return f"{text}, measured once"
+    if low is None or high is None or _wild(low, high):
+        seen = f"measured in {pairs} pairs, which" if pairs else "by times that"
+        return f"{text}, {seen} scatter too much to tell it well"
     return f"{text}{words.bracketed(low, high, 'measured')}"
 
 

@@ -246,7 +246,7 @@ class Trial(Document, frozen=True, kw_only=True):
     pays_after_steps: float | None = None
     notes: list[str] = []
     tried: bool = True
-    """whether it ran at all"""
+    """whether it ran with it: a job that did not take it up was as it is"""
     searched: list[Searched] = []
     interrupted: bool = False
     """whether the user ended all of it before this was judged: where it ran, while it was tried"""

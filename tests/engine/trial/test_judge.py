@@ -232,6 +232,26 @@ def test_a_knob_that_declines_says_why():
     assert found.why == "declined: it is an IterableDataset"
 
 
+def test_what_declines_costs_one_arm():
+    """Nothing is to be held against what the job does not take up."""
+    base = [ran(0.1)]
+    arms = replace(bench(base, [ran(0.1, took=False)]), base=lambda: pytest.fail("not asked for"))
+    assert judge(FIX, arms, []).why.startswith("declined")
+
+
+def test_what_declines_in_a_later_run_has_no_gain():
+    """In the first it took hold, and was faster by luck."""
+    arms = bench([ran(0.2)], [ran(0.1), ran(0.1, took=False, declined={"loader.workers": "x"})])
+    found = judge(FIX, arms, [])
+    assert found.why == "declined: x"
+    assert found.effect is None
+
+
+def test_a_job_that_fails_without_the_fix_too_is_no_harm_of_it():
+    crashed = ran(0.1, ending="crashed")
+    assert judge(FIX, bench([crashed], [crashed]), []).why.endswith("not judged")
+
+
 def test_several_that_decline_say_why_each():
     edits = tuple(Edit(knob=knob, value=2) for knob in ("loader.workers", "a.b", "c.d"))
     arm = ran(0.1, took=False, declined={"loader.workers": "x", "a.b": "x", "c.d": "y"})

@@ -7,6 +7,7 @@ import small_jobs as jobs
 import torch
 
 from whyidle.engine import applied
+from whyidle.probe.knobs.evaluation import NO_GRAPH
 
 EDIT = {"evaluation.gradients": False}
 
@@ -172,12 +173,28 @@ def no_graph(net, grads):
         return evaluated(net, grads)
 
 
+def ended(net, grads):
+    """It is over, and training has gone on, when the job ends."""
+    loss = evaluated(net, grads)
+    net(torch.ones(2, 8))
+    return loss
+
+
+def asking(net, grads):
+    net.eval()
+    out = net(torch.ones(2, 8, requires_grad=True))
+    net.train()
+    return out.sum().item()
+
+
 @pytest.mark.parametrize(
     ("epochs", "evaluate", "whys"),
     [
         (0, None, [None, None]),
         (2, lambda net, grads: 0.0, ["was not put into evaluation mode"] * 2),
         (1, evaluated, ["too few evaluations ran"] * 2),
+        (1, ended, ["too few evaluations ran"] * 2),
+        (3, asking, ["asks for gradients itself", "asks no DataLoader"]),
         (2, attacked, ["gradients are asked for while it evaluates"] * 2),
         (3, no_graph, ["records no gradients as it is", "asks no DataLoader"]),
         (3, evaluated, [None, "asks no DataLoader"]),
@@ -190,6 +207,13 @@ def test_what_took_no_hold_says_what_it_waited_for(turn, epochs, evaluate, whys)
     told = applied.turned(Path(hand.folder)).declined
     assert set(told) == {knob for knob, why in zip(BOTH, whys, strict=True) if why}
     assert all(why in told[knob] for knob, why in zip(BOTH, whys, strict=True) if why)
+
+
+def test_that_none_are_recorded_is_told_when_it_is_seen(turn):
+    """A trial may be killed before its end."""
+    hand = turn(EDIT)
+    job(jobs.model(), epochs=2, evaluate=no_graph)
+    assert NO_GRAPH in applied.turned(Path(hand.folder)).declined["evaluation.gradients"]
 
 
 def test_it_is_told_when_an_evaluation_begins(turn):

@@ -108,6 +108,7 @@ def _trial(one: Judgement) -> Trial:
         notes=[*remarks(candidate), *one.notes],
         searched=one.searched,
         untold=one.untold,
+        tried=not one.declined,
     )
 
 

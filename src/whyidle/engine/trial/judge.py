@@ -11,7 +11,7 @@ from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.cold import warmed
-from whyidle.engine.trial.judgement import BACK, FEWEST, MOST, Bench, Judgement
+from whyidle.engine.trial.judgement import BACK, DECLINED, FEWEST, MOST, Bench, Judgement
 from whyidle.engine.trial.once import once
 from whyidle.engine.trial.pair import common, effect, startup_s, step_s
 from whyidle.engine.trial.sized import resized, unlike, work_s
@@ -42,6 +42,8 @@ def judge(
     while not last:
         found.why = pair(found, bench)
         if found.why:
+            if found.declined:
+                found.effect = None
             return found
         last = _look(found, bench, (alike, chance))
     decide(found, bench, found.bases, found.treats)
@@ -71,23 +73,30 @@ def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]]
 
 def pair(found: Judgement, bench: Bench) -> str:
     """Run both arms once more, in turned order every other time, and take their times; why it ends
-    here, if it does."""
+    here, if it does. The first arm of all has the fix: one that declines costs no more than it."""
     count = len(found.bases)
     bench.say(f"pair {count + 1}, of {MOST} at most")
-    arms = [(bench.base, found.bases), (bench.treated, found.treats)]
+    arms = [(bench.treated, found.treats), (bench.base, found.bases)]
     for run, into in arms if count % 2 == 0 else reversed(arms):
         ran, told = warmed(run, found.notes)
         if told:
             found.notes.append(told)
         if into is found.bases and not ran.good:
-            return f"the job without it {_ended(ran)}: not judged"
+            return _alone(ran)
         if into is found.treats and (why := failed(ran, found.candidate)):
-            return why
+            blamed = why.startswith(BACK) and not found.bases
+            return (_alone(bench.base()) if blamed else "") or why
         into.append(ran)
     why = unlike(found.candidate, found.bases[-1], found.treats[-1])
     if not why:
         _times(found, _told(found.bases), _told(found.treats))
     return why
+
+
+def _alone(ran: Ran) -> str:
+    """That the job fails without the fix, so that nothing is known of it; empty where it does
+    not."""
+    return "" if ran.good else f"the job without it {_ended(ran)}: not judged"
 
 
 def _told(arms: Sequence[Ran]) -> list[Told]:
@@ -113,7 +122,7 @@ def failed(ran: Ran, candidate: Candidate) -> str:
         return f"{BACK}: with it the job {_ended(ran)}"
     if not _taken(candidate, [ran]):
         own = [ran.declined[edit.knob] for edit in candidate.edits if edit.knob in ran.declined]
-        return f"declined: {'; '.join(dict.fromkeys(own)) or 'nothing in the job took it up'}"
+        return f"{DECLINED}: {'; '.join(dict.fromkeys(own)) or 'nothing in the job took it up'}"
     return ""
 
 

@@ -18,6 +18,8 @@ kept in 74 of a hundred trials on a machine whose runs scatter by 10 %, with fou
 chance in 47; a clear one takes hardly more pairs (simulated)"""
 BACK = "rolled back"
 """so begins why a fix is not kept that did harm"""
+DECLINED = "declined"
+"""and so why one is not that the job did not take up: whatever was measured is no gain of it"""
 UNTOLD = "no gain that could be told from chance"
 """and so why one is not kept that may do good or harm, for all that its times say"""
 
@@ -70,6 +72,11 @@ class Judgement:
     def asked(self) -> bool:
         """Whether its times were asked for a gain: what failed before was not."""
         return self.effect is not None and self.effect.pairs >= FEWEST
+
+    @property
+    def declined(self) -> bool:
+        """Whether the job did not take it up."""
+        return self.why.startswith(DECLINED)
 
     @property
     def untold(self) -> bool:

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.judgement import DECLINED
 from whyidle.engine.trial.pair import batch, sample_s
 from whyidle.engine.trial.told import Told
 from whyidle.model.knobs import RESIZING
@@ -47,8 +48,8 @@ def unlike(candidate: Candidate, base: Ran, treated: Ran) -> str:
         return ""
     before, after = (batch(ran.told) if ran.told else None for ran in (base, treated))
     if not before or not after:
-        return "declined: how many samples a step has was not seen"
+        return f"{DECLINED}: how many samples a step has was not seen"
     wanted, grown = times(candidate), after / before
     if abs(grown / wanted - 1.0) > SLACK:
-        return f"declined: a step then has {grown:.3g} times as many samples, not {wanted:.3g}"
+        return f"{DECLINED}: a step then has {grown:.3g} times as many samples, not {wanted:.3g}"
     return ""

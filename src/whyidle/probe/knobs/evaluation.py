@@ -17,6 +17,8 @@ ONE_ONLY = (
     "too few evaluations ran: the first from each line is left as it is, and must end before the "
     "next one, to see that nothing is learned in it"
 )
+NO_GRAPH = "evaluation records no gradients as it is"
+ASKED = "what the model is given while it evaluates asks for gradients itself"
 
 
 class Phases:
@@ -38,6 +40,10 @@ class Phases:
         self.model: Callable[[], Any] = lambda: None
         self.seen = 0
         """evaluations that have begun"""
+        self.again = False
+        """whether the model was called in one that was proven before"""
+        self.without = False
+        """whether gradients were off there as it is"""
         self.known: dict[int, bool] = {}
         """by id, which modules hold all that is trained: asked before every call in one"""
 
@@ -70,6 +76,7 @@ class Phases:
         self.called = True
         if self.off or self.now not in self.proven:
             return False
+        self.again = True
         given = (*args, *kwargs.values())
         return not any(getattr(value, "requires_grad", False) for value in given)
 
@@ -82,9 +89,16 @@ class Phases:
             return f"the model was not put into evaluation mode (eval()) while it ran{LONGER}"
         if self.off:
             return "gradients are asked for while it evaluates"
-        if not self.proven:
+        if not self.again:
             return f"{ONE_ONLY}{LONGER}"
         return ""
+
+    def kept(self) -> str:
+        """Why no graph was spared, where evaluations were seen in which it could be; empty as in
+        ``missing``."""
+        if not self.trained:
+            return ""
+        return self.missing() or (NO_GRAPH if self.without else ASKED)
 
     def whole(self, module: Any) -> bool:
         """Whether it holds every parameter that is trained, so that it is the model."""
@@ -93,9 +107,6 @@ class Phases:
         if id(module) not in self.known:
             self.known[id(module)] = self.trained <= {id(p) for p in module.parameters()}
         return self.known[id(module)]
-
-
-NO_GRAPH = "evaluation records no gradients as it is"
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -109,7 +120,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     _watch_learning(hand, list(edits), phases)
     times = int(edits.get(_ahead.KNOB, 1))
     ahead = _ahead.Ahead(hand, phases, times) if times > 1 else None
-    hand.waits(own, lambda: phases.missing() or (phases.trained and NO_GRAPH) or "")
+    hand.waits(own, phases.kept)
     if ahead is not None:
         hand.waits([_ahead.KNOB], lambda: phases.missing() or (phases.trained and ahead.why) or "")
     kinds: set[type] = set()
@@ -190,10 +201,14 @@ def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
             if self.training:
                 if phases.now is not None and self is phases.model():
                     phases.end()
-            elif phases.applies(self, args, kwargs) and own and torch.is_grad_enabled():
-                hand.took(*own)
-                with torch.no_grad():
-                    return original(self, *args, **kwargs)
+            elif phases.applies(self, args, kwargs) and own:
+                if torch.is_grad_enabled():
+                    hand.took(*own)
+                    with torch.no_grad():
+                        return original(self, *args, **kwargs)
+                if not phases.without:
+                    phases.without = True
+                    hand.tell()
             return original(self, *args, **kwargs)
 
         return call
