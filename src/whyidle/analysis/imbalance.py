@@ -143,11 +143,11 @@ class Imbalance:
     def lost(self) -> tuple[float, float]:
         """P8: share of the step that is won when every rank does the mean of the work. (The part
         that is the same in every step, all of it.)"""
-        own, whole = self._own, float(self.waiting.mean())
+        own, whole = self.own, float(self.waiting.mean())
         return max(0.0, min(float(own.max() - own.mean()), whole)), whole
 
     @property
-    def _own(self) -> F64:
+    def own(self) -> F64:
         """What each rank does besides waiting, as share of the mean step."""
         length = np.array([facts.step_s for facts in self.ranks])
         return length * (1.0 - self.waiting) / max(float(length.mean()), 1e-12)
@@ -155,9 +155,9 @@ class Imbalance:
     def freed(self, index: int) -> tuple[float, float]:
         """Share of the step that is won when one rank is as fast as the slowest of the others: with
         transfers as exposed as now, and with them hidden by the work beside which they then run."""
-        own = self._own
+        own = self.own
         shares = np.array([facts.share("communication") for facts in self.ranks])
-        alone = self._own / np.maximum(1.0 - self.waiting, 1e-9) * (1.0 - shares)
+        alone = self.own / np.maximum(1.0 - self.waiting, 1e-9) * (1.0 - shares)
         won = [each[index] - np.delete(each, index).max(initial=0.0) for each in (own, alone)]
         low, high = sorted(max(0.0, float(share)) for share in won)
         return low, high

@@ -9,6 +9,7 @@ import msgspec
 
 from whyidle import catalog
 from whyidle.analysis.job import Job
+from whyidle.engine import _pacing
 from whyidle.engine._scatter import NONE, Scatter, allowed
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
@@ -28,14 +29,16 @@ CRITICAL = 0.20
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A proven cause: the strongest proof, the rank it is from, on what share of ranks, and how
-    the time that it lies in scatters from step to step."""
+    """A proven cause: the strongest proof, or that of the rank which sets the pace; the rank it is
+    from, on what share of ranks, how the time that it lies in scatters from step to step, and how
+    much the other ranks let be won."""
 
     cause: Cause
     proof: Proof
     rank: int | None
     spread: float
     scatter: Scatter = NONE
+    room: _pacing.Shares | None = None
 
     @property
     def bucket(self) -> Bucket:
@@ -167,7 +170,7 @@ def _foretold(plan: Plan, item: Judged) -> Predicted:
     predicted = plan.predicted or item.proof.predicted
     if any(edit.knob == RESIZING for edit in plan.edits):  # of samples, no share of the step
         return predicted
-    return allowed(predicted, item.scatter)
+    return allowed(_pacing.limited(predicted, item.room), item.scatter)
 
 
 def _promised(prescription: Prescription) -> float:

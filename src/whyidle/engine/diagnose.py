@@ -14,7 +14,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
-from whyidle.engine import _bursts, _few, _marks, _neighbours, _scaling, _stopped
+from whyidle.engine import _bursts, _few, _marks, _neighbours, _pacing, _scaling, _stopped
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -94,7 +94,8 @@ def _judge(
 
 def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
     """The strongest proof of a cause, and on what share of the ranks there is one; the weakest, of
-    what all ranks must have in common. ``job`` is the ``live`` one, or that of its bursts."""
+    what all ranks must have in common; where one rank sets the pace, its proof, as far as the
+    others let it be won. ``job`` is the ``live`` one, or that of its bursts."""
     if cause.scope == "job":
         proof = cause.test(job)
         return _judged(cause, proof, job.lead, 1.0) if proof else None
@@ -104,11 +105,20 @@ def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
     if not found or (together and len(found) < len(proofs)):
         return None
     facts, proof = (min if together else max)(found, key=lambda pair: pair[1].high)
+    room = None
+    pace = _pacing.setter(job, proof.bucket or cause.bucket) if job is live else None
+    if pace is not None and not together:
+        mine = [each for facts, each in found if facts is pace]
+        if not mine:
+            return None
+        facts, room = pace, _pacing.room(job, found, pace)
+        proof = replace(mine[0], predicted=_pacing.limited(mine[0].predicted, room))
     if job is not live:
         whole = next(each for each in live.ranks if each.burst is facts)
         proof = _bursts.placed(cause, _bursts.windowed(proof, facts), whole)
     proof = _marks.shown(cause, proof, facts)
-    return replace(_judged(cause, proof, facts, len(found) / len(proofs)), rank=facts.rank)
+    judged = _judged(cause, proof, facts, len(found) / len(proofs))
+    return replace(judged, rank=facts.rank, room=room)
 
 
 def _judged(cause: Cause, proof: Proof, facts: Facts, spread: float) -> Judged:
