@@ -210,3 +210,36 @@ def test_lines_that_wait_are_told_by_the_whole_run(name, lines):
     diagnosis = diagnose([replace(watched_reads(name), bursts=(burst,))])
     (found,) = [each for each in diagnosis.findings if each.cause == "per-step-host-sync"]
     assert [place.line for place in found.where] == lines
+
+
+def taking_turns(critics, steps=20):
+    """As adversarial training does: one optimizer several times, then the other. Returns the
+    recording, and when each call of the first ended, ns."""
+    job, ends = Guest(), []
+    for _ in range(steps):
+        for _ in range(critics):
+            job.work("/job/train.py(41): <module>", ms(40))
+            job.step("/job/train.py(42): <module>", ms(5), "Adam")
+            ends.append(job.now)
+        job.work("/job/train.py(44): <module>", ms(40))
+        job.step("/job/train.py(45): <module>", ms(5), "Adam (2)")
+    return job.timeline(), ends
+
+
+@pytest.mark.parametrize(
+    ("critics", "said"),
+    [(1, "burst of steps 8 to 10: "), (3, "burst of step 3: ")],
+)
+def test_bursts_are_of_steps_as_the_run_counts_them(critics, said):
+    live, ends = taking_turns(critics)
+    first, calls = 7, 7 + 7 // critics + 1  # by then, with those of the other
+    told = {**TOLD, "step": calls, "begin": ends[first], "end": ends[first + 3] + us(9)}
+    settings = {**live.settings, "bursts": {"bursts": [told], "off": None}}
+    (note,) = [
+        note
+        for note in diagnose([replace(live, settings=settings)]).coverage.notes
+        if "operator by operator" in note
+    ]
+    assert note.startswith(said)
+    assert ("steps took" in note) == (critics == 1)
+    assert ("first optimizer" in note) == (critics == 3)

@@ -17,6 +17,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.reads import waiting_lines
 from whyidle.analysis.samples import lines
+from whyidle.analysis.steps import find_steps
+from whyidle.engine._stretches import stretch
 from whyidle.errors import InputError
 from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
@@ -45,12 +47,13 @@ def read(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
             burst = kineto.load(path)
         except InputError:
             continue  # cut short: the process was killed
+        window = f"burst of {stretch(one, find_steps(timeline), timeline.base_ns).said}"
         on_cpu = timeline.info.kind == "cpu"  # of a machine that has a GPU, perhaps
         found.append(
             replace(
                 burst,
                 info=timeline.info if on_cpu else burst.info,
-                settings={**timeline.settings, "burst": {**one, "window": _window(one)}},
+                settings={**timeline.settings, "burst": {**one, "window": window}},
                 rank=timeline.rank,
                 hostname=timeline.hostname,
             )
@@ -103,10 +106,6 @@ def placed(cause: Cause, proof: Proof, live: Facts) -> Proof:
     return replace(proof, where=waiting_lines(live))
 
 
-def _window(one: dict[str, Any]) -> str:
-    return f"burst of steps {one['step']} to {one['step'] + one['steps'] - 1}"
-
-
 def _named(burst: Facts) -> str:
     return str(burst.timeline.settings["burst"]["window"])
 
@@ -118,7 +117,7 @@ def notes_on(job: Job) -> list[str]:
         told = facts.timeline.settings.get("bursts") or {}
         who = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
         seen = [one for one in told.get("bursts", ()) if one.get("state") != _CUT_OFF]
-        notes += [f"{who}{_said(one)}" for one in seen]
+        notes += [f"{who}{_said(facts, one)}" for one in seen]
         if told.get("off") and not str(told["off"]).startswith(_ORDINARY):
             first = "no further burst" if seen else "no burst"
             notes.append(f"{who}{first} was recorded: {told['off']}{_counted(facts, told)}")
@@ -141,20 +140,22 @@ def _counted(facts: Facts, told: dict[str, Any]) -> str:
     return f"{said}. Where the model is called many times a step, one call for all makes fewer"
 
 
-def _said(one: dict[str, Any]) -> str:
+def _said(facts: Facts, one: dict[str, Any]) -> str:
+    found = stretch(one, facts.steps, facts.timeline.base_ns)
     if one.get("state") != "recorded":
-        return f"a burst at step {one.get('step')} came to nothing: {one.get('state')}"
+        return f"a burst at step {found.first} came to nothing: {one.get('state')}"
     parts = [f"{lasting(one.get(key, 0))} {word}" for key, word in _TIMES if one.get(key)]
     took, cost = ", ".join(parts), one["cost_s"]
     return (
-        f"{_window(one)}: recorded operator by operator, and left out of all other figures; "
-        f"steps took {took}; recording cost {lasting(cost)}"
+        f"burst of {found.said}: recorded operator by operator, and left out of all other figures; "
+        f"{_LENGTHS[found.alike]} took {took}; recording cost {lasting(cost)}"
     )
 
 
 _CUT_OFF = "abandoned: closed"
 """the job ended meanwhile: that is nothing to tell"""
 
+_LENGTHS = {True: "steps", False: "from one call of the first optimizer to the next it"}
 _TIMES = (("before_s", "before"), ("during_s", "during"), ("after_s", "after"))
 
 
