@@ -118,6 +118,15 @@ def test_samples_that_workers_would_repeat_have_to_be_divided_first():
     assert "get_worker_info" not in plan("loader-workers", workers=2).summary
 
 
+def test_data_that_workers_cannot_have_is_left_to_its_owner():
+    assert plan("loader-workers", workers=2).automatic
+    held = plan("loader-workers", workers=2, unfit="dataset.db is an open sqlite3 Connection")
+    assert not held.automatic
+    assert "Connection: have each worker open its own; then DataLoader(" in held.summary
+    drawn = plan("loader-workers", workers=2, unfit="dataset.rng is a random generator")
+    assert "a random generator, which is to be mended; then DataLoader(" in drawn.summary
+
+
 def test_what_may_change_learning_asks_for_it():
     consents = {name: t.consent for name, t in catalog.treatments().items()}
     assert consents["one-process-per-gpu"] == "convergence"

@@ -9,9 +9,10 @@ from typing import Any
 
 from .cores import cores
 from .knobs._chains import of_several
-from .knobs._forking import undivided
+from .knobs._forking import undivided, unfit
 from .recorder import now
 
+UNFIT = "_whyidle_unfit"
 HERE = os.path.dirname(__file__)
 
 
@@ -34,6 +35,7 @@ def describe(loader: Any) -> dict[str, Any]:
         "in_order": bool(getattr(loader, "in_order", True)),
         "iterable": bool(loader._dataset_kind),
         "undivided": undivided(loader.dataset),
+        "unfit": _unfit(loader),
         "dataset": f"{dataset.__module__}.{dataset.__qualname__}",
         "start": context.get_start_method() if context is not None else _default_start(),
         "sampler": type(loader.sampler).__name__,
@@ -41,6 +43,20 @@ def describe(loader: Any) -> dict[str, Any]:
         "collating": _place(loader.collate_fn),
         "asked": _asked(),
     }
+
+
+def _unfit(loader: Any) -> str:
+    """Why workers should not load its dataset; looked at before a loader's first batch only: what
+    is opened later, each worker would open by itself."""
+    known = vars(loader).get(UNFIT)
+    if known is not None or loader.num_workers:
+        return known or ""
+    try:
+        found = unfit(loader.dataset, seeded=loader.worker_init_fn is not None)
+    except Exception:  # all the rest is told without it
+        found = ""
+    vars(loader)[UNFIT] = found
+    return found
 
 
 def _chained(dataset: Any) -> bool | None:

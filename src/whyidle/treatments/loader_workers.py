@@ -7,6 +7,10 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 from whyidle.treatments._values import around
 
+OPEN, OWN = " is an open ", ": have each worker open its own"
+MENDED = ", which is to be mended"
+"""first, where workers cannot have the dataset as it is, by what is said of that"""
+
 
 @treatment(
     "dataloader-no-workers",
@@ -22,7 +26,8 @@ def loader_workers(proof: Proof) -> Plan | None:
     other and the training process down. Where something bound the process to fewer cores than the
     command was given, workers get them all. Samples that are not divided among workers have to be,
     first; by itself such a loader gets one worker at most. A dataset that launches kernels is left
-    to people: CUDA does not survive a fork."""
+    to people: CUDA does not survive a fork; so is one that is seen to hold what survives none, or a
+    random generator that all workers would copy."""
     workers = proof.facts.get("workers")
     on_device = bool(proof.facts.get("device_work", False))
     number = "more" if workers is None else max(2, int(workers))
@@ -50,6 +55,8 @@ def loader_workers(proof: Proof) -> Plan | None:
             "have the IterableDataset give each worker its own part (torch.utils.data."
             "get_worker_info), or every worker gives all of it; then "
         )
+    if unfit := proof.facts.get("unfit"):
+        first += f"{unfit}{OWN if OPEN in unfit else MENDED}; then "
     bound = ", at most the cores that this process may use" if workers is None else ""
     return Plan(
         summary=f"{first}DataLoader(..., num_workers={number}, persistent_workers=True)"
@@ -57,5 +64,5 @@ def loader_workers(proof: Proof) -> Plan | None:
         edits=tuple(edits),
         predicted=proof.facts.get("by_workers"),
         risk=risk,
-        automatic=workers is not None and not on_device,
+        automatic=workers is not None and not on_device and not unfit,
     )

@@ -197,6 +197,37 @@ def test_a_watched_loader_tells_whether_its_data_is_divided():
     assert told == [True, False, False]
 
 
+@pytest.mark.parametrize(("workers", "told"), [(0, True), (2, False)])
+def test_a_watched_loader_tells_what_keeps_its_data_from_workers(workers, told):
+    data = Numbers()
+    data.connection = sqlite3.connect(":memory:")
+    unfit = describe(DataLoader(data, num_workers=workers))["unfit"]
+    assert ("dataset.connection is an open sqlite3 Connection" in unfit) == told
+
+
+def test_what_is_opened_by_the_first_sample_keeps_nothing_from_workers():
+    data = Numbers()
+    loader = DataLoader(data)
+    first = describe(loader)["unfit"]
+    data.connection = sqlite3.connect(":memory:")
+    assert first == describe(loader)["unfit"] == ""
+
+
+def test_a_generator_of_its_own_is_told_unless_workers_are_seeded():
+    data = Numbers()
+    data.random = random.Random(1)
+    assert "random generator" in describe(DataLoader(data))["unfit"]
+    assert not describe(DataLoader(data, worker_init_fn=print))["unfit"]
+
+
+def test_a_watched_dataset_is_looked_at_for_a_short_time_only():
+    data = Numbers()
+    data.much = [[[[0.5 * i * k] for i in range(64)] for k in range(64)] for _ in range(64)]
+    seen = _forking._Seen(_forking.MOST)
+    _forking._look(data, "", 4, seen, lambda _: "")
+    assert len(seen) == _forking.MOST
+
+
 class OnDevice:
     """What lies elsewhere."""
 

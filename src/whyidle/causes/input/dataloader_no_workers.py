@@ -78,7 +78,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     Give the DataLoader workers, keep them between epochs, and pin its batches. Where the cores have
     no room for them samples have to become cheaper. Do not give workers where the
     dataset is an ``IterableDataset`` that does not divide its samples among workers: every worker
-    would yield all of them.
+    would yield all of them. Nor where the dataset holds what survives no fork, such as an open
+    connection: have each worker open its own, first.
 
     References
     ----------
@@ -127,6 +128,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         facts={
             "workers": given,
             "undivided": _undivided(facts),
+            "unfit": _unfit(facts),
             "bound": facts.workers.loads_bound,
             "most_workers": most_workers(facts, 0, waits=mostly_waits(facts)),
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
@@ -161,6 +163,15 @@ def _undivided(facts: Facts) -> bool:
     """Whether each of several workers may give all of the data."""
     settings = [each for each in facts.timeline.loading.settings if not each.get("workers")]
     return any(each.get("undivided") for each in settings)
+
+
+def _unfit(facts: Facts) -> str:
+    """Why workers cannot have a dataset as it is; empty where nothing was seen that speaks against
+    it."""
+    told = [
+        each.get("unfit") for each in facts.timeline.loading.settings if not each.get("workers")
+    ]
+    return next((str(why) for why in told if why), "")
 
 
 def _workers(work: float, blocked: float, bounds: tuple[int, int]) -> int:

@@ -47,6 +47,8 @@ Wrong = Callable[[Any], str]
 """says what is wrong with a value; empty where nothing is"""
 DEPTH, BREADTH = 4, 64
 """how deep datasets, transforms and lists are looked into, and how many entries of each"""
+MOST = 4096
+"""so much of a dataset is looked at in a job that is only watched, which takes some 10 ms"""
 SMALL_BYTES = 64 << 20
 """what containers have for shared memory unless told otherwise: too little for batches"""
 
@@ -71,20 +73,41 @@ def may_have_several_workers(dataset: Any, *, seeded: bool) -> None:
             "(torch.utils.data.get_worker_info): each would give all of them"
         )
     if not seeded:
-        _look(dataset, "dataset", DEPTH, set(), _alike)
+        _look(dataset, "dataset", DEPTH, _Seen(), _alike)
 
 
 def may_start_workers(dataset: Any, context: Any = None) -> None:
     """Raises DeclinedError where a worker would break what is held open, or cannot be started."""
-    _look(dataset, "dataset", DEPTH, set(), _tied)
+    _look(dataset, "dataset", DEPTH, _Seen(), _tied)
     _room()
     method = getattr(context, "_name", context) or multiprocessing.get_start_method()
     if method != "fork":
         _may_start_anew(dataset, str(method))
 
 
-def _look(value: Any, name: str, depth: int, seen: set[int], wrong: Wrong) -> None:
-    if id(value) in seen or type(value).__module__.partition(".")[0] == "logging":
+def unfit(dataset: Any, *, seeded: bool) -> str:
+    """Why it should have no workers as it is, as far as a short look shows; empty where nothing
+    speaks against it. That there are samples to divide is told apart (``undivided``)."""
+    try:
+        for wrong in (_tied,) if seeded else (_tied, _alike):
+            _look(dataset, "dataset", DEPTH, _Seen(MOST), wrong)
+    except DeclinedError as reason:
+        return str(reason)
+    return ""
+
+
+class _Seen(set[int]):
+    """What was looked at, by its id, and how much may be."""
+
+    def __init__(self, most: int = sys.maxsize) -> None:
+        super().__init__()
+        self.most = most
+
+
+def _look(value: Any, name: str, depth: int, seen: _Seen, wrong: Wrong) -> None:
+    if id(value) in seen or len(seen) >= seen.most:
+        return
+    if type(value).__module__.partition(".")[0] == "logging":
         return
     seen.add(id(value))
     if why := wrong(value):
@@ -111,9 +134,16 @@ def _tied(value: Any) -> str:
     package = kind.__module__.partition(".")[0]
     if package in ALONE:
         return f"is an open {package} {kind.__name__}, which survives no fork"
-    if getattr(getattr(value, "device", None), "type", "cpu") not in ("cpu", "meta"):
+    if package == "cupy" or _device(value) not in ("cpu", "meta"):
         return "lies on a GPU, which survives no fork"
     return ""
+
+
+def _device(value: Any) -> str:
+    """What kind of device it lies on. Nothing of the job's own is called to learn it."""
+    if isinstance(value, sys.modules["torch"].Tensor):
+        return str(value.device.type)
+    return str(getattr(vars(type(value)).get("device"), "type", "cpu"))
 
 
 def _alike(value: Any) -> str:
