@@ -19,7 +19,8 @@ class Pauses:
     """Pauses of one role in scope. ``spans`` are the pauses on the host; ``share`` is how much of
     the step the device idled for them, ``least`` and ``most`` hold its sampling error where only
     stack samples tell of them; ``idle_s`` is for how long it idled during each, ``steps_hit``
-    counts the steps that hold one."""
+    counts the steps that hold one, or were seen to: a stack sample speaks for like stretches of
+    other steps too, in which nobody looked."""
 
     spans: Intervals
     share: float
@@ -69,11 +70,14 @@ def pauses_of(facts: Facts, role: str, rows: NDArray[np.int64]) -> Pauses:
     host = facts.timeline.host
     spans = union(host.start[rows], host.end[rows])
     begin, end = (edges[facts.chosen] for edges in facts.steps.on_host)
+    told = sampled(facts, rows)
     hit: NDArray[np.bool_] = spans.inside(begin, end) > 0
+    if told and (seen := _seen(facts, spans, begin, end)).any():
+        hit = seen
     longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
     idle = facts.part(role).inside(spans.start, spans.end) / 1e9
     part, share = facts.part(role), facts.share(role)
-    least, most = bounds(facts, part) if sampled(facts, rows) else (share, share)
+    least, most = bounds(facts, part) if told else (share, share)
     return Pauses(
         spans,
         share,
@@ -86,3 +90,16 @@ def pauses_of(facts: Facts, role: str, rows: NDArray[np.int64]) -> Pauses:
         (end - begin - spans.inside(begin, end)) / 1e9,
         rows,
     )
+
+
+def _seen(
+    facts: Facts, spans: Intervals, begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """In which steps a stack sample itself lies in the spans."""
+    looks = facts.timeline.looks
+    if looks is None:
+        return np.zeros(len(begin), bool)
+    mine = spans.covers(looks.time)
+    time = np.sort(looks.time[mine if looks.own is None else mine & looks.own])
+    found: NDArray[np.bool_] = np.searchsorted(time, begin) < np.searchsorted(time, end)
+    return found

@@ -130,10 +130,11 @@ def looks_of(
     base: int,
     *,
     unsure: NDArray[np.bool_] | None = None,
+    own: NDArray[np.bool_] | None = None,
 ) -> Looks:
     """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
     rows of them, and for how long each of these speaks, ns; ``unsure`` ones found the lock taken
-    and count for an operator."""
+    and count for an operator; ``own`` ones say what they themselves saw."""
     phases, weight = phase_of(spans, samples, names), np.zeros(len(samples))
     np.add.at(weight, *spoken)
     random = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())
@@ -142,6 +143,7 @@ def looks_of(
         phases[random],
         weight[random],
         None if unsure is None else (unsure & (phases % 2 == 0))[random],
+        None if own is None else own[random],
     )
 
 

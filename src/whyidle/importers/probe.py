@@ -253,9 +253,11 @@ def _host(
     read = samples["time"].astype(np.int64) + samples["held"].astype(np.int64) * 1000
     shown = samples["stack"]
     samples = dated(spans, samples, names, len(stacks), ran.python)
-    ran = ran.borrowing(samples["stack"] != shown)
+    borrowed = samples["stack"] != shown
+    ran = ran.borrowing(borrowed)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
+    own = ~borrowed[order]
     ran = ran.take(order)
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
@@ -263,7 +265,7 @@ def _host(
     idle = _waiting(samples, read, met)
     kinds, blocked, stuck = doing(samples, read, stacks, idle, ran.python, alone=alone)
     rows, start, end = spoken_for(spans, samples, names)
-    looks = looks_of(spans, samples, names, (rows, end - start), base, unsure=ran.unsure)
+    looks = looks_of(spans, samples, names, (rows, end - start), base, unsure=ran.unsure, own=own)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
     shown = samples["stack"].astype(np.int64)
     if ran.after is not None:

@@ -163,12 +163,14 @@ class Looks:
     """Stack samples as a random sample of time. ``phase`` tells looks of different phases of a step
     apart, whose lengths are known from recorded calls; ``weight`` is how long each speaks for, ns.
     ``unsure`` ones, between recorded calls, found Python running for so short a time that they were
-    counted for operators, as it may be the framework's own; None where no look tells."""
+    counted for operators, as it may be the framework's own; None where no look tells. ``own`` ones
+    say what they saw themselves, and not what another one did; None: all of them."""
 
     time: I64
     phase: I64
     weight: F64
     unsure: NDArray[np.bool_] | None = None
+    own: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

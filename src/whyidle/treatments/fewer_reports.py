@@ -10,8 +10,11 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("blocking-logging-upload", consent="none")
 def fewer_reports(proof: Proof) -> Plan | None:
     """Thin reports of the training loop to every fiftieth, and send them from the background. Of a
-    wait of which only the line is known it is not said that it logs."""
+    wait of which only the line is known it is not said that it logs. Pictures are drawn less often,
+    or elsewhere: matplotlib's figures are not made for threads."""
     what = "log every fiftieth step, from a background thread; no histograms of parameters"
+    if proof.facts.get("plot"):
+        what = "draw every fiftieth step, or in another process, from numbers that are kept"
     if "tracker" not in proof.facts:
         what = (
             "see what the call on this line waits for (a network, a file, a lock, a sleep); if it "
@@ -20,5 +23,5 @@ def fewer_reports(proof: Proof) -> Plan | None:
     return Plan(
         summary=what,
         edits=(Edit(knob="logging.interval_factor", value=50, was=1),),
-        risk="curves have fewer points",
+        risk="pictures are older" if proof.facts.get("plot") else "curves have fewer points",
     )

@@ -15,13 +15,14 @@ from whyidle.model.cause import Proof, cause
 
 TRACKER = re.compile(r"(^|/)(torch/utils/tensorboard|tensorboardX|mlflow)/")
 """files of those whose calls are known well enough"""
+PLOT = re.compile(r"(^|/)matplotlib/")
 LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
 LEAST_BLOCKED = 0.03
 """a thread that waits for less than this may just have lost its processor"""
 EVERY_FIFTIETH = 0.02
-"""residual when a report is made every 50 steps, which is what Lightning does if not told otherwise
-(``Trainer(log_every_n_steps=50)``)"""
+"""residual when what was reported in every step is reported in every fiftieth, which is what
+Lightning does if not told otherwise (``Trainer(log_every_n_steps=50)``)"""
 LEFT_AT_WORST = 0.5
 """residual at the careful end: a background thread still competes for the interpreter"""
 
@@ -72,7 +73,8 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     found = pauses(facts, "logging")
     if found is None or found.share < LEAST_SHARE:
         return None
-    high = interruptions(found.share, EVERY_FIFTIETH)
+    often = max(found.steps_hit, 1) / max(facts.step_count, 1)
+    high = interruptions(found.share, min(EVERY_FIFTIETH / often, LEFT_AT_WORST))
     low = interruptions(found.least, LEFT_AT_WORST) if found.recurring else 0.0
     return Proof(
         headline=f"Logging holds the training loop for {found.share:.0%} of the step",
@@ -87,7 +89,7 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"tracker": _known_tracker(facts, found)},
+        facts={"tracker": _known_tracker(facts, found), "plot": _plots(facts, found)},
     )
 
 
@@ -95,6 +97,12 @@ def _known_tracker(facts: Facts, found: Pauses) -> bool:
     """Whether it is one whose calls can be made beside the training."""
     names = facts.timeline.names
     return any(TRACKER.search(names[each]) for each in set(facts.timeline.host.name[found.rows]))
+
+
+def _plots(facts: Facts, found: Pauses) -> bool:
+    """Whether all of it makes pictures."""
+    names = facts.timeline.names
+    return all(PLOT.search(names[each]) for each in set(facts.timeline.host.name[found.rows]))
 
 
 def _blocked(facts: Facts) -> Proof | None:
