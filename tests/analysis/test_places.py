@@ -2,8 +2,11 @@
 
 import pytest
 
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.places import at_place
 from whyidle.model.diagnosis import Place
+from whyidle.testing.builder import ms
+from whyidle.testing.guest import Guest
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,29 @@ def test_code_outside_functions_is_known_by_its_line(function, line, told):
 
 def test_no_place_is_told_as_nothing():
     assert at_place(()) == ""
+
+
+AT = "/job/train.py(48): estimate;/job/train.py(66): <module>"
+LAYER = "/lib/site-packages/torch/nn/modules/linear.py(134): forward"
+
+
+def place(*stacks, name="evaluation"):
+    """Of a call during which these were looked at."""
+    job = Guest()
+    with job.call(name):
+        for stack in stacks:
+            job.work(stack, ms(4))
+    facts = Facts(job.timeline())
+    (row,) = facts.named(f"^{name}$")
+    found = facts.places.within(int(row))
+    return found and (found.line, found.function)
+
+
+def test_a_call_is_where_all_looks_at_it_lie():
+    """And not in whatever of it the first one shows."""
+    forward, fetch = (f"/job/{at};{AT}" for at in ("model.py(26): forward", "train.py(30): fetch"))
+    assert place(f"{LAYER};{forward}", fetch.replace("48", "47")) == (48, "estimate")
+    assert place(f"{LAYER};{forward}") == (26, "forward")
+    assert place(f"{LAYER};{forward}", "/job/other.py(3): run") == (26, "forward")
+    assert place(LAYER) is None
+    assert place() is None

@@ -19,6 +19,8 @@ _LIBRARY = re.compile(
     r"subprocess|tempfile|warnings|weakref)(/|\.py$)|^<|lib/python3"
 )
 
+MOST_SAMPLES = 50
+
 
 class Places:
     """Locates host events; nests each thread's Python frames once, on demand."""
@@ -38,17 +40,26 @@ class Places:
         return self._pick(frames) or self.within(row) or self._at(row)
 
     def within(self, row: int) -> Place | None:
-        """The user's frame that the first stack sample inside a host event shows; None where the
-        recording has no samples (those are Python events that carry a whole stack)."""
+        """The user's function in which all stack samples inside a host event lie, at the line that
+        the first shows; its innermost one where they share none. None where the recording has no
+        samples (those are Python events that carry a whole stack)."""
         host = self._timeline.host
         inside = (host.start >= host.start[row]) & (host.start < host.end[row])
         inside &= (host.thread == host.thread[row]) & (host.detail >= 0)
-        for sample in np.flatnonzero(inside)[:50]:
-            stack = self._timeline.details[host.detail[sample]].stack
-            place = self._pick(stack.split(";")) if stack else None
-            if place is not None and not in_library(place):
-                return place
-        return None
+        stacks = [
+            [place for frame in stack.split(";")[::-1] if (place := self._pick([frame]))]
+            for sample in np.flatnonzero(inside)[:MOST_SAMPLES]
+            if (stack := self._timeline.details[host.detail[sample]].stack)
+        ]
+        stacks = [own for stack in stacks if (own := [p for p in stack if not in_library(p)])]
+        if not stacks:
+            return None
+        together = 0
+        for frames in zip(*stacks, strict=False):
+            if len({(place.file, place.function) for place in frames}) > 1:
+                break
+            together += 1
+        return stacks[0][together - 1]
 
     def _at(self, row: int) -> Place | None:
         host = self._timeline.host

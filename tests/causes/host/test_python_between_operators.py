@@ -46,6 +46,21 @@ def test_the_place_is_named_and_the_fix_goes_there():
     assert "train.py(44): accuracy" in [evidence.value for evidence in found.evidence]
 
 
+def test_the_call_of_an_operator_is_no_example_of_python_without_one():
+    """A look at one may come late, and is then taken for Python."""
+    job = Builder()
+    for _ in range(11):
+        with job.step():
+            job.op("aten::mm", host=us(2000))
+            job.python("/lib/site-packages/torch/nn/modules/linear.py(134): forward", us(900))
+            job.op("aten::mm", host=us(50))
+            job.python("train.py(44): accuracy", us(800))
+    proof = judge(replace(job.timeline(), info=DeviceInfo()))
+    told = {evidence.quantity: evidence.value for evidence in proof.evidence}
+    assert told["which is in"] == "train.py(44): accuracy"
+    assert told["longest stretch"] == pytest.approx(0.8e-3, rel=0.1)
+
+
 def test_looks_at_operators_that_are_taken_for_python_are_taken_off():
     plain, watched = train(800), replace(train(800), settings={"false_waits": 0.02})
     before, after = (judge(each).evidence[0].value for each in (plain, watched))

@@ -3,6 +3,7 @@
 import pytest
 from judging import judge
 
+from whyidle import catalog
 from whyidle.testing.guest import Guest
 
 MS = 1_000_000
@@ -25,6 +26,11 @@ def test_what_is_left_is_bytes_and_tensors():
     predicted = judged(100, 2_000_000, 20).predicted
     assert predicted.speedup == pytest.approx(40 / (20 + 5.23), rel=0.02)
     assert predicted.low < predicted.speedup < predicted.high < 2.0
+
+
+def test_the_risk_names_no_gpu_where_there_is_none():
+    proof = judged(100, 2_000_000, 20)
+    assert "GPU" not in catalog.treatments()["fused-optimizer"].decide(proof).risk
 
 
 def test_what_the_caches_keep_is_updated_faster():

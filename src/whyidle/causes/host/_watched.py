@@ -129,7 +129,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
         confidence=0.8,
         where=where,
         bucket="compute",
-        facts={"optimizer": name.split()[0], "implementation": "loop"},
+        facts={"optimizer": name.split()[0], "implementation": "loop", "noun": facts.noun},
     )
 
 

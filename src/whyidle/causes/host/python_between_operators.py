@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+
+import numpy as np
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.exchanges import searches
@@ -23,7 +26,8 @@ PAUSE_NS = 200_000
 """a pause, as in ``python-overhead-in-step``: far longer than the way from operator to operator"""
 REMOVED = (0.5, 0.9, 1.0)
 """careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
-MOST_PLACES = 3
+MOST_PLACES, MOST_TRIED = 3, 50
+FRAMEWORK = re.compile(r"(^|/)torch/(?!utils/data/)")
 
 
 @cause(
@@ -83,8 +87,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
         predicted=remove(low, high, "the step without these stretches", expected),
         evidence=(
             measured("Python without an operator, share of step", share, "ratio", source="stacks"),
-            measured("longest stretch", float(pauses.length.max()) / 1e9, "s", samples=len(pauses)),
-            *_innermost(facts, pauses),
+            *_longest(facts, pauses),
         ),
         confidence=0.85 if where else 0.5,
         where=where,
@@ -92,13 +95,18 @@ def python_between_operators(facts: Facts) -> Proof | None:
     )
 
 
-def _innermost(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
-    """What ran in the longest stretch, a built-in function too."""
-    longest = int(pauses.length.argmax())
-    middle = int(pauses.start[longest] + pauses.end[longest]) // 2
-    names = (facts.places.function_at(int(thread), middle) for thread in facts.host.drivers)
-    name = next((name for name in names if name), None)
-    return (measured("which is in", name, None, source="stacks"),) if name else ()
+def _longest(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
+    """The longest stretch, and what ran in it, a built-in function too. A line of the framework is
+    the call of an operator, at which a look may have come late: such a stretch is no example."""
+    for row in np.argsort(-pauses.length, kind="stable")[:MOST_TRIED].tolist():
+        middle = int(pauses.start[row] + pauses.end[row]) // 2
+        names = (facts.places.function_at(int(thread), middle) for thread in facts.host.drivers)
+        name = next((name for name in names if name), "")
+        if not FRAMEWORK.search(name):
+            length = float(pauses.length[row]) / 1e9
+            found = measured("longest stretch", length, "s", samples=len(pauses))
+            return (found, measured("which is in", name, None, source="stacks"))[: 1 + bool(name)]
+    return ()
 
 
 def _places(facts: Facts, pauses: Intervals) -> tuple[Place, ...]:
