@@ -61,8 +61,8 @@ def arm(tmp_path, monkeypatch):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere files count")
 def test_a_leak_is_found_and_its_size(arm):
     edits = (Edit(knob="env.LEAKS", value="1"),)
-    bases = [arm(seconds=0.8) for _ in range(2)]
-    treats = [arm(seconds=0.8, edits=edits) for _ in range(2)]
+    bases = [arm(seconds=2.4) for _ in range(2)]
+    treats = [arm(seconds=2.4, edits=edits) for _ in range(2)]
     step = fmean(step_s(ran.told, len(ran.told.marks)) for ran in treats)
     leak, _ = leaks(bases, treats, step, left=1e9)
     assert leak.where == "host"
