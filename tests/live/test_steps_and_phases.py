@@ -94,7 +94,7 @@ for _ in range(20):
 """
 OWN = """
 model = net()
-for _ in range(20):
+for _ in range(100):
     model(torch.randn(512, 256)).mean().backward()
     with torch.no_grad():
         for p in model.parameters():
@@ -181,7 +181,7 @@ def test_an_optimizer_of_ones_own(watched):
     diagnosis, _ = watched(OWN)
     steps = diagnosis["steps"]
     assert steps["detected_by"] == "backward"
-    assert steps["count"] + steps["warmup"] == 20
+    assert steps["count"] + steps["warmup"] == 100
     assert "No training step" not in diagnosis["verdict"]["headline"]
     assert diagnosis["attribution"]["compute"] > diagnosis["attribution"]["unknown"]
 
