@@ -149,6 +149,17 @@ def test_modules_of_the_users_tree_count_and_no_others(folder: Path):
     assert [path.name for path in patch.files] == ["data.py"]
 
 
+@pytest.mark.parametrize(
+    ("script", "own"),
+    [("env/job/train.py", True), ("env/train.py", True), ("env/bin/train.py", False),
+     ("env/lib/python3/train.py", False), ("env/Scripts/train.py", False)],
+)  # fmt: skip
+def test_a_project_in_the_folder_of_its_environment_is_its_users_own(folder, script, own):
+    write(folder, {"env/pyvenv.cfg": "", script: SCRIPT})
+    patch = make_patch([WORKERS], ["python", script], folder)
+    assert bool(patch.files) is own
+
+
 def test_a_script_that_another_script_is_given_counts(folder: Path):
     write(folder, {"tools/launch.py": "import sys\n"})
     patch = make_patch([WORKERS], ["python", "tools/launch.py", "train.py"], folder)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INSTALLED = {"site-packages", "dist-packages"}
+ENVIRONMENT = {"bin", "etc", "include", "lib", "lib64", "share", "Include", "Lib", "Scripts"}
+"""what an environment holds of its own; some people keep their project beside it, in its folder"""
 MOST_FILES = 500
 """beyond so many the rest is not read; the script comes first, then what it imports"""
 
@@ -67,8 +69,10 @@ def is_own(path: Path, root: Path) -> bool:
     if not _is_file(path) or not path.is_relative_to(root):
         return False
     inside = path.relative_to(root)
-    folders = [root / above for above in inside.parents]
-    environment = any((above / "pyvenv.cfg").exists() for above in folders)
+    environment = any(
+        (root / above / "pyvenv.cfg").exists() and inside.relative_to(above).parts[0] in ENVIRONMENT
+        for above in inside.parents
+    )
     library = Path(sysconfig.get_paths()["stdlib"]).resolve()
     return (
         not INSTALLED & set(inside.parts) and not environment and not path.is_relative_to(library)
