@@ -28,9 +28,9 @@ watch:
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
 heal:
-	@echo; echo "And a job on a far disk, healed: tried for a minute or two, nothing of it overwritten."
+	@echo; echo "And a job on a far disk, healed: tried for two or three minutes, nothing of it overwritten."
 	@rm -rf $(DEMO)/far && mkdir $(DEMO)/far && cp examples/far/train.py $(DEMO)/far
-	cd $(DEMO)/far && ../bin/whyidle fix --budget 2m --html healed.html ../bin/python train.py
+	cd $(DEMO)/far && ../bin/whyidle fix --budget 3m --html healed.html ../bin/python train.py
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/healed.html"
 
 test: check  ## everything: lint, types, tests; what failed has a second try, by itself
