@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from imagined import MS, Imagined, finding
 from judging import covers, judge, judge_all, measured
 
 from whyidle.model.loading import Loading
@@ -142,3 +143,26 @@ def test_data_that_workers_cannot_have_is_told_apart():
     assert told({"workers": 0, "unfit": "x is open"}).facts["unfit"] == "x is open"
     assert not told({"workers": 0}).facts["unfit"]
     assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts["unfit"]
+
+
+LOADING = (
+    "/job/data.py(29): __getitem__;/lib/site-packages/torch/utils/data/fetch.py(54): fetch;"
+    "/lib/site-packages/torch/utils/data/dataloader.py(785): _next_data;"
+    "/job/train.py(64): main;/job/train.py(75): <module>"
+)
+
+
+def test_a_function_that_sleeps_is_where_the_loading_happens(tmp_path):
+    """It waits for storage while it is looked at: no Python runs, but in its callers."""
+    made = Imagined(tmp_path)
+    for _ in range(30):
+        began = made.now
+        made.look(LOADING, 60 * MS, every=10 * MS, busy=0.02)
+        made.now = began
+        made.step(20 * MS, loader=60 * MS)
+    made.trained()
+    found = finding(made.diagnose(), CAUSE)
+    assert found is not None
+    named = {one.quantity: one.value for one in found.evidence}
+    assert named["most of the loading happens in"] == "/job/data.py(29): __getitem__"
+    assert found.where[0].function == "__getitem__"
