@@ -36,8 +36,17 @@ def test_recordings_of_old_tell_waits_only():
 
 
 def test_a_look_that_slept_once_found_the_lock_free_and_others_waited_for_it():
-    samples, locked = _asked.plain(rows((0, 900, 1), (0, 140, 2), (0, 300, 15)))
+    samples, locked = _asked.plain(rows((0, 900, 1), (0, 140, 2), (0, 300, 7)))
     assert locked.tolist() == [False, True, True]
+    assert samples["held"].tolist() == [900, 140, 300]
+
+
+def test_who_was_awake_is_told_beside_the_lock():
+    noted = rows((0, 900, 1), (0, 140, 2), (0, 300, 0))
+    noted["held"][1:] |= _asked.AWAKE
+    samples, locked = _asked.plain(noted)
+    assert samples["awake"].tolist() == [False, True, True]
+    assert locked.tolist() == [False, True, False]
     assert samples["held"].tolist() == [900, 140, 300]
 
 
@@ -140,4 +149,5 @@ def test_a_function_that_was_seen_running_is_told_first():
 
 
 def test_the_probe_writes_what_is_read_here():
-    assert _asked.HELD_BITS == sampler.HELD_BITS
+    assert (_asked.HELD_BITS, _asked.AWAKE) == (sampler.HELD_BITS, sampler.AWAKE)
+    assert sampler.MOST_SLEEPS << sampler.HELD_BITS | sampler.LONGEST_US == sampler.AWAKE - 1

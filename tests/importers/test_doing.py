@@ -64,12 +64,26 @@ def test_operators_that_may_sleep_explain_it_as_well():
     assert shares(*SLEEPS, switches={"num_threads": 4})["locked"] < 0.02
 
 
-def test_an_operator_of_one_thread_is_no_call_that_waits():
+def test_an_operator_of_one_process_is_no_call_that_waits():
     """Every interval between looks holds a sleep, also those of the looks at operators."""
     found = shares(("wait", ACT, 6), ("work", TORCH, 3))
     assert found["blocked"] == pytest.approx(0.6, abs=0.05)
     several = shares(("wait", ACT, 6), ("work", TORCH, 3), switches={"num_threads": 4})
-    assert several["blocked"] > 0.8
+    assert several["blocked"] == pytest.approx(0.6, abs=0.05)
+    ranks = shares(("wait", ACT, 6), ("work", TORCH, 3), world_size=2)
+    assert ranks["blocked"] > 0.8
+
+
+OPERATOR = f"/job/train.py(44): act;{LOOP}"
+
+
+def test_a_thread_that_was_awake_did_not_wait_there():
+    """Operators called from the job's own lines: only the kernel tells them from a sleep."""
+    several = {"switches": {"num_threads": 4}}
+    untold = shares(("wait", ACT, 6), ("work", OPERATOR, 3), **several)
+    assert untold["blocked"] > 0.8
+    told = shares(("wait", ACT, 6), ("work_told", OPERATOR, 3), **several)
+    assert told["blocked"] == pytest.approx(0.6, abs=0.05)
 
 
 def test_python_inside_a_call_that_waits_goes_with_it():

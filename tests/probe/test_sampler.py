@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+import zlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -167,6 +168,53 @@ def test_the_kernel_tells_whether_a_look_found_the_lock_taken(sampler, recorder,
     assert min(sleeps) >= 1
     assert (sorted(sleeps)[len(sleeps) // 2] > 1) == python
     assert all(row[4] & module.LONGEST_US < 10_000_000 for row in recorder.samples)
+
+
+def looks_at(sampler, recorder, turn, count=60):
+    """What looks at a thread tell that does something again and again: for the last line of each,
+    whether the kernel said that it was awake."""
+    done = threading.Event()
+
+    def work():
+        while not done.is_set():
+            turn()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    sampler.follow(thread.ident)
+    while len(recorder.samples) < count:
+        sampler.look(0.01)
+    done.set()
+    thread.join()
+    stacks = list(recorder.stacks)
+    return [
+        (stacks[stack].split(";")[0], told & module.AWAKE > 0)
+        for _, _, _, stack, told in recorder.samples
+    ]
+
+
+@pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not tell what a thread does")
+def test_a_thread_that_slept_before_is_asked_whether_it_sleeps_now(sampler, recorder):
+    """However the time between two looks was spent."""
+    data = bytes(1 << 20)
+
+    def rest():
+        time.sleep(0.003)
+
+    def squeeze():
+        zlib.compress(data)  # runs for milliseconds without the interpreter's lock
+
+    told = looks_at(sampler, recorder, lambda: (rest(), squeeze()))
+    resting = [awake for line, awake in told if line.endswith("rest")]
+    squeezing = [awake for line, awake in told if line.endswith("squeeze")]
+    assert sum(resting) < len(resting) / 2
+    assert sum(squeezing) > len(squeezing) / 2
+
+
+def test_a_thread_that_never_sleeps_is_not_asked(sampler, recorder):
+    data = bytes(1 << 20)
+    told = looks_at(sampler, recorder, lambda: zlib.compress(data))
+    assert sum(awake for _, awake in told) < len(told) / 2
 
 
 def test_looks_do_not_fall_into_step_with_a_loop_of_their_period(sampler):

@@ -23,6 +23,8 @@ Mask = NDArray[np.bool_]
 HELD_BITS: Final = 28
 """of a sample's wait, us; above them stands how often the look's thread let go of its core, 0 where
 the kernel does not tell (``whyidle.probe.sampler``)"""
+AWAKE: Final = 1 << 31
+"""set where the kernel told that the thread was awake; else it slept, or was not asked about"""
 OWN_US: Final = 60
 """what the framework's Python keeps the lock for on the way to an operator, and handing the lock
 over takes: in jobs of nothing but small operators, of the looks that found it taken half waited 31
@@ -56,11 +58,15 @@ class Ran:
 
 def plain(samples: NDArray[Any]) -> tuple[NDArray[Any], Mask | None]:
     """Samples as the probe wrote them -> the same with waits in us, and which of them found the
-    lock taken; None where the kernel did not tell."""
-    sleeps = samples["held"] >> HELD_BITS
-    samples = samples.copy()
-    samples["held"] &= (1 << HELD_BITS) - 1
-    return samples, sleeps > 1 if sleeps.any() else None
+    lock taken; None where the kernel did not tell. A column more, ``awake``, tells which found the
+    thread surely so."""
+    told = np.empty(len(samples), [*samples.dtype.descr, ("awake", "?")])
+    for column in samples.dtype.names or ():
+        told[column] = samples[column]
+    told["awake"] = samples["held"] & AWAKE > 0
+    sleeps = (samples["held"] & (AWAKE - 1)) >> HELD_BITS
+    told["held"] &= (1 << HELD_BITS) - 1
+    return told, sleeps > 1 if sleeps.any() else None
 
 
 def waited(samples: NDArray[Any], locked: Mask) -> NDArray[Any]:

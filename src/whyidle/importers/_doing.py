@@ -32,6 +32,8 @@ _WAITS: Final = re.compile(
 call that this function makes of the system, however short the wait"""
 _GENERATED: Final = re.compile(r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$")
 """code that Inductor generated: it is the operators, even where it holds the interpreter's lock"""
+_OPERATOR: Final = re.compile(r"/torch/(nn/|optim/|autograd/|functional\.py|_tensor\.py)")
+"""code of the framework that calls operators, and neither loads nor saves"""
 _LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|^<frozen ")
 """code that is not the user's own"""
 
@@ -40,8 +42,13 @@ def alone(facts: Mapping[str, Any]) -> bool:
     """Whether the operators of a process never sleep: they run on the CPU, on the thread that calls
     them, and wait for no other rank."""
     switches = facts.get("switches") or {}
-    ranks = str(facts.get("world_size") or 1)
-    return facts.get("device") == "cpu" and switches.get("num_threads") == 1 and ranks == "1"
+    return single(facts) and switches.get("num_threads") == 1
+
+
+def single(facts: Mapping[str, Any]) -> bool:
+    """Whether operators run on the CPU and wait for no other rank: one that sleeps then waits for
+    threads of its own."""
+    return facts.get("device") == "cpu" and str(facts.get("world_size") or 1) == "1"
 
 
 def doing(
@@ -52,6 +59,7 @@ def doing(
     ran: Mask,
     *,
     alone: bool,
+    single: bool = False,
 ) -> tuple[NDArray[np.int64], Mask, Mask]:
     """Kind of every sample, whether its thread was waiting in a call, and whether it slept while
     the interpreter's lock was taken. A native operator leaves that lock free and keeps its thread
@@ -64,6 +72,7 @@ def doing(
         idle: looks at a thread that was hardly ever awake until the next one.
         ran: looks that found Python running.
         alone: operators never sleep.
+        single: they wait for nothing but their own threads.
     """
     numbers = samples["stack"].astype(np.int64)
     leaf = [stack.split(";", 1)[0] for stack in stacks]
@@ -72,12 +81,15 @@ def doing(
     stuck, blocked = asleep(samples, read, leaf, held, idle)
     waits = _are(_WAITS, leaf)[numbers] & ~held & ~stuck
     python = ran & ~native
+    blocked = blocked & ~samples["awake"]  # such a thread slept later, before the next look
     slept = sum_slept(samples, read)
     if alone:
         works = operator(leaf)[numbers]
         if slept_locked(slept, python, ~python & ~works):
             stuck = stuck | python
         blocked = blocked & ~works & ~stuck
+    elif single:
+        blocked = blocked & ~_are(_OPERATOR, leaf)[numbers]
     others = blocked & ~waits
     if slept - waits.sum() - stuck.sum() < HALF * others.sum():
         blocked = blocked & waits  # what it slept is found elsewhere

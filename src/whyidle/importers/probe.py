@@ -21,7 +21,7 @@ from whyidle.importers._around import around
 from whyidle.importers._asked import Ran, plain, ran, waited
 from whyidle.importers._called import Frames
 from whyidle.importers._closures import spans_without_closures
-from whyidle.importers._doing import alone, doing
+from whyidle.importers._doing import alone, doing, single
 from whyidle.importers._kept import kept
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._lock import false_waits, found_free, taken_us, undelayed, unseen_ends
@@ -140,7 +140,7 @@ def load(path: Path) -> Timeline:
         samples = waited(samples, locked)
         told = ran(samples, locked, stacks)
     host, all_names, details, threads, looks = _host(
-        spans, samples, names, stacks, base, ran=told, alone=alone(facts)
+        spans, samples, names, stacks, base, ran=told, alone=alone(facts), single=single(facts)
     )
     none = np.empty(0, np.int64)
     return Timeline(
@@ -246,6 +246,7 @@ def _host(
     *,
     ran: Ran,
     alone: bool,
+    single: bool,
 ) -> tuple[HostEvents, list[str], list[Detail], list[str], Looks]:
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
     order = np.argsort(samples["time"], kind="stable")
@@ -263,7 +264,9 @@ def _host(
     meeting = np.array([bool(_MEETING.match(name)) for name in names] + [False], dtype=bool)
     met = spans[meeting[spans["name"].astype(np.int64)]]
     idle = _waiting(samples, read, met)
-    kinds, blocked, stuck = doing(samples, read, stacks, idle, ran.python, alone=alone)
+    kinds, blocked, stuck = doing(
+        samples, read, stacks, idle, ran.python, alone=alone, single=single
+    )
     rows, start, end = spoken_for(spans, samples, names)
     looks = looks_of(spans, samples, names, (rows, end - start), base, unsure=ran.unsure, own=own)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]

@@ -2,12 +2,13 @@
 
 It runs from the framework's import on, slowly, and at full pace once the process trains. A process
 that goes on without training is told of as one that does not, with the samples. Besides
-the stack it notes two things that tell work from waiting without touching the thread: how long the
+the stack it notes what tells work from waiting without touching the thread: how long the
 interpreter's lock was held when the sampler wanted it (long: Python was running, not a native
-operator), and whether the thread itself was runnable (it was not: it waits for something). However
-short the wait for the lock, the kernel counts it: a thread that sleeps lets go of its core once,
-and once more at least where it has to wait after that. Where the looks together cost more than
-``BUDGET`` of the time, they become rarer.
+operator), how long the thread itself was runnable (it was not: it waits for something), and, of one
+that slept since the last look, whether it does so now. However short the wait for the lock, the
+kernel counts it: a thread that sleeps lets go of its core once, and once more at least where it has
+to wait after that. Where the looks together cost more than ``BUDGET`` of the time, they become
+rarer.
 
 Looks come at random moments: evenly spaced ones, or such as are counted from the end of the last
 one, fall into step with a training loop of about their period, and then see always the same part of
@@ -54,8 +55,10 @@ FELT = 2.2
 """times its own CPU that a look takes from the job, which waits for the interpreter's lock and is
 woken: 112 us of 49, 180 of 99, 239 of 128 in three runs of 7 us operators, one after the other"""
 DEPTH = 48
-HELD_BITS = 28
-LONGEST_US, MOST_SLEEPS = (1 << HELD_BITS) - 1, 15
+HELD_BITS, AWAKE = 28, 1 << 31
+LONGEST_US, MOST_SLEEPS = (1 << HELD_BITS) - 1, 7
+SLEPT = 0.1
+"""of the time since the last look: a thread that slept for less is not asked about"""
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux has it
 _CODE, _AT = operator.attrgetter("f_code"), operator.attrgetter("f_lasti")
 MOST_KEYS = 20_000
@@ -97,6 +100,7 @@ class Sampler:
         self._due = 0
         self._chance = now() & 0xFFFFFFFF
         self._clock = _Clock(_native(thread))
+        self._last = (0, 0)
         self._own = _Clock(None)
         self._asleep, self._running = _thread.allocate_lock(), _thread.allocate_lock()
         self._asleep.acquire()  # whoever releases it wakes the thread for the last time
@@ -105,7 +109,7 @@ class Sampler:
         """Watch another thread from now on."""
         if thread != self.watched:
             self._first = None
-            self.watched, self._clock = thread, _Clock(_native(thread))
+            self.watched, self._clock, self._last = thread, _Clock(_native(thread)), (0, 0)
 
     def start(self) -> None:
         """Begin, on a thread that the job's own count of threads does not see."""
@@ -189,14 +193,20 @@ class Sampler:
         stack = self.stacks.number(frames) if frames else -1
         del frames  # the stack first: what follows lets go of the lock, and the job goes on
         runnable, _ = self._clock.read()
+        awake = self._slept(got, runnable) and self._clock.awake()
         _, after = self._own.read()
         if stack >= 0:
             held = min(max(0, got - wanted - max(0, after - before)) // 1000, LONGEST_US)
             asked = got - held * 1000  # later than wanted by what it waited for a core
-            told = held | min(slept, MOST_SLEEPS) << HELD_BITS
+            told = held | min(slept, MOST_SLEEPS) << HELD_BITS | (AWAKE if awake else 0)
             self.recorder.samples.append((asked, runnable, self.watched, stack, told))
         self._account(time.thread_time() - begun)
         return False
+
+    def _slept(self, moment: int, runnable: int) -> bool:
+        """Whether the watched thread slept since the last look."""
+        (before, ran), self._last = self._last, (moment, runnable)
+        return runnable - ran < (1.0 - SLEPT) * (moment - before)
 
     def _next(self, moment: int, period: int) -> int:
         """When the next look is due, ns: half to one and a half periods after the last one was."""
@@ -264,9 +274,11 @@ class _Clock:
 
     def __init__(self, native: int | None) -> None:
         self._file: int | None = None
+        self._state: int | None = None
         if native is not None:
             with contextlib.suppress(OSError):  # else waiting cannot be told from working
                 self._file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY)
+                self._state = os.open(f"/proc/self/task/{native}/stat", os.O_RDONLY)
 
     def read(self) -> tuple[int, int]:
         """(ns on a CPU or waiting for one, -1: unknown; ns of it spent waiting for one)."""
@@ -278,6 +290,17 @@ class _Clock:
         except (OSError, ValueError):
             self._file = None
             return -1, 0
+
+    def awake(self) -> bool:
+        """Whether the kernel knows it as running, or as waiting for a core. Asking lets go of the
+        interpreter's lock, so that a thread which waits for that is awake, too."""
+        if self._state is None:
+            return False
+        try:
+            return os.pread(self._state, 80, 0).rpartition(b")")[2][1:2] == b"R"
+        except OSError:
+            self._state = None
+            return False
 
 
 def _native(ident: int) -> int | None:

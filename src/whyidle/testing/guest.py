@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from whyidle.importers import probe
+from whyidle.importers._asked import AWAKE
 from whyidle.model.timeline import HostKind, Timeline
 
 LOOK_NS = 5_000_000
@@ -44,6 +45,10 @@ class Guest:
         """Operators run, called from these lines."""
         self._look(stack, duration, held=0, busy=True)
 
+    def work_told(self, stack: str, duration: int) -> None:
+        """The same, and the kernel says that the thread is awake."""
+        self._look(stack, duration, held=AWAKE, busy=True)
+
     def python(self, stack: str, duration: int) -> None:
         """Python itself runs."""
         self._look(stack, duration, held=HELD_US, busy=True)
@@ -59,7 +64,8 @@ class Guest:
     def _look(self, stack: str, duration: int, *, held: int, busy: bool) -> None:
         end = self.now + duration
         for time in range(self.now, end, LOOK_NS):
-            ran = self._ran + (time - self.now + held * 1000 if busy else 0)
+            waited = held & (AWAKE - 1)
+            ran = self._ran + (time - self.now + waited * 1000 if busy else 0)
             self.samples.append((time, ran, stack, held))
         self._ran += duration if busy else 0
         self.now = end

@@ -48,8 +48,10 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     library or network client, outside the DataLoader. Reports in several steps can be thinned
     (P9); a single one does not tell how often it comes, so its careful prediction is nothing.
 
-    On a watched process: the training thread was not runnable between the recorded calls, so it
-    waited in a call for a network, a file or a clock; stack samples name the line. Python inside a
+    On a watched process: the training thread was not runnable between the recorded calls, and the
+    kernel, asked at looks, did not find it awake; so it waited in a call for a network, a file or a
+    clock, and stack samples name the line. An operator of a CPU job of one process waits only for
+    threads of its own, and is none of these. Python inside a
     library's call that mostly waits goes with it. The interval holds the sampling error of that
     share.
 
