@@ -1,5 +1,6 @@
 """When bursts begin and end, by a clock of our own and a profiler that only counts."""
 
+import itertools
 import json
 import os
 import threading
@@ -344,6 +345,32 @@ def test_a_fork_takes_it_down(run):
     os.wait()
     assert not profiler.running
     assert "fork" in run.told["bursts"][0]["state"]
+
+
+def test_one_that_came_to_nothing_is_made_again_a_few_times(run):
+    run.begin()
+    run.bursts.abandon("a fork")
+    run.train(120)
+    assert [one["state"] for one in run.told["bursts"]] == ["abandoned: a fork", "recorded"]
+    for _ in range(2 * choosing.MOST_ATTEMPTS):
+        run.train(30, step_s=0.01 + 0.01 * (run.second % 2))
+        run.bursts.abandon("a fork")
+    assert len(run.told["bursts"]) <= choosing.MOST_ATTEMPTS
+
+
+def test_a_step_that_waits_for_those_before_it_is_no_long_one(run):
+    """The host runs ahead of its device, until there is no room for more."""
+    lengths = itertools.cycle([1.0] + 10 * [0.02])
+    while not (run.bursts.profiler and run.bursts.profiler.running):
+        assert run.at < 10**12
+        length = next(lengths)
+        run.train(length, step_s=length)
+    run.at += 10**9
+    run.bursts.watch()
+    assert run.bursts._call is None
+    run.at += 10**10
+    run.bursts.watch()
+    assert run.bursts._call is not None
 
 
 def test_a_step_that_does_not_end_takes_it_down(run):

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from .loop import Loop
 
 LATE, LATE_S = 3, 0.3
-"""times the expected length, and seconds, after which a recording is taken down"""
+"""times the expected length, and seconds, after which a recording is taken down. Expected is the
+mean of the present steps: a host that runs ahead of its device makes many short ones, and then one
+that waits for all of them"""
 PARTING_S = 5.0
 """how long the end of the process waits for a trace that is being written"""
 SPAN = "whyidle::burst"
@@ -91,7 +93,7 @@ class Bursts:
         if profiler is None or not _on_main() or self.put_off or self.loop.recorder.broken:
             return
         self._begin = now()
-        self._until = self._begin + int(1e9 * (LATE * STEPS * self._step_s() + LATE_S))
+        self._until = self._begin + int(1e9 * (LATE * STEPS * self._mean_s() + LATE_S))
         self.windows = [*self.windows, (self._begin, 0)]
         self.tell()
         profiler.start(f"ProfilerStep#{self.loop.steps + 1}")
@@ -140,7 +142,9 @@ class Bursts:
         ]
         self.tell()
         self.loop.span(SPAN, ANNOTATION, self._begin)
-        if state == "recorded" and not self.loop.recorder.broken:
+        if state != "recorded":
+            self.choice.again()
+        elif not self.loop.recorder.broken:
             self._result = result
 
     def abandon(self, why: str) -> None:
@@ -238,6 +242,11 @@ class Bursts:
         """Of the present steps before the recording."""
         ends = [end for end in self.loop.ends.copy() if end <= self._begin]
         return median(pace.present(ends) or [0.0])
+
+    def _mean_s(self) -> float:
+        """Of the same steps."""
+        lengths = pace.present([end for end in self.loop.ends.copy() if end <= self._begin])
+        return sum(lengths) / max(len(lengths), 1)
 
     def _keep(self) -> None:
         with self._saving:

@@ -54,6 +54,10 @@ class Choice:
         """What the burst that was planned has taken: the next one's price."""
         self._event_s = seconds / max(self._events, 1)
 
+    def again(self) -> None:
+        """The burst that was planned came to nothing: another may show what it would have."""
+        self.picture = None
+
     def decide(self) -> None:
         """Plan what the next boundary is for, or nothing."""
         lengths = pace.present(self.bursts.loop.ends.copy())
