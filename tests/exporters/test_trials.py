@@ -185,6 +185,27 @@ def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding
     assert not re.search(TRIED, shown())
 
 
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_a_number_that_was_searched_stands_beside_the_one_that_was_foretold(build, finding, render):
+    one = finding()
+    fix = one.prescriptions[0]
+    foretold = msgspec.structs.replace(
+        fix, treatment="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
+    )
+    found = build(findings=[msgspec.structs.replace(one, prescriptions=[foretold])])
+
+    def shown(value):
+        kept = msgspec.structs.replace(
+            KEPT, edits=[Edit(knob="loader.workers", value=value, was=0)]
+        )
+        told = msgspec.structs.replace(found, trials=[kept])
+        words = render(told, full=True) if render is terminal.render else render(told)
+        return " ".join(words.split()).lower()
+
+    assert "tried, and kept with loader.workers = 22" in shown(22)
+    assert "tried, and kept with" not in shown(11)
+
+
 def described(finding, cause, *summaries):
     """A finding whose fixes are named by their summaries."""
     one = finding(cause, text=f"about {cause}")

@@ -52,10 +52,22 @@ def tried(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> str:
     """What came of it where it was tried, for this finding or else for another, by the first words
     of the reason, which the trial tells in full; empty where it was not."""
     own = _own(fix, finding, trials)
-    if any(one.kept for one in own):
-        return "tried, and kept"
+    kept = next((one for one in own if one.kept), None)
+    if kept is not None:
+        return f"tried, and kept{_otherwise(fix, kept)}"
     head = own[0].why.partition(":")[0] if own else ""
     return f"tried, not kept{head and f': {head}'}" if own else ""
+
+
+def _otherwise(fix: Prescription, kept: Trial) -> str:
+    """With which numbers, where a search found better ones than were foretold."""
+    foretold = {edit.knob: edit.value for edit in fix.edits}
+    others = [
+        f"{edit.knob} = {edit.value}"
+        for edit in kept.edits
+        if edit.knob in foretold and edit.value != foretold[edit.knob]
+    ]
+    return f" with {' and '.join(others)}" if others else ""
 
 
 def _own(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> list[Trial]:
