@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.places import frame_place
+from whyidle.analysis.intervals import union
 from whyidle.analysis.scoped import Scoped
-from whyidle.model.diagnosis import Place
-from whyidle.model.timeline import HostKind
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -111,37 +108,3 @@ def launches_inside(facts: Scoped, start: I64, end: I64) -> int:
     calls = facts.launches.call[facts.kernels]
     times = facts.timeline.host.start[calls[calls >= 0]]
     return int(union(start, end).covers(times).sum())
-
-
-_OURS = "whyidle::"
-"""what we recorded of a thread ourselves (that it waited, say) is no function of anybody's"""
-
-
-@dataclass(frozen=True, slots=True)
-class Hot:
-    """A Python frame and its share of the time that was looked at (0-1)."""
-
-    name: str
-    share: float
-    place: Place | None
-
-
-def hot_frame(facts: Scoped, windows: Intervals, least: float = 0.5) -> Hot | None:
-    """The deepest Python function that holds at least ``least`` of some time on the driving
-    threads: what to look at first. None without stacks, or where none of them holds so much."""
-    host = facts.timeline.host
-    known = (host.kind == HostKind.PYTHON) & among(host.thread, facts.host.drivers)
-    known &= windows.covers(host.start)
-    rows = np.flatnonzero(known)
-    if not len(rows) or not windows.total:
-        return None
-    names, index = np.unique(host.name[rows], return_inverse=True)
-    total = np.bincount(index, weights=windows.inside(host.start[rows], host.end[rows]))
-    share = np.minimum(total / windows.total, 1.0)
-    called = [not facts.timeline.names[name].startswith(_OURS) for name in names]
-    enough = np.flatnonzero((share >= least) & np.array(called))
-    if not len(enough):
-        return None
-    deepest = enough[np.argmin(share[enough])]
-    name = facts.timeline.names[names[deepest]]
-    return Hot(name, float(share[deepest]), frame_place(name, facts.rank))

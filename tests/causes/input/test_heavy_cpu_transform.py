@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from imagined import MS, Imagined, finding
 from judging import covers, judge, judge_all, measured
 
 from whyidle.model.loading import BATCH, Loading
@@ -113,3 +114,28 @@ def test_that_a_thread_waited_is_no_function(cause):
     assert proof.facts.get("function") is None
     named = judge(cause, in_loader(400_000))
     assert any("__getitem__" in str(one.value) for one in named.evidence)
+
+
+DECODING = (
+    "/job/data.py(31): decode;/job/data.py(29): __getitem__;"
+    "/lib/site-packages/torch/utils/data/fetch.py(54): fetch;"
+    "/lib/site-packages/torch/utils/data/dataloader.py(785): _next_data;"
+    "/job/train.py(64): main;/job/train.py(75): <module>"
+)
+
+
+def test_a_function_that_calls_native_code_is_where_it_happens(tmp_path):
+    """No Python runs while it does, but in its callers."""
+    made = Imagined(tmp_path)
+    for _ in range(30):
+        began = made.now
+        made.look(DECODING, 400 * MS, every=10 * MS)
+        made.now = began
+        made.step(20 * MS, loader=400 * MS)
+    made.trained()
+    found = finding(made.diagnose(), "heavy-cpu-transform")
+    assert found is not None
+    told = "Loading takes 400 ms a step, more than eight workers hide, most of it in decode"
+    assert found.headline == told
+    named = {one.quantity: one.value for one in found.evidence}
+    assert named["most of it happens in"] == "/job/data.py(31): decode"

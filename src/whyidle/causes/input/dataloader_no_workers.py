@@ -10,21 +10,19 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.forecast import hidden_loading, may_cost
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.hot import Hot, hot_function
+from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import (
     SINGLE,
-    Hot,
     Nexts,
     handoff_s,
-    hot_frame,
     launches_inside,
     nexts,
     tensors_s,
 )
-from whyidle.analysis.making import MOSTLY
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
-from whyidle.analysis.samples import busiest, lines
+from whyidle.analysis.samples import busiest
 from whyidle.causes.input._waiting import made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -107,7 +105,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         usual=space.usual,
         given=None if space.usual is None else given,
     )
-    hot = _hot(facts, union(calls.start, calls.end))
+    hot = hot_function(facts, union(calls.start, calls.end))
     (asking,) = facts.workers.places("asked", workers=False) or (
         facts.places.of(int(calls.rows[0])),
     )
@@ -141,23 +139,6 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             "function": making[0].function if making else None,
         },
     )
-
-
-def _hot(facts: Facts, loading: Intervals) -> Hot | None:
-    """The function that holds most of the loading. Looks tell it also where it sleeps or waits for
-    storage, which is no Python that runs; then only its callers would."""
-    spent: dict[tuple[str | None, str | None], float] = {}
-    first: dict[tuple[str | None, str | None], Place] = {}
-    for place, share in lines(facts, loading):
-        function = place.file, place.function
-        spent[function] = spent.get(function, 0.0) + share
-        first.setdefault(function, place)
-    if not spent:
-        return hot_frame(facts, loading)
-    most, share = max(spent.items(), key=lambda one: one[1])
-    place = first[most]
-    name = f"{place.file}({place.line}): {place.function}"
-    return Hot(name, min(share, 1.0), place) if share >= MOSTLY else None
 
 
 def _seen(facts: Facts, hot: Hot | None, calls: Nexts, asking: Place | None) -> list[Place]:

@@ -9,8 +9,9 @@ from whyidle.analysis.decoding import decoded, decoded_by_workers
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidden_loading
+from whyidle.analysis.hot import Hot, hot_function
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.loader import SINGLE, Hot, handoff_s, hot_frame, nexts
+from whyidle.analysis.loader import SINGLE, handoff_s, nexts
 from whyidle.analysis.sampling import bounds
 from whyidle.causes.input._waiting import CHEAPER, evidence, prepared_once
 from whyidle.model.cause import Proof, cause
@@ -73,7 +74,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     left = _left_to_workers(facts)
     if max(spent, left) < LEAST_SHARE:
         return None
-    hot = hot_frame(facts, _windows(facts, spent, left))
+    hot = hot_function(facts, _windows(facts, spent, left))
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
     low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]), facts.busy_ratio or 0.0)
     least, most = bounds(facts, outside)
@@ -82,7 +83,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     expected = min(expected + left / 2, share)
     predicted = remove(low, max(high + left, expected), "P1: prepared ahead by workers", expected)
     return Proof(
-        headline=_headline(facts, share, hot),
+        headline=_headline(facts, (spent, left), hot),
         low=low,
         high=share,
         predicted=predicted,
@@ -158,8 +159,14 @@ def _windows(facts: Facts, spent: float, left: float) -> Intervals:
     return union(calls.start, calls.end)
 
 
-def _headline(facts: Facts, share: float, hot: Hot | None) -> str:
+def _headline(facts: Facts, shares: tuple[float, float], hot: Hot | None) -> str:
+    spent, left = shares
     place = f", most of it in {hot.place.function}" if hot and hot.place else ""
+    if spent < left:
+        calls = nexts(facts, SINGLE)
+        loads_s = float(calls.seconds.sum()) / facts.step_count
+        return f"Loading takes {lasting(loads_s)} a step, more than eight workers hide{place}"
+    share = min(spent + left, 1.0)
     return f"Data is prepared on the CPU for {lasting(share * facts.step_s)} per step{place}"
 
 

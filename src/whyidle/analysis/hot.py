@@ -1,0 +1,68 @@
+"""The function in which most of some time is spent: what to look at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from whyidle.analysis.codes import among
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.making import MOSTLY
+from whyidle.analysis.places import frame_place
+from whyidle.analysis.samples import lines
+from whyidle.analysis.scoped import Scoped
+from whyidle.model.diagnosis import Place
+from whyidle.model.timeline import HostKind
+
+_OURS = "whyidle::"
+"""what we recorded of a thread ourselves (that it waited, say) is no function of anybody's"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """A Python frame and its share of the time that was looked at (0-1)."""
+
+    name: str
+    share: float
+    place: Place | None
+
+
+def hot_function(facts: Facts, windows: Intervals) -> Hot | None:
+    """The user's function that holds most of some time. Looks tell it also where it sleeps, waits
+    for storage or calls native code, which is no Python that runs: that would name its callers.
+    None where none of them holds at least half."""
+    spent: dict[tuple[str | None, str | None], float] = {}
+    first: dict[tuple[str | None, str | None], Place] = {}
+    for place, share in lines(facts, windows):
+        function = place.file, place.function
+        spent[function] = spent.get(function, 0.0) + share
+        first.setdefault(function, place)
+    if not spent:
+        return _frame(facts, windows)
+    most, share = max(spent.items(), key=lambda one: one[1])
+    place = first[most]
+    name = f"{place.file}({place.line}): {place.function}"
+    return Hot(name, min(share, 1.0), place) if share >= MOSTLY else None
+
+
+def _frame(facts: Scoped, windows: Intervals, least: float = MOSTLY) -> Hot | None:
+    """The deepest Python function that holds at least ``least`` of some time on the driving
+    threads: what to look at first. None without stacks, or where none of them holds so much."""
+    host = facts.timeline.host
+    known = (host.kind == HostKind.PYTHON) & among(host.thread, facts.host.drivers)
+    known &= windows.covers(host.start)
+    rows = np.flatnonzero(known)
+    if not len(rows) or not windows.total:
+        return None
+    names, index = np.unique(host.name[rows], return_inverse=True)
+    total = np.bincount(index, weights=windows.inside(host.start[rows], host.end[rows]))
+    share = np.minimum(total / windows.total, 1.0)
+    called = [not facts.timeline.names[name].startswith(_OURS) for name in names]
+    enough = np.flatnonzero((share >= least) & np.array(called))
+    if not len(enough):
+        return None
+    deepest = enough[np.argmin(share[enough])]
+    name = facts.timeline.names[names[deepest]]
+    return Hot(name, float(share[deepest]), frame_place(name, facts.rank))
