@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -29,6 +30,17 @@ def test_each_page_has_its_sections(name: str, capsys: pytest.CaptureFixture[str
 def test_no_page_breaks_off(capsys: pytest.CaptureFixture[str]):
     assert main(["causes", "heavy-evaluation"]) == 0
     assert "..." not in capsys.readouterr().out.replace("DataLoader(...", "").replace("(...", "")
+
+
+@pytest.mark.parametrize("name", sorted(catalog.causes()))
+def test_codes_of_predictors_are_explained_where_they_stand(
+    name: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["causes", name]) == 0
+    terminal = capsys.readouterr().out
+    for page in (terminal, _pages.markdown(catalog.causes()[name])):
+        for code in re.findall(r"\bP\d+\b", page):
+            assert re.search(rf"^ *- {code}: \w", page, re.MULTILINE)
 
 
 def test_json(capsys: pytest.CaptureFixture[str]):

@@ -85,7 +85,7 @@ def test_an_interval_without_a_width_is_not_told(low, high, told):
     assert ("to" in _words.bracketed(low, high, "measured")) == ("to" in told)
 
 
-@pytest.mark.parametrize("code", ["P4: ", "P4 and P5: ", ""])
+@pytest.mark.parametrize("code", ["P4: ", "P4 and P5: ", "P11: ", ""])
 def test_how_a_gain_was_foretold_is_said_without_codes(code):
     told = Predicted(speedup=1.2, low=1.1, high=1.3, method=f"{code}steps replayed")
     assert _words.method(told) == "steps replayed"

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from whyidle import catalog
+from whyidle.cli._predictors import HEADING, legend
 from whyidle.model.cause import Cause
 from whyidle.model.signals import SIGNALS
 from whyidle.model.treatment import Treatment
@@ -87,6 +88,8 @@ def markdown(cause: Cause) -> str:
         text = " ".join(paragraphs(fix.doc))
         lines.append(f"- `{fix.id}` ({CONSENTS[fix.consent]}): {_code(text)}")
     lines += [] if fixes(cause) else ["- none yet"]
+    if told := legend("\n".join(lines)):
+        lines += ["", f"## {HEADING}", "", *told]
     return "\n".join(lines) + "\n"
 
 

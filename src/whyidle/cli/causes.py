@@ -90,7 +90,7 @@ def _table(page: Page) -> None:
 
 
 def _page(page: Page, cause: Cause) -> None:
-    from whyidle.cli import _pages
+    from whyidle.cli import _pages, _predictors
     from whyidle.exporters._next import next_commands
 
     page.gap()
@@ -104,6 +104,8 @@ def _page(page: Page, cause: Cause) -> None:
         for fix in _pages.fixes(cause)
     ]
     _section(page, "Treatments", fixes or ["- none yet"])
+    if told := _predictors.legend(" ".join([cause.doc, *fixes])):
+        _section(page, _predictors.HEADING, told)
     next_commands(page, [("whyidle causes", "all of them")])
 
 

@@ -7,7 +7,7 @@ import re
 from whyidle.model.diagnosis import Evidence, Finding, Interval, Place, Predicted
 
 NONE = "–"
-_CODES = re.compile(r"^P\d( and P\d)*(: |$)")
+_CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
 
 
 def seconds(value: float | None) -> str:
