@@ -166,6 +166,16 @@ def test_two_may_set_a_knob_where_one_is_off():
     assert parse_plan(text, "plan.toml").settings["loader.workers"] == 3
 
 
+def test_a_folder_is_told_from_a_plan_and_the_plan_in_it_is_named(tmp_path):
+    with pytest.raises(InputError, match="A folder is no plan") as caught:
+        read_plan(tmp_path)
+    assert "whyidle fix" in caught.value.hint
+    (tmp_path / "plan.toml").write_text("")
+    with pytest.raises(InputError) as caught:
+        read_plan(tmp_path)
+    assert caught.value.hint == f"--plan {tmp_path / 'plan.toml'}"
+
+
 def test_a_file_that_cannot_be_used(tmp_path: Path):
     with pytest.raises(InputError, match="Cannot read the plan"):
         read_plan(tmp_path / "none.toml")

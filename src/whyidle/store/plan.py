@@ -131,13 +131,18 @@ def read_plan(path: Path) -> FixPlan:
         InputError: the file cannot be read, or is no plan that this version applies; the message
             names the place and what to do.
     """
+    named = "Name the plan that whyidle fix wrote."
     try:
         text = path.read_bytes().decode()
+    except IsADirectoryError as error:
+        inside = path / "plan.toml"
+        raise InputError(
+            f"A folder is no plan: {path.resolve()}",
+            hint=f"--plan {inside}" if inside.is_file() else named,
+        ) from error
     except OSError as error:
         raise InputError(
-            f"Cannot read the plan {path}.",
-            why=f"{error.strerror or error}.",
-            hint="Name the plan that whyidle fix wrote.",
+            f"Cannot read the plan {path}.", why=f"{error.strerror or error}.", hint=named
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is no plan.", why="It is not text in UTF-8.") from error
