@@ -77,7 +77,8 @@ def test_what_is_disabled_or_of_another_loader_is_not_applied(planned, watching)
     status, out, _ = planned(PLAN.format(was=4, enabled="false"))
     assert (status, out) == (0, "0 None on\n")
     notes = watching.diagnosis()["coverage"]["notes"]
-    assert "Not applied: loader.workers = 2: nothing in the job took it up" in notes
+    why = "no DataLoader was made with num_workers=4, which it replaces"
+    assert f"Not applied: loader.workers = 2: {why}" in notes
 
 
 def test_a_run_that_is_not_stored_has_it_too(planned):

@@ -1,11 +1,13 @@
 """The DataLoader's settings: which loaders take them, and which must not."""
 
+import json
 import logging
 import random
 import sqlite3
 import sys
 import threading
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +49,13 @@ def columns(loader):
     return [column.tolist() for column in torch.cat(list(loader)).unbind(1)]
 
 
+def waiting(hand):
+    """What knobs that took no hold are said to wait for."""
+    hand.tell()
+    (path,) = Path(hand.folder).glob("*.knobs.json")
+    return json.loads(path.read_text())["waiting"]
+
+
 def test_workers_make_the_same_batches(turn):
     plain = columns(DataLoader(Numbers(), batch_size=4))
     hand = turn({"loader.workers": 2, "loader.persistent_workers": True}, {"loader.workers": 0})
@@ -64,8 +73,16 @@ def test_a_loader_of_one_batch_has_nothing_to_load_ahead(turn):
     one = BatchSampler(SequentialSampler(range(4)), 4, drop_last=True)
     assert DataLoader(Numbers(), batch_size=16).num_workers == 0
     assert DataLoader(Numbers(), batch_sampler=one).num_workers == 0
+    assert "one batch only" in waiting(hand)["loader.workers"]
     assert DataLoader(Numbers(), batch_size=15).num_workers == 2
     assert not hand.declined
+    assert not waiting(hand)
+
+
+def test_a_loader_of_other_workers_than_the_plan_was_made_for_is_told(turn):
+    hand = turn(WORKERS, {"loader.workers": 1})
+    assert DataLoader(Numbers(), batch_size=4).num_workers == 0
+    assert "no DataLoader was made with num_workers=1" in waiting(hand)["loader.workers"]
 
 
 def test_a_shuffled_order_is_kept(turn):

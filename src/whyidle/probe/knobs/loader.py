@@ -88,6 +88,7 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
     workers = bound.get("num_workers", 0)
     was = hand.was.get("loader.workers")
     if "loader.workers" in asked and was is not None and workers != was:
+        hand.waits(asked, f"no DataLoader was made with num_workers={was}, which it replaces")
         return {}
     if multiprocessing.current_process().daemon:  # a loader inside a worker cannot have workers
         return {}
@@ -100,7 +101,8 @@ def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[s
         hand.decline(["loader.pin_memory"], why)
         del told["loader.pin_memory"]
     if not workers and later:
-        if _only_one_batch(bound):  # there is nothing to load ahead
+        if _only_one_batch(bound):
+            hand.waits(asked, "each pass has one batch only, so there is nothing to load ahead")
             return {}
         may_start_workers(bound["dataset"], bound.get("multiprocessing_context"))
     if workers <= 1 < later:
