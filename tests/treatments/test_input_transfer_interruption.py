@@ -120,11 +120,9 @@ def test_samples_that_workers_would_repeat_have_to_be_divided_first():
 
 def test_data_that_workers_cannot_have_is_left_to_its_owner():
     assert plan("loader-workers", workers=2).automatic
-    held = plan("loader-workers", workers=2, unfit="dataset.db is an open sqlite3 Connection")
+    held = plan("loader-workers", workers=2, unfit="dataset.db is open: open it in each worker")
     assert not held.automatic
-    assert "Connection: have each worker open its own; then DataLoader(" in held.summary
-    drawn = plan("loader-workers", workers=2, unfit="dataset.rng is a random generator")
-    assert "a random generator, which is to be mended; then DataLoader(" in drawn.summary
+    assert "dataset.db is open: open it in each worker; then DataLoader(" in held.summary
 
 
 def test_what_may_change_learning_asks_for_it():

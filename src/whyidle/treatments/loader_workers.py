@@ -7,10 +7,6 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 from whyidle.treatments._values import around
 
-OPEN, OWN = " is an open ", ": have each worker open its own"
-MENDED = ", which is to be mended"
-"""first, where workers cannot have the dataset as it is, by what is said of that"""
-
 
 @treatment(
     "dataloader-no-workers",
@@ -56,7 +52,7 @@ def loader_workers(proof: Proof) -> Plan | None:
             "get_worker_info), or every worker gives all of it; then "
         )
     if unfit := proof.facts.get("unfit"):
-        first += f"{unfit}{OWN if OPEN in unfit else MENDED}; then "
+        first += f"{unfit}; then "
     bound = ", at most the cores that this process may use" if workers is None else ""
     return Plan(
         summary=f"{first}DataLoader(..., num_workers={number}, persistent_workers=True)"

@@ -42,6 +42,7 @@ ALONE = frozenset(
 )
 """packages whose open handles are not to be shared by processes: a connection, or a place in a
 file that all of them would move"""
+OWN = "have each worker open its own"
 GENERATORS = frozenset(["numpy.Generator", "numpy.RandomState", "torch.Generator"])
 Wrong = Callable[[Any], str]
 """says what is wrong with a value; empty where nothing is"""
@@ -124,18 +125,18 @@ def _look(value: Any, name: str, depth: int, seen: _Seen, wrong: Wrong) -> None:
 
 
 def _tied(value: Any) -> str:
-    """What ties it to this process; empty where nothing does."""
+    """What ties it to this process, and what to do about that; empty where nothing does."""
     kind = type(value)
     if isinstance(value, types.GeneratorType):
-        return "is a generator: each worker would go through all of it"
+        return "is a generator, all of which each worker would go through: keep what it gives"
     real = isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO))
     if real and not value.closed and value.readable():
-        return "is an open file, whose place all workers would share"
+        return f"is an open file, whose place all workers would share: {OWN}"
     package = kind.__module__.partition(".")[0]
     if package in ALONE:
-        return f"is an open {package} {kind.__name__}, which survives no fork"
+        return f"is an open {package} {kind.__name__}, which survives no fork: {OWN}"
     if package == "cupy" or _device(value) not in ("cpu", "meta"):
-        return "lies on a GPU, which survives no fork"
+        return "lies on a GPU, which survives no fork: keep it on the CPU"
     return ""
 
 
