@@ -84,6 +84,14 @@ def test_without_telemetry_the_command_s_length_is_known(tmp_path):
     assert told.findings == []
 
 
+def test_where_the_command_was_started_is_known(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    made = Imagined(tmp_path)
+    made.telemetry(HOST, end=BEGIN + 3 * S)
+    assert made.diagnose().run.folder == str(tmp_path / "home")
+
+
 def test_a_folder_that_cannot_be_written_costs_what_is_known_of_the_end(tmp_path):
     note_end(tmp_path / "gone", "imagined", ["true"], None)
     assert not list(tmp_path.iterdir())

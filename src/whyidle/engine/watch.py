@@ -37,12 +37,20 @@ def note_end(recording: Path, run_id: str, command: Sequence[str], ended: Ended 
     told = {
         "id": run_id,
         "command": list(command),
+        "folder": _here(),
         "started": ended.started if ended else None,
         "duration_s": ended.duration_s if ended else None,
         "exit_status": ended.status if ended else None,
     }
     with suppress(OSError):  # a full disk: the diagnosis will not know this, and that is all
         write_atomic(recording / ENDED, json.dumps(told).encode())
+
+
+def _here() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was removed
+        return None
 
 
 def running(recording: Path) -> bool:
@@ -182,6 +190,7 @@ def _run(recording: Path, timelines: list[Timeline]) -> RunInfo:
     return RunInfo(
         id=told.get("id") or recording.parent.name,
         command=told.get("command"),
+        folder=told.get("folder"),
         started=told.get("started"),
         duration_s=told.get("duration_s"),
         exit_status=told.get("exit_status"),

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from whyidle.exporters import _words as words
 from whyidle.exporters._bar import LETTERS, SEEN, split
+from whyidle.exporters._near import near
 from whyidle.exporters._page import Colours, Page
 from whyidle.exporters._palette import BADGES, LOOKS
 from whyidle.model.buckets import Bucket
@@ -150,7 +151,7 @@ def _gpu(read: Reading, subject: str) -> str:
 
 def _costliest(page: Page, moment: Moment) -> Text:
     """The place of the costliest finding that has one, its end kept where room is short."""
-    findings = moment.diagnosis.findings if moment.diagnosis else []
+    findings = near(moment.diagnosis).findings if moment.diagnosis else []
     for finding in findings:
         if finding.where:
             share = f"{words.percent(finding.lost.high)} "

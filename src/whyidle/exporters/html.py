@@ -20,6 +20,7 @@ from whyidle.exporters._html import (
     trials,
 )
 from whyidle.exporters._html.element import Markup, e, script_text
+from whyidle.exporters._near import near
 from whyidle.exporters._palette import LOOKS, ink, ramp
 from whyidle.exporters._trials import outcome
 from whyidle.model.diagnosis import Diagnosis
@@ -34,6 +35,7 @@ def render(diagnosis: Diagnosis) -> str:
     Names in it come from recordings that others made: all text is escaped, and a content security
     policy allows our own script by its hash and nothing else, no network included.
     """
+    diagnosis = near(diagnosis)
     head = e(
         "head",
         e("meta", charset="utf-8"),

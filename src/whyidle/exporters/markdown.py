@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whyidle.exporters._ending import ending
+from whyidle.exporters._near import near
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trials import came, foretold, fruitless, outcome
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
@@ -33,6 +34,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 def render(diagnosis: Diagnosis) -> str:
     """The diagnosis as GitHub-flavoured Markdown."""
+    diagnosis = near(diagnosis)
     told = outcome(diagnosis) or fruitless(diagnosis)
     _, said = ending(diagnosis)
     lines = [

@@ -10,6 +10,7 @@ from whyidle.exporters import _words as words
 from whyidle.exporters._bar import bar
 from whyidle.exporters._ending import ending
 from whyidle.exporters._findings import findings, foretold
+from whyidle.exporters._near import near
 from whyidle.exporters._next import NextStep, next_commands
 from whyidle.exporters._page import Colours, Page
 from whyidle.exporters._palette import BADGES
@@ -44,6 +45,7 @@ def render(
         full: also what is small, and what could not be told.
         next_steps: commands to end with.
     """
+    diagnosis = near(diagnosis)
     page = Page(width, colours)
     page.gap()
     if diagnosis.run.job:

@@ -30,7 +30,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class RunInfo(Document, frozen=True, kw_only=True):
     """What was run, where and how it ended. ``job`` is the process of the command that this is
-    about, where the command ran several that trained apart from each other."""
+    about, where the command ran several that trained apart from each other; ``folder`` is where the
+    command was started."""
 
     id: str
     command: list[str] | None
@@ -43,6 +44,7 @@ class RunInfo(Document, frozen=True, kw_only=True):
     whyidle: str
     sources: list[str] = []
     job: str | None = None
+    folder: str | None = None
 
 
 class Device(Document, frozen=True, kw_only=True):

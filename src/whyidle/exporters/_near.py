@@ -1,0 +1,38 @@
+"""A diagnosis for people who stand where the command was started: names of files from there."""
+
+from __future__ import annotations
+
+import msgspec
+
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place
+
+
+def near(diagnosis: Diagnosis) -> Diagnosis:
+    """The same, files below the folder of its run named as they are from there; data that programs
+    read keeps whole paths."""
+    folder = (diagnosis.run.folder or "").rstrip("/")
+    if not folder:
+        return diagnosis
+    start = f"{folder}/"
+    found = [_finding(one, start) for one in diagnosis.findings]
+    return msgspec.structs.replace(diagnosis, findings=found)
+
+
+def _finding(finding: Finding, start: str) -> Finding:
+    return msgspec.structs.replace(
+        finding,
+        where=[_place(one, start) for one in finding.where],
+        evidence=[_evidence(one, start) for one in finding.evidence],
+    )
+
+
+def _place(place: Place, start: str) -> Place:
+    if place.file is None:
+        return place
+    return msgspec.structs.replace(place, file=place.file.removeprefix(start))
+
+
+def _evidence(evidence: Evidence, start: str) -> Evidence:
+    if not isinstance(evidence.value, str):
+        return evidence
+    return msgspec.structs.replace(evidence, value=evidence.value.removeprefix(start))

@@ -1,0 +1,47 @@
+"""Files are named as they are from where the command was started; programs read whole paths."""
+
+import msgspec
+import pytest
+
+from whyidle.exporters import html, json, markdown, terminal
+from whyidle.model.diagnosis import Evidence, Place
+
+FOLDER = "/home/u/photos"
+
+
+@pytest.fixture
+def told(build, finding):
+    def make(file, folder):
+        hot = Evidence(
+            quantity="most of it happens in",
+            value=f"{file}(29): load",
+            unit=None,
+            window=None,
+            samples=None,
+            source="stacks",
+        )
+        place = Place(file=file, line=29, function="load", rank=None)
+        one = msgspec.structs.replace(finding(), where=[place], evidence=[hot])
+        found = build(findings=[one])
+        return msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, folder=folder))
+
+    return make
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+@pytest.mark.parametrize("folder", [FOLDER, f"{FOLDER}/"])
+def test_files_below_the_folder_of_the_run_are_named_from_there(told, render, folder):
+    shown = render(told(f"{FOLDER}/data/read.py", folder))
+    assert "data/read.py:29" in shown
+    assert "data/read.py(29): load" in shown
+    assert FOLDER not in shown
+
+
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+@pytest.mark.parametrize("folder", [None, "", "/", "/home/u/photo", "/home/u/photos/data/read.py"])
+def test_other_files_keep_their_paths(told, render, folder):
+    assert f"{FOLDER}/data/read.py:29" in render(told(f"{FOLDER}/data/read.py", folder))
+
+
+def test_programs_read_whole_paths(told):
+    assert f'"{FOLDER}/data/read.py"' in json.render(told(f"{FOLDER}/data/read.py", FOLDER))
