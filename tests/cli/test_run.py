@@ -42,6 +42,17 @@ def test_a_failing_diagnosis_keeps_status_and_evidence(
     assert main(["report", entry.id]) == 0
 
 
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--json", "why.json"), 1)])
+def test_a_diagnosis_that_fails_is_a_status_where_an_output_was_asked_for(
+    options: tuple[str, ...], status: int, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_: Path) -> None:
+        raise ValueError("a planted fault")
+
+    monkeypatch.setattr("whyidle.engine.watch.diagnose_jobs", broken)
+    assert main(["run", *options, sys.executable, "-c", "pass"]) == status
+
+
 def test_without_telemetry_there_is_an_answer_all_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -73,6 +84,15 @@ def test_an_output_that_cannot_be_written_is_a_status_where_the_command_has_none
     assert "Cannot write /dev/full. No space left on device." in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert "No training step was seen" in " ".join(done.stderr.split())  # it is said all the same
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("option", "kept"), [((), True), (("--no-store",), False)])
+def test_what_was_not_stored_is_not_offered_again(option, kept, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "-q", "--json", "/dev/full", *option, *COMMAND]) == 3
+    err = capsys.readouterr().err
+    assert "Name another place" in err
+    assert ("whyidle report last writes what was stored there" in err) == kept
 
 
 def test_what_is_odd_about_a_plan_is_said_before_the_command(capsys: pytest.CaptureFixture[str]):

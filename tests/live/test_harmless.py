@@ -138,6 +138,20 @@ print(losses[-1])
     assert [note for note in diagnosis["coverage"]["notes"] if "writing" in note]
 
 
+def test_a_disk_that_is_full_from_the_start_is_told_and_is_a_status(watching):
+    text = """
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+train(600, 0)
+time.sleep(0.6)
+print(len(losses))
+"""
+    done = watching.run(job(watching, text))
+    assert done.stdout == "600\n"
+    assert "what was seen of the command could not be written" in done.stderr
+    assert "looked like Python" not in done.stderr
+    assert done.returncode == 1
+
+
 def test_a_folder_that_vanishes_costs_evidence_only(watching):
     text = """
 train(20)

@@ -184,9 +184,10 @@ def _why_not() -> str | None:
 
 
 def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> int:
-    """Say what was found; returns a status of ours where an output that was asked for could not be
-    written: whoever goes on with it must know. Nothing else that happens to us here is told by the
-    status, for that is the command's."""
+    """Say what was found; returns a status of ours where the evidence, or an output that was asked
+    for, could not be written: whoever goes on with it must know. Nothing else that happens to us
+    here is told by the status, for that is the command's."""
+    asked = any(getattr(args, form) is not None for form in _output.FORMS)
     try:
         _jobs.tell(args, recording, entry)
     except OutputError as error:
@@ -198,7 +199,9 @@ def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> int:
         _complain("whyidle: interrupted before the diagnosis was ready", entry)
     except Exception as error:  # a mistake of ours must not become the command's failure
         _complain(f"whyidle: no diagnosis: {type(error).__name__}: {error}", entry)
-    return 0
+    else:
+        return 0
+    return int(asked)
 
 
 def _complain(text: str, entry: Entry | None = None) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from whyidle import __version__, catalog
-from whyidle.engine import _bursts, _roster, _stepless, applied
+from whyidle.engine import _bursts, _lost, _roster, _stepless, applied
 from whyidle.engine._jobs import Started, jobs_of, name_of
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
 from whyidle.engine.record import Ended
-from whyidle.errors import BrokenTraceError, InputError
+from whyidle.errors import BrokenTraceError, InputError, OutputError
 from whyidle.importers import probe
 from whyidle.model.diagnosis import Diagnosis, RunInfo
 from whyidle.model.telemetry import Target, Telemetry
@@ -78,7 +78,8 @@ def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis
     several jobs the first, or that of a ``process`` (what its files are named by).
 
     Raises:
-        InputError: there is nothing at all to diagnose.
+        InputError: there is nothing at all to diagnose; an OutputError where it could not be
+            written.
     """
     jobs = jobs_of(read(recording))
     if not jobs:
@@ -91,7 +92,8 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
     """The same, one diagnosis per job of the command: a script may start several.
 
     Raises:
-        InputError: there is nothing at all to diagnose.
+        InputError: there is nothing at all to diagnose; an OutputError where it could not be
+            written.
     """
     jobs = jobs_of(read(recording))
     if not jobs:
@@ -102,6 +104,12 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
 def _diagnose_stepless(recording: Path) -> Diagnosis:
     """No step was seen: what the system shows of the command, which is no verdict."""
     told, faults = _told(recording), _fault_notes(recording)
+    if why := _lost.lost(recording, faults):
+        raise OutputError(
+            "Nothing to diagnose: what was seen of the command could not be written.",
+            why=f"{why}.",
+            hint="Make room there, or name a folder on another disk: --store FOLDER.",
+        )
     timeline = _stepless.whole(recording, told, telemetry(recording), faults)
     if timeline is None:
         raise InputError(
@@ -141,7 +149,8 @@ def _fault_notes(recording: Path) -> list[str]:
     counts: dict[str, int] = {}
     for path in sorted(recording.glob("*.faults")):
         with suppress(OSError):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for line in text.splitlines() or [_lost.untold(recording)]:
                 counts[line] = counts.get(line, 0) + 1
     many = {line: f" (in {count} processes)" if count > 1 else "" for line, count in counts.items()}
     return [f"A measurement failed and was switched off: {line}{many[line]}." for line in counts]

@@ -1,0 +1,65 @@
+"""Evidence that could not be written is told with the reason."""
+
+from types import SimpleNamespace
+
+import pytest
+from imagined import BEGIN, Imagined, S
+
+from whyidle.engine import _lost
+from whyidle.errors import OutputError
+
+
+def room(**changed):
+    """What a file system tells of itself."""
+    blocks = {"f_bavail": 9, "f_files": 9, "f_favail": 9}
+    return lambda _: SimpleNamespace(**{**blocks, **changed})
+
+
+@pytest.mark.parametrize(
+    ("told", "full"),
+    [
+        (room(), False),
+        (room(f_bavail=0), True),
+        (room(f_favail=0), True),
+        (room(f_favail=0, f_files=0), False),  # it does not count files
+    ],
+)
+def test_a_disk_is_full_where_no_block_or_no_file_is_left(told, full, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.statvfs", told, raising=False)
+    assert _lost.full(tmp_path) == full
+
+
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [
+        ("writing: OSError: [Errno 28] No space left on device\n", "No space left on device"),
+        ("", "Nothing more could be written"),
+    ],
+)
+def test_a_command_whose_steps_could_not_be_written_is_not_said_to_have_none(tmp_path, note, why):
+    made = Imagined(tmp_path, argv=["train.py"], torch="2.13.0")
+    made.seen()
+    made.telemetry({"cores_effective": 8.0}, end=BEGIN + 20 * S)
+    (tmp_path / "7.faults").write_text(note)
+    with pytest.raises(OutputError, match="could not be written") as refused:
+        made.diagnose(["python", "train.py"])
+    assert why in refused.value.why
+    assert str(tmp_path) in refused.value.why
+
+
+def test_a_fault_that_could_not_be_noted_is_told_where_steps_were_seen(tmp_path):
+    made = Imagined(tmp_path)
+    for _ in range(10):
+        made.step()
+    made.trained()
+    (tmp_path / "7.faults").write_text("")
+    notes = made.diagnose(["python", "train.py"]).coverage.notes
+    assert [note for note in notes if _lost.UNTOLD in note]
+
+
+def test_another_fault_is_no_lost_evidence(tmp_path):
+    made = Imagined(tmp_path, argv=["train.py"], torch="2.13.0")
+    made.look("/home/me/train.py(9): ask", 10 * S, busy=0.0)
+    made.seen()
+    (tmp_path / "7.faults").write_text("gc: ValueError: a planted fault\n")
+    assert made.diagnose(["python", "train.py"]).verdict.state == "inconclusive"
