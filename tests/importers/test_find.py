@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zipfile
+from pathlib import Path
 
 import pytest
 from written import document, steps, write
@@ -79,6 +80,16 @@ def test_a_folder_without_a_trace_says_what_it_holds(tmp_path):
         write(tmp_path / f"log{i}.txt", b"x")
     with pytest.raises(NotATraceError, match=r"log0\.txt, .* and 2 more files"):
         sources(tmp_path)
+
+
+def test_a_folder_that_is_named_by_a_dot_is_told_by_its_name(tmp_path, monkeypatch):
+    for i in range(6):
+        write(tmp_path / f"log{i}.txt", b"x")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotATraceError) as refused:
+        sources(Path())
+    assert refused.value.what.endswith(str(tmp_path.resolve()))
+    assert refused.value.why.endswith(" and 1 more file.")
 
 
 def test_an_empty_folder(tmp_path):

@@ -54,7 +54,7 @@ def _in_folder(folder: Path) -> list[Origin]:
             found.append((file, None))
     if not found:
         raise NotATraceError(
-            f"There is no PyTorch profiler trace in {folder}.",
+            f"There is no PyTorch profiler trace in this folder: {folder.resolve()}",
             why=f"It holds {_inventory(file.name for file in files)}.",
             hint="Pass the folder that tensorboard_trace_handler or export_chrome_trace wrote to.",
         )
@@ -125,8 +125,8 @@ def _inventory(names: Iterable[str]) -> str:
     listed = list(names)
     if not listed:
         return "no files"
-    shown = ", ".join(listed[:5])
-    return shown if len(listed) <= 5 else f"{shown} and {len(listed) - 5} more files"
+    shown, more = ", ".join(listed[:5]), len(listed) - 5
+    return f"{shown} and {more} more file{'s' * (more > 1)}" if more > 0 else shown
 
 
 def _order(origin: Origin) -> tuple[int, list[tuple[int, str]]]:
