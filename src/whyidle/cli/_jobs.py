@@ -96,7 +96,7 @@ def _kept(args: argparse.Namespace, diagnosis: Diagnosis, entry: Entry | None, n
 def _say(args: argparse.Namespace, job: Job, *, alone: bool) -> None:
     stored = "last" if job.id and alone else job.id
     steps = _next.after(job.diagnosis, [], stored, args.store)
-    _output.say(args, job.diagnosis, steps, stream=sys.stderr)
+    _output.say(args, job.diagnosis, steps, stream=sys.stderr, stored=stored)
 
 
 def _named(args: argparse.Namespace, turn: int) -> argparse.Namespace:

@@ -74,14 +74,16 @@ def say(
     diagnosis: Diagnosis,
     next_steps: Sequence[NextStep],
     stream: TextIO | None = None,
+    *,
+    stored: str | None = None,
 ) -> None:
     """Write the outputs that were asked for, and the report to ``stream`` (standard output if
-    None) unless that is taken.
+    None) unless that is taken. ``stored`` is what ``whyidle report`` finds the diagnosis by.
 
     Raises:
         OutputError: an output could not be written; all that could has been.
     """
-    refused = [error for form in FORMS if (error := _written(args, diagnosis, form))]
+    refused = [error for form in FORMS if (error := _written(args, diagnosis, form, stored))]
     taken = any(getattr(args, form) == STDOUT for form in FORMS)
     if not taken and not args.quiet:
         terminal(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
@@ -89,15 +91,18 @@ def say(
         raise refused[0]
 
 
-def _written(args: argparse.Namespace, diagnosis: Diagnosis, form: str) -> OutputError | None:
+def _written(
+    args: argparse.Namespace, diagnosis: Diagnosis, form: str, stored: str | None
+) -> OutputError | None:
     """Write an output where it was asked for; returns why it could not be."""
     from whyidle import catalog
 
     target = getattr(args, form)
     if target is None:
         return None
+    again = f"; whyidle report {stored} writes what was stored there" if stored else ""
     try:
-        put(target, catalog.module("exporters", form).render(diagnosis))
+        put(target, catalog.module("exporters", form).render(diagnosis), again)
     except OutputError as error:
         return error
     if target != STDOUT:
@@ -105,8 +110,9 @@ def _written(args: argparse.Namespace, diagnosis: Diagnosis, form: str) -> Outpu
     return None
 
 
-def put(target: str, text: str) -> None:
-    """Write text to a file or, for ``-``, to standard output.
+def put(target: str, text: str, again: str = "") -> None:
+    """Write text to a file or, for ``-``, to standard output. ``again`` completes the advice to
+    whoever finds that it cannot be written there.
 
     Raises:
         OutputError: the file cannot be written.
@@ -120,7 +126,7 @@ def put(target: str, text: str) -> None:
         raise OutputError(
             f"Cannot write {target}.",
             why=f"{error.strerror or error}.",
-            hint="Name another place; whyidle report last writes what was stored there.",
+            hint=f"Name another place{again}.",
         ) from error
 
 

@@ -35,10 +35,11 @@ def run(args: argparse.Namespace) -> int:
     _output.check(args, inputs=args.path)
     with Progress(quiet=args.quiet) as progress:
         diagnosis, timelines = explain(args.path, progress=progress, stage=progress.stage)
-    stored = _output.keep(args, diagnosis) if timelines else None
+    stored = "last" if timelines and _output.keep(args, diagnosis) else None
     if args.perfetto:
         _annotate(args, diagnosis, timelines)
-    _output.say(args, diagnosis, _next.after(diagnosis, args.path, stored and "last", args.store))
+    steps = _next.after(diagnosis, args.path, stored, args.store)
+    _output.say(args, diagnosis, steps, stored=stored)
     return _output.hold(args, diagnosis)
 
 

@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     """Find, read, say."""
     diagnosis, source = stored(args, args.run_or_file)
     _output.check(args, inputs=[source])
-    _output.say(args, diagnosis, _next.after_report(diagnosis, args.run_or_file, args.store))
+    steps = _next.after_report(diagnosis, args.run_or_file, args.store)
+    _output.say(args, diagnosis, steps, stored=args.run_or_file)
     return _output.hold(args, diagnosis)
 
 
