@@ -47,6 +47,15 @@ def test_a_watched_job_with_a_fix_that_can_be_tried_is_told_how(watched):
     assert found[-1] == "whyidle compare NOW AFTER"
 
 
+@pytest.mark.parametrize(("status", "first"), [(0, True), (1, False), (137, False), (130, True)])
+def test_a_command_that_failed_is_not_first_told_to_be_run_again(watched, status, first):
+    run = msgspec.structs.replace(watched.run, exit_status=status)
+    steps = _next.after_report(msgspec.structs.replace(watched, run=run), "NOW")
+    (place,) = [i for i, (command, _) in enumerate(steps) if "whyidle fix" in command]
+    assert place == (0 if first else len(steps) - 1)
+    assert steps[place][1].startswith("try" if first else "once it no longer fails")
+
+
 def test_a_job_whose_fixes_were_tried_is_compared_with_what_it_became(healed):
     found = commands(healed)
     assert not any("whyidle fix" in command for command in found)

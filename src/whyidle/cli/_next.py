@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis, Finding
 
 Step = tuple[str, str]
+TRY = "try the fixes, keep what is faster"
 
 
 def after(
@@ -37,15 +38,25 @@ def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = N
     if diagnosis.blank and not serious:
         return [("whyidle doctor", "what can be measured here")]
     steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
-    if fix := _fix(diagnosis, serious):
-        steps.insert(0, (fix, "try the fixes, keep what is faster"))
+    fix, failed = _fix(diagnosis, serious), _failed(diagnosis)
+    if fix and not failed:
+        steps.insert(0, (fix, TRY))
     steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
     healed = diagnosis.detail.healed
     if healed is not None and healed.run and before:
         steps.append((f"whyidle compare {before} {healed.run}{where(store)}", "what changed"))
     elif serious:
         steps.append((f"whyidle compare {before} AFTER{where(store)}", "once you have fixed it"))
+    if fix and failed:  # trials of it would fail as well
+        steps.append((fix, f"once it no longer fails: {TRY}"))
     return steps
+
+
+def _failed(diagnosis: Diagnosis) -> bool:
+    """Whether the command ended badly, and nobody had stopped it."""
+    from whyidle.exporters._ending import ending
+
+    return ending(diagnosis)[0] == "failed"
 
 
 def _fix(diagnosis: Diagnosis, serious: list[Finding]) -> str:
