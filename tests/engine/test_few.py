@@ -64,3 +64,29 @@ def test_steps_that_somebody_chose_to_record_are_enough(steps):
             trace.op("aten::mm", kernels=[("sgemm", ms(5))])
             trace.sync()
     assert "steady steps were seen" not in diagnose([trace.timeline()]).verdict.headline
+
+
+def glimpse(looks, steps=30):
+    """A job that sleeps in each step, and so many looks at it."""
+    job = Guest()
+    for _ in range(steps):
+        job.wait("/job/train.py(25): train", ms(60))
+        job.backward(LOOP, ms(30))
+        job.step(LOOP, ms(10))
+    every = len(job.samples) // looks
+    job.samples = job.samples[every // 2 :: every][:looks]
+    return diagnose([job.timeline()])
+
+
+def test_a_few_looks_are_a_sign_and_no_more():
+    found = first(glimpse(_few.LOOKS - 1))
+    assert found.cause == "blocking-logging-upload"
+    assert found.evidence[0].samples < _few.LOOKS
+    assert (found.severity, found.confidence) == ("warning", _few.DOUBTFUL)
+
+
+def test_enough_looks_are_as_sure_as_ever():
+    found = first(glimpse(100))
+    assert found.cause == "blocking-logging-upload"
+    assert found.severity == "critical"
+    assert found.confidence > _few.DOUBTFUL

@@ -1,4 +1,4 @@
-"""What is held back where hardly any steady step was seen."""
+"""What is held back where hardly any steady step was seen, or hardly anybody looked."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ LEAST: Final = 6
 """steady steps of a watched job below which nothing is called critical and no verdict is given: of
 six, the shortest and the longest hold the median of all between them with 97 % (1 - 2 / 2^6), of
 five with less than 95 %"""
+LOOKS: Final = 6
+"""looks at stacks below which nothing that they alone tell is critical: a share that all of six
+speak for is over half with 97 % (1 - 2 / 2^6), of five with less than 95 %"""
 DOUBTFUL: Final = 0.5
 """confidence that is left"""
 
@@ -35,10 +38,18 @@ def direct(finding: Finding) -> bool:
 
 
 def held_back(findings: list[Finding], count: int | None) -> list[Finding]:
-    """Findings with what ``count`` steady steps (None: enough) allow to say of each."""
-    if count is None:
-        return findings
-    return [one if direct(one) else _doubted(one) for one in findings]
+    """Findings with what ``count`` steady steps (None: enough) allow to say of each, and the looks
+    that tell of it."""
+    return [
+        _doubted(one) if glimpsed(one) or (count is not None and not direct(one)) else one
+        for one in findings
+    ]
+
+
+def glimpsed(finding: Finding) -> bool:
+    """Whether a finding rests on a few looks: what counts them is what was proven by them."""
+    looks = [one.samples for one in finding.evidence if one.source == "samples" and one.samples]
+    return min(looks, default=LOOKS) < LOOKS
 
 
 def _doubted(finding: Finding) -> Finding:
