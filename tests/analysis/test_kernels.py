@@ -56,9 +56,9 @@ NAMES = [
     ("triton_per_fused__to_copy_addmm_mean_pow_view_8", "reduction", None, None),
     ("triton_tem_fused_mm_3", "matrix_product", None, True),
     ("triton_poi_fused_all_reduce_add_2", "elementwise", None, None),
-    ("void fbgemm_gpu::permute_2D_data_kernel<false, int, int>(int)", "embedding", None, None),
+    ("void fbgemm_gpu::permute_2D_data_kernel<false, int, int>(int)", "indexing", None, None),
     ("void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1<float>"
-     "(float)", "embedding", "fp32", None),
+     "(float)", "indexing", "fp32", None),
     ("void rotary_embedding_kernel<c10::BFloat16, true>(long const*)", "elementwise", "bf16", None),
     ("batched_transpose_32x32_half", "layout", None, None),
     ("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, 2>(float)", "layout",

@@ -56,3 +56,14 @@ def test_an_operator_has_its_own_time_only(facts):
     assert found["aten::mm", "backward"].group == "matrix_product"
     assert sum(one.share for one in facts.operators) == pytest.approx(1)
     assert facts.operators[0].name == "aten::addmm"
+
+
+@pytest.mark.parametrize(
+    "name", ["aten::embedding", "aten::index", "aten::index_add_", "aten::gather", "aten::scatter_"]
+)
+def test_what_looks_up_by_index_is_one_group(name, tmp_path):
+    path = tmp_path / "t.json"
+    events = [event("ProfilerStep#0", 0, 1000, "user_annotation"), event(name, 10, 100)]
+    events += [event("ProfilerStep#1", 1000, 1000, "user_annotation"), event(name, 1010, 100)]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    assert {one.group for one in Facts(kineto.load(path)).operators} == {"indexing"}

@@ -24,7 +24,7 @@ _GROUPS: Final[tuple[tuple[str, str], ...]] = (
         r"flash_?(fwd|bwd|attn|mla)|flash::|fmha|attention|_attn|attn_|\bmha_|sdpa|PagedKV",
     ),
     (
-        "embedding",
+        "indexing",
         r"(?<!rotary_)embedding|pooled_embs|index_?select|gather_kernel|bounds_check_indices|"
         r"lookup|sparse_features|\btbe_|fbgemm_gpu::(permute|_offsets)",
     ),

@@ -85,7 +85,7 @@ _GROUPS = (
     ("optimizer", re.compile(r"_fused_(adam|sgd|adagrad)|_foreach_")),
     ("normalisation", re.compile(r"norm")),
     ("reduction", re.compile(r"::_?(sum|mean|max|min|argmax|var|std|\w*softmax|nll)|loss")),
-    ("embedding", re.compile(r"embedding|index_|gather|scatter")),
+    ("indexing", re.compile(r"embedding|index_|::index$|gather|scatter")),
     ("copy", re.compile(r"copy_?$|clone|::cat$|::_to_copy|::to$|contiguous|empty|resize_")),
     (
         "elementwise",

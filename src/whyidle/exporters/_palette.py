@@ -44,7 +44,7 @@ KERNELS: Final[dict[str, tuple[str, str]]] = {
     "reduction": ("reduction", "#9c755f"),
     "copy": ("copy on the device", "#a8a29e"),
     "layout": ("layout conversion", "#d37295"),
-    "embedding": ("embedding", "#e58c8a"),
+    "indexing": ("lookup by index", "#e58c8a"),
     "optimizer": ("optimizer", "#86b35a"),
     "communication": ("communication", LOOKS["communication"].colour),
     "h2d": ("copy to the device", LOOKS["transfer"].colour),

@@ -71,6 +71,15 @@ def test_a_softmax_of_which_only_the_gradient_is_found_is_one():
     assert told["softmax between two products, per step"] == 1
 
 
+def test_a_bias_that_is_looked_up_by_position_lies_between_the_products():
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for name in ("aten::bmm", "aten::index", "aten::add", "aten::_softmax", "aten::bmm"):
+                job.op(name, host=us(1000))
+    assert judge(replace(job.timeline(), info=DeviceInfo())) is not None
+
+
 @pytest.mark.parametrize(
     "timeline",
     [

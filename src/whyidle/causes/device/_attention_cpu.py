@@ -27,7 +27,9 @@ BETWEEN = (0.5, 0.85, 1.0)
 BATCHED = ("aten::bmm", "aten::baddbmm")
 WRAPPERS = ("aten::matmul", "aten::linear", "aten::einsum", "aten::scaled_dot_product_attention")
 """operators that only call the one that computes"""
-_OTHER = ("matrix_product", "convolution", "attention", "optimizer", "embedding")
+BIAS = ("aten::index",)
+"""looks up what is added for the distance of two positions, before the softmax"""
+_OTHER = ("matrix_product", "convolution", "attention", "optimizer", "indexing")
 
 
 def written_out_on_cpu(facts: Facts) -> Proof | None:
@@ -73,7 +75,7 @@ def _found(facts: Facts, rows: I64, groups: list[str]) -> I64:
     host, names = facts.timeline.host, facts.timeline.names
     called, kinds = host.name[rows], np.array(groups)
     product = among(called, [i for i, name in enumerate(names) if name in BATCHED])
-    outer = among(called, [i for i, name in enumerate(names) if name in WRAPPERS])
+    outer = among(called, [i for i, name in enumerate(names) if name in WRAPPERS + BIAS])
     ends = np.isin(kinds, _OTHER) & ~outer
     either = among(called, [i for i, name in enumerate(names) if name in (FORWARD, GRADIENT)])
     softmax = np.flatnonzero(either & ~np.isin(rows, of_pytorch(facts)))
