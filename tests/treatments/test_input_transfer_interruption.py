@@ -108,6 +108,11 @@ def test_advice_edits_nothing(treatment):
     assert told.summary
 
 
+@pytest.mark.parametrize(("facts", "logs"), [({}, False), ({"tracker": False}, True)])
+def test_only_what_logs_is_told_of_histograms(facts, logs):
+    assert ("histograms" in plan("fewer-reports", **facts).summary) == logs
+
+
 def test_a_wait_of_which_only_the_line_is_known_is_not_called_logging():
     assert plan("fewer-reports").summary.startswith("see what the call")
     assert plan("fewer-reports", tracker=False).summary.startswith("log every fiftieth step")
@@ -157,7 +162,16 @@ def test_evaluations_without_a_loader_and_without_gradients_are_left_to_people()
     assert set(knobs("larger-evaluation", batches=False, graph=True)) == {gradients}
     assert plan("larger-evaluation", batches=False, graph=True).automatic
     assert plan("larger-evaluation", batches=True, graph=False).automatic
+    assert set(knobs("larger-evaluation", batches=False, graph=False)) == {gradients}
     assert not plan("larger-evaluation", batches=False, graph=False).automatic
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_an_evaluation_that_asks_for_no_batches_is_not_told_to_make_them_larger(batches):
+    for graph in (True, False):
+        told = plan("larger-evaluation", batches=batches, graph=graph)
+        assert ("times the batch" in told.summary) == batches
+        assert ("memory" in told.risk) == batches
 
 
 def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():

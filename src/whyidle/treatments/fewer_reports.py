@@ -12,10 +12,12 @@ def fewer_reports(proof: Proof) -> Plan | None:
     """Thin reports of the training loop to every fiftieth, and send them from the background. Of a
     wait of which only the line is known it is not said that it logs. Pictures are drawn less often,
     or elsewhere: matplotlib's figures are not made for threads."""
-    what = "log every fiftieth step, from a background thread; no histograms of parameters"
+    known = "tracker" in proof.facts
+    what = "log every fiftieth step, from a background thread"
+    what += "; no histograms of parameters" if known else ""
     if proof.facts.get("plot"):
         what = "draw every fiftieth step, or in another process, from numbers that are kept"
-    if "tracker" not in proof.facts:
+    if not known:
         what = (
             "see what the call on this line waits for (a network, a file, a lock, a sleep); if it "
             f"only reports, {what}; else let a thread do it, or leave it out"

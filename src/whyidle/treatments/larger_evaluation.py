@@ -18,17 +18,19 @@ def larger_evaluation(proof: Proof) -> Plan | None:
     computes several of them together where its inputs are parts of the loader's batches and its
     results are seen to depend on no other sample of the batch. Declines for compiled models, hooks,
     random numbers in evaluation, several ranks, and loaders that shuffle; the first evaluations are
-    left as they are. Left to the user where evaluation takes its batches from no loader, and
-    records no gradients as it is."""
+    left as they are. Where evaluation takes its batches from no loader nothing is said of them, for
+    it may compute all of its data at once; if it records no gradients either, it is left to the
+    user."""
     batches, graph = (bool(proof.facts.get(name, True)) for name in ("batches", "graph"))
     factor = Edit(knob="evaluation.batch_factor", value=FACTOR, was=1)
+    larger = " with two to four times the batch," if batches else ""
     return Plan(
-        summary="evaluate under torch.inference_mode() with two to four times the batch, and keep "
-        "metrics on the device until the end",
+        summary=f"evaluate under torch.inference_mode(){larger} and keep metrics on the device "
+        "until the end",
         edits=(
             Edit(knob="evaluation.inference_mode", value=True, was=False),
-            *((factor,) if batches or not graph else ()),
+            *((factor,) if batches else ()),
         ),
-        risk="more device memory during evaluation",
+        risk="more device memory during evaluation" if batches else "",
         automatic=batches or graph,
     )
