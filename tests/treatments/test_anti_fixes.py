@@ -68,7 +68,11 @@ VARIANTS = [
     for flag, mode, size in product(
         (False, True),
         SWITCHES,
-        ({"calls": 100.0, "mean_bytes": 1e4}, {"calls": 4.0, "mean_bytes": 5e8}),
+        (
+            {"calls": 100.0, "mean_bytes": 1e4},
+            {"calls": 4.0, "mean_bytes": 5e8},
+            {"calls": 4.0, "mean_bytes": 5e8, "storage": "h5py"},
+        ),
     )
 ]
 

@@ -1,4 +1,5 @@
-"""Whether samples are prepared by libraries for pictures, video, sound or text, or by Python."""
+"""Whether samples are prepared by libraries for pictures, video, sound or text, or by Python; or
+whether a library that stores arrays takes the time to read them."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ _LIBRARIES = re.compile(
     r"(^|[/;])(torchvision|PIL|cv2|albumentations|skimage|imageio|decord|av|torchaudio|librosa|"
     r"soundfile|tokenizers|transformers|kornia|scipy/(signal|ndimage))(/|\.py)"
 )
+_STORES = re.compile(r"(?:site|dist)-packages/(h5py|h5netcdf|netCDF4|tables|zarr|pyarrow)/")
 MOSTLY = 0.5
 
 
@@ -28,6 +30,27 @@ def decoded_by_workers(facts: Facts) -> bool | None:
     return _mostly(Counter(loading.stacks[i] for i in loading.samples["stack"]))
 
 
+def stored(facts: Facts, spans: Intervals) -> str | None:
+    """The library that stores arrays, in which most looks at the training process in some time
+    lie; None where there is none. Many of their functions are compiled, and then not seen."""
+    return _store(stacks(facts, spans))
+
+
+def stored_by_workers(facts: Facts) -> str | None:
+    """The same of looks at loader workers."""
+    loading = facts.timeline.loading
+    return _store(Counter(loading.stacks[i] for i in loading.samples["stack"]))
+
+
 def _mostly(found: Counter[str]) -> bool | None:
     there = sum(time for stack, time in found.items() if _LIBRARIES.search(stack))
     return there >= MOSTLY * found.total() if found.total() else None
+
+
+def _store(found: Counter[str]) -> str | None:
+    spent: Counter[str] = Counter()
+    for stack, time in found.items():
+        if seen := _STORES.search(stack):  # the innermost
+            spent[seen[1]] += time
+    enough = found.total() and spent.total() >= MOSTLY * found.total()
+    return spent.most_common(1)[0][0] if enough else None

@@ -16,10 +16,10 @@ def cheaper_transforms(proof: Proof) -> Plan | None:
     """Cheaper operations in a better order, or batched on the device where it has time to spare.
     Interpolation differs between libraries. The device is only proposed where it computes for
     less than 70 % of the step: moving work to a busy GPU makes the step longer. Not where looks
-    show no library that decodes, nor for a loader without workers whose wait they are expected to
-    hide."""
+    show no library that decodes, or one that reads; nor for a loader without workers whose wait
+    they are expected to hide."""
     unneeded = "cheaper" in proof.facts and proof.facts["cheaper"] is None
-    if unneeded or proof.facts.get("media") is False:
+    if unneeded or proof.facts.get("storage") or proof.facts.get("media") is False:
         return None
     busy = float(proof.facts.get("compute", 1.0))
     where = ", or in batches on the GPU (torchvision.transforms.v2, DALI)" if busy < 0.7 else ""

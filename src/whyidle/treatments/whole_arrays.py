@@ -15,9 +15,9 @@ from whyidle.model.treatment import Plan, treatment
 def whole_arrays(proof: Proof) -> Plan | None:
     """Work on whole arrays, and once on what is the same in each epoch. Advice: the code is the
     user's own. Only where looks show that it is their Python that takes the time, not a library
-    that decodes; not for a loader without workers whose wait they are expected to hide."""
+    that decodes or reads; not for a loader without workers whose wait they are expected to hide."""
     unneeded = "cheaper" in proof.facts and proof.facts["cheaper"] is None
-    if unneeded or proof.facts.get("media") is not False:
+    if unneeded or proof.facts.get("storage") or proof.facts.get("media") is not False:
         return None
     name = str(proof.facts.get("function") or "").rpartition(": ")[2]
     what = name if name.isidentifier() else "what prepares samples"

@@ -18,6 +18,10 @@ COLLATE = f"/job/main.py(41): collate;{ASKS}"
 DECODE = (
     f"/usr/lib/python3.11/site-packages/PIL/ImageFile.py(389): load;/job/main.py(30): read;{ASKS}"
 )
+READ = (
+    "/usr/lib/python3.11/site-packages/h5py/_hl/dataset.py(872): __getitem__;/job/main.py(26): "
+    f"__getitem__;{ASKS}"
+)
 CALL = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
@@ -59,6 +63,19 @@ def test_pictures_are_decoded_at_a_reduced_size():
     summary = fixes(job(DECODE, cores=1))["cheaper-transforms"].summary
     assert "decode at reduced size" in summary
     assert "GPU" not in summary  # there is none
+
+
+def test_where_a_library_reads_it_is_told_to_read_less():
+    found = fixes(job(READ, cores=1))
+    assert "reading through h5py" in found["cheaper-reads"].summary
+    assert not {"whole-arrays", "cheaper-transforms"} & set(found)
+    assert "cheaper-reads" not in fixes(job(COLLATE, cores=1))
+    assert "cheaper-reads" not in fixes(job(READ, cores=16))
+
+
+def test_a_folder_that_is_named_like_a_library_is_none():
+    script = f"/home/me/tables/read.py(3): __getitem__;{ASKS}"
+    assert "cheaper-reads" not in fixes(job(script, cores=1))
 
 
 def test_not_where_workers_have_cores_for_it():

@@ -440,6 +440,17 @@ def test_random_augmentation_is_not_repeated_work():
     assert judge("heavy-cpu-transform", REPEATED) is None
 
 
+@pytest.mark.parametrize("library", ["h5py", None])
+def test_workers_that_read_through_a_library_are_told_to_read_less(library):
+    inner = f"/usr/lib/python3.11/site-packages/{library}/_hl/dataset.py(872): __getitem__;"
+    timeline = replace(WORK, cores=2.0).run
+    looked = replace(timeline.loading, stacks=((inner if library else "") + ITEM,))
+    found = judged(catalog.causes()["heavy-cpu-transform"], replace(timeline, loading=looked))
+    decide = {name: catalog.treatments()[name].decide for name in ("cheaper-reads", "whole-arrays")}
+    assert (decide["cheaper-reads"](found) is not None) == bool(library)
+    assert (decide["whole-arrays"](found) is None) == bool(library)
+
+
 def test_starting_workers_is_no_waiting_for_their_batches():
     workers = Facts(RESTARTED.run).workers
     assert workers.waiting < 0.02

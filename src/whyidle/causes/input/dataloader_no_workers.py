@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.cores import mostly_waits, room
-from whyidle.analysis.decoding import decoded
+from whyidle.analysis.decoding import decoded, stored
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import most_workers
@@ -136,6 +136,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             "cheaper": made_cheaper(blocked) if left > LEFT else None,
             "compute": 1.0 if facts.on_cpu else facts.share("compute"),
             "media": decoded(facts, union(calls.start, calls.end)),
+            "storage": stored(facts, union(calls.start, calls.end)),
             "function": making[0].function if making else None,
         },
     )

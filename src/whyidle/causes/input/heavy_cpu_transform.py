@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.cores import mostly_waits
-from whyidle.analysis.decoding import decoded, decoded_by_workers
+from whyidle.analysis.decoding import decoded, decoded_by_workers, stored, stored_by_workers
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidden_loading
@@ -98,6 +98,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
             "compute": 1.0 if facts.on_cpu else facts.share("compute"),
             "function": hot.name if hot else None,
             "media": decoded(facts, _windows(facts, spent, left)),
+            "storage": stored(facts, _windows(facts, spent, left)),
             "chained": _chained(facts),
             "same_again": facts.workers.same_again and left >= LEAST_SHARE,
             "cached": prepared_once(left),
@@ -131,6 +132,7 @@ def _from_within(facts: Facts) -> Proof | None:
             "same_again": False,
             "inside": True,
             "media": decoded_by_workers(facts),
+            "storage": stored_by_workers(facts),
             "chained": _chained(facts),
         },
     )
