@@ -1,6 +1,6 @@
 """Evidence that could not be written is told with the reason."""
 
-from types import SimpleNamespace
+import errno
 
 import pytest
 from imagined import BEGIN, Imagined, S
@@ -9,24 +9,18 @@ from whyidle.engine import _lost
 from whyidle.errors import OutputError
 
 
-def room(**changed):
-    """What a file system tells of itself."""
-    blocks = {"f_bavail": 9, "f_files": 9, "f_favail": 9}
-    return lambda _: SimpleNamespace(**{**blocks, **changed})
-
-
 @pytest.mark.parametrize(
-    ("told", "full"),
-    [
-        (room(), False),
-        (room(f_bavail=0), True),
-        (room(f_favail=0), True),
-        (room(f_favail=0, f_files=0), False),  # it does not count files
-    ],
+    ("refused", "full"),
+    [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EACCES, False), (None, False)],
 )
-def test_a_disk_is_full_where_no_block_or_no_file_is_left(told, full, tmp_path, monkeypatch):
-    monkeypatch.setattr("os.statvfs", told, raising=False)
+def test_a_disk_is_full_where_a_block_does_not_fit(refused, full, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(refused, "imagined")
+
+    if refused is not None:
+        monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     assert _lost.full(tmp_path) == full
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 UNTOLD = "why could not be written down"
+BLOCK = 4096
+"""what most file systems give out at once, bytes"""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = re.compile(r"switched off: writing: \w+: \[Errno (\d+)\]")
 
 
@@ -30,9 +35,12 @@ def untold(recording: Path) -> str:
 
 
 def full(folder: Path) -> bool:
-    """Whether nothing more fits there: no block, or no file. Quotas are not seen."""
+    """Whether nothing more fits there. It is tried: what a file system tells of its room knows
+    neither quotas nor what it keeps back for whom."""
     try:
-        room = os.statvfs(folder)
-    except (OSError, AttributeError):  # it is gone; or this is Windows
-        return False
-    return room.f_bavail == 0 or (room.f_files > 0 and room.f_favail == 0)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(BLOCK))
+            file.flush()
+    except OSError as error:
+        return error.errno in _NO_ROOM
+    return False
