@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Edit
+from whyidle.model.diagnosis import Edit, Place
 from whyidle.model.treatment import Plan, treatment
+
+FRAMEWORK = "torch"
+"""what is called of it trains the model: it can neither be left out nor moved"""
 
 
 @treatment("python-overhead-in-step", "python-between-operators", consent="rounding")
@@ -12,22 +15,54 @@ def amortise_python(proof: Proof) -> Plan:
     """Call what only logs, measures or shows something (metrics, progress bars, hooks) every k-th
     step, or after the next step has been launched. What training needs, as an environment's step,
     cannot be left out: vectorise it, move it to other processes, or make it ahead, while the model
-    computes; numbers may then be rounded or drawn in another order. Advice: only the author knows
-    which of the two it is."""
+    computes; numbers may then be rounded or drawn in another order. Short operators that are called
+    one after the other become one call for all, and Python of a library can only be called less.
+    Advice: only the author knows which it is."""
     every = int(proof.facts.get("every", 10))
     place = proof.where[0] if proof.where else None
-    what = "this Python code"
-    if place is not None and place.line and proof.facts.get("before"):
-        what = f"the Python that runs before {place.file}:{place.line}"
-    elif place is not None:
-        named = not (place.function or "<").startswith("<")
-        what += f" of {place.function}" if named else ""
-        what += f" ({place.file}:{place.line})"
+    if place is not None and (calls := proof.facts.get("calls")):
+        return _one_for_all(place, int(calls))
+    library = proof.facts.get("library")
+    skip = f"or, if it only logs or measures, do it every {every}th step"
+    if place is not None and library == FRAMEWORK:
+        what = (
+            f"make fewer, larger calls of {library} at {place.file}:{place.line}: what it calls "
+            "there has Python of its own"
+        )
+    elif place is not None and library:
+        what = (
+            f"call {library} less often at {place.file}:{place.line}, once for all, in another "
+            f"process or ahead; {skip}"
+        )
+    else:
+        what = (
+            f"vectorise {_what(proof, place)}, move it to another process or make it ahead; {skip}"
+        )
     return Plan(
-        summary=f"vectorise {what}, move it to another process or make it ahead; or, if it only "
-        f"logs or measures, do it every {every}th step",
-        edits=(Edit(knob="callbacks.every", value=every, was=1),),
+        summary=what,
+        edits=(Edit(knob="callbacks.every", value=every, was=1),) if skip in what else (),
         risk="what training needs in every step must not be left out, as an environment's step; "
         "vectorised or moved, it may round or draw random numbers in another order",
+        automatic=False,
+    )
+
+
+def _what(proof: Proof, place: Place | None) -> str:
+    """The Python in question."""
+    if place is not None and place.line and proof.facts.get("before"):
+        return f"the Python that runs before {place.file}:{place.line}"
+    if place is None:
+        return "this Python code"
+    named = not (place.function or "<").startswith("<")
+    of = f" of {place.function}" if named else ""
+    return f"this Python code{of} ({place.file}:{place.line})"
+
+
+def _one_for_all(place: Place, calls: int) -> Plan:
+    """Instead of short calls that a line makes one after the other."""
+    return Plan(
+        summary=f"make one call on whole tensors of the short ones at {place.file}:{place.line} "
+        f"({calls} or more in each step): not one element or sample at a time",
+        risk="sums of one call may round otherwise, and random numbers come in another order",
         automatic=False,
     )

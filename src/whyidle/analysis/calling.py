@@ -1,0 +1,126 @@
+"""Lines of the user's own that call short operators one after the other, as looks tell.
+
+A tensor that is filled one element at a time calls thousands of operators of a microsecond, from
+one line. Each counts for an operator, and that is the work itself on a CPU; yet it is Python that
+takes the time, and the way to the operator. The interpreter's lock tells: beside operators of some
+size looks find it free, at such a line they find it taken, and have it in no time. Where they wait
+for it longer, it is other Python that ran before that line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.codes import among
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.sampling import wilson
+from whyidle.model.diagnosis import Place
+from whyidle.model.timeline import HostKind
+
+I64 = NDArray[np.int64]
+
+LONGEST_S: Final = 2 * 60e-6
+"""looks of ``Looks.unsure`` had the lock within 60 us (``importers._asked.OWN_US``), and they come
+halfway through what they wait for, on average: where most are such, it was let go of as often"""
+LOOP_S: Final = 200e-6
+"""as in ``python-overhead-in-step``: ten times the usual way from one operator to the next, so a
+line that takes as long in each step calls many, or is reached often"""
+MOSTLY: Final = 0.5
+_TRAINS: Final = re.compile(r"/torch/(nn|optim|autograd|_dynamo|_inductor|_functorch)/")
+"""under these lie the model, its backward pass and its update, as the user wrote them or not: how
+many operators they need is not told by one line"""
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """Such lines of one function, the dearest first, and all time at them. ``taken`` is the part
+    (0-1) of the ``looks`` there that found the lock taken, ``calls`` how many there are in a step,
+    at least."""
+
+    where: tuple[Place, ...]
+    spans: Intervals
+    taken: float
+    looks: int
+    calls: float
+
+
+def calling(facts: Facts) -> Calling | None:
+    """The function that spends most time so. None where the kernel does not tell which looks found
+    the lock taken, and but where most looks at its lines did, and most of these after a short wait.
+    """
+    looks = facts.timeline.looks
+    if looks is None or looks.unsure is None:
+        return None
+    work, own = facts.part("compute", "python", "preprocess"), _own_lines(facts)
+    seen = (looks.weight > 0) & work.covers(looks.time)
+    seen &= True if looks.own is None else looks.own
+    shown, python = _shown(facts, looks.time[seen])
+    time, short = looks.weight[seen], looks.unsure[seen]
+    here = {place: np.isin(shown, details) for place, details in own.items()}
+    spent = {place: _per_step(facts, time[at & short]) for place, at in here.items()}
+    loops = {place: seconds for place, seconds in spent.items() if seconds >= LOOP_S}
+    most = max(loops, key=lambda place: loops[place], default=None)
+    if most is None:
+        return None
+    mine = [p for p in loops if (p.file, p.function) == (most.file, most.function)]
+    at = np.logical_or.reduce([here[place] for place in mine])
+    taken = at & (short | python)
+    surely, part, _ = wilson(taken[at], time[at])
+    if surely < MOSTLY or wilson(short[taken], time[taken])[1] < MOSTLY:
+        return None
+    return Calling(
+        where=tuple(sorted(mine, key=lambda place: -loops[place])),
+        spans=_at(facts, [detail for place in mine for detail in own[place]]) & work,
+        taken=part,
+        looks=int(at.sum()),
+        calls=sum(loops[place] for place in mine) / LONGEST_S,
+    )
+
+
+def _own_lines(facts: Facts) -> dict[Place, list[int]]:
+    """The user's lines that looks show as the innermost, outside the training pass, each with the
+    stacks (``timeline.details``) that end there."""
+    found: defaultdict[Place, list[int]] = defaultdict(list)
+    for number, detail in enumerate(facts.timeline.details):
+        place = frame_place(detail.stack.split(";", 1)[0], facts.rank) if detail.stack else None
+        if place is not None and not in_library(place) and not _TRAINS.search(detail.stack):
+            found[place].append(number)
+    return found
+
+
+def _shown(facts: Facts, moments: I64) -> tuple[I64, NDArray[np.bool_]]:
+    """Which stack the look of each moment shows, -1 where none is known; and whether it counts for
+    Python."""
+    host, rows = facts.timeline.host, _looked(facts)
+    if not len(rows):
+        return np.full(len(moments), -1, np.int64), np.zeros(len(moments), dtype=bool)
+    at = np.searchsorted(host.start[rows], moments, side="right") - 1
+    known = (at >= 0) & (host.end[rows][at] > moments)
+    shown = np.where(known, host.detail[rows][at], -1).astype(np.int64)
+    return shown, known & (host.kind[rows][at] == HostKind.PYTHON)
+
+
+def _at(facts: Facts, details: list[int]) -> Intervals:
+    """All time that looks at these stacks speak for."""
+    host, rows = facts.timeline.host, _looked(facts)
+    rows = rows[np.isin(host.detail[rows], details)]
+    return union(host.start[rows], host.end[rows])
+
+
+def _looked(facts: Facts) -> I64:
+    """Events that looks at the training thread made."""
+    host = facts.timeline.host
+    known = (host.detail >= 0) & among(host.kind, (HostKind.OP, HostKind.PYTHON))
+    return np.flatnonzero(known & among(host.thread, facts.host.drivers))
+
+
+def _per_step(facts: Facts, weights: NDArray[np.float64]) -> float:
+    return float(weights.sum()) / 1e9 / max(facts.step_count, 1)

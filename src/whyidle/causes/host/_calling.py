@@ -1,0 +1,52 @@
+"""Short operators that a line of the user's own calls one after the other, on a watched CPU job."""
+
+from __future__ import annotations
+
+from whyidle.analysis.calling import Calling, calling
+from whyidle.analysis.evidence import measured
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.places import at_place
+from whyidle.analysis.sampling import bounds
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Evidence
+from whyidle.model.units import lasting
+
+LEAST_SHARE = 0.03
+"""share of the step below which nothing is said, as of Python between calls (``_watched``)"""
+REMOVED = 0.5
+"""careful: half of what is Python for certain can go"""
+
+
+def one_by_one(facts: Facts) -> Proof | None:
+    """Calls that a line makes one by one where one call may do for all. Python, and the way to the
+    operators, is what looks there found the lock taken by: half of that, all of it, or the
+    operators, too."""
+    found = calling(facts)
+    if found is None:
+        return None
+    share, (least, most) = facts.share_of(found.spans), bounds(facts, found.spans)
+    if least < LEAST_SHARE:
+        return None
+    gains = (REMOVED * least * found.taken, share * found.taken, most)
+    return Proof(
+        headline=f"Short calls one after the other{at_place(found.where)} take "
+        f"{lasting(share * facts.step_s)} of each step",
+        low=gains[0],
+        high=most,
+        predicted=from_gains(gains, "the step without half or all of the way to these operators"),
+        evidence=_evidence(found, share),
+        confidence=0.85,
+        where=found.where[:3],
+        bucket="compute",
+        facts={"calls": round(found.calls)},
+    )
+
+
+def _evidence(found: Calling, share: float) -> tuple[Evidence, ...]:
+    told = (
+        ("time at these lines, share of step", share, "ratio"),
+        ("looks there that found the interpreter's lock taken", found.taken, "ratio"),
+        ("calls there per step, at least", float(round(found.calls)), None),
+    )
+    return tuple(measured(*each, samples=found.looks, source="samples") for each in told)

@@ -1,0 +1,77 @@
+"""Short operators that a line of the user's own calls one after the other, as looks tell them."""
+
+import pytest
+from judging import judge
+
+from whyidle import catalog
+from whyidle.analysis import calling
+from whyidle.importers._asked import HELD_BITS, OWN_US
+from whyidle.testing.guest import Guest
+
+MS = 1_000_000
+LOOP = "/job/train.py(87): train"
+FILL = f"/job/train.py(61): get_batch;{LOOP}"
+MODEL = f"/e/site-packages/torch/nn/modules/module.py(1789): _call_impl;{LOOP}"
+OPS = f"/e/site-packages/torch/nn/modules/linear.py(134): forward;{MODEL}"
+FREE = 1 << HELD_BITS
+
+
+def taken(waited_us):
+    """What a look says that had to wait so long for the lock."""
+    return waited_us | 2 << HELD_BITS
+
+
+SHORT = (taken(20), taken(8), taken(35), FREE)
+
+
+def judged(at=FILL, said=SHORT):
+    """10 of 40 ms at one line, where looks say one of these after the other."""
+    job = Guest()
+    for _ in range(60):
+        job.work(at, 10 * MS)
+        job.work(OPS, 10 * MS)
+        job.backward(OPS, 15 * MS)
+        job.step(OPS, 5 * MS)
+    looks = iter(said * len(job.samples))
+    job.samples = [
+        (time, ran, stack, next(looks) if stack == at else FREE)
+        for time, ran, stack, _ in job.samples
+    ]
+    return judge("python-overhead-in-step", job)
+
+
+def test_a_tensor_filled_one_element_at_a_time_is_told_with_its_line():
+    proof = judged()
+    assert proof.headline.startswith("Short calls one after the other in get_batch take 9.83 ms")
+    assert (proof.where[0].line, proof.bucket) == (61, "compute")
+    assert proof.predicted.low < proof.predicted.speedup < 40 / 30 < proof.predicted.high
+    told = {one.quantity: one.value for one in proof.evidence}
+    assert told["looks there that found the interpreter's lock taken"] == pytest.approx(
+        0.75, abs=0.01
+    )
+
+
+def test_the_fix_is_one_call_for_all():
+    plan = catalog.treatments()["amortise-python"].decide(judged())
+    assert "one call on whole tensors of the short ones at /job/train.py:61" in plan.summary
+    assert "10th step" not in plan.summary
+    assert not plan.edits
+
+
+def test_operators_of_some_size_at_a_line_of_the_users_own_are_the_work_itself():
+    """Beside them the lock is free, but for the way there."""
+    assert judged(said=(FREE, FREE, FREE, taken(20))) is None
+
+
+def test_python_that_runs_before_a_line_is_told_as_such():
+    proof = judged(f"/job/train.py(61): rows;{LOOP}", (taken(300), taken(900), taken(20), FREE))
+    assert "Short calls" not in proof.headline
+    assert proof.headline.startswith("Python ")
+
+
+def test_how_many_operators_a_model_needs_is_not_told_by_its_lines():
+    assert judged(at=f"/job/model.py(30): forward;{MODEL}") is None
+
+
+def test_a_short_wait_is_what_the_importer_says():
+    assert calling.LONGEST_S == 2 * OWN_US / 1e6
