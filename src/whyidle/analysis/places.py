@@ -18,6 +18,7 @@ _LIBRARY = re.compile(
     r"einops|scipy|pandas|datasets|tokenizers|json|collections|abc|copy|enum|pathlib|random|re|"
     r"subprocess|tempfile|warnings|weakref)(/|\.py$)|^<|lib/python3"
 )
+_PACKAGE = re.compile(r"(?:(?:site|dist)-packages|lib/python3\.\d+t?)/([^/(]+?)(?:/|\.py\()")
 
 MOST_SAMPLES = 50
 
@@ -100,6 +101,12 @@ def in_library(place: Place) -> bool:
     return place.file is not None and bool(_LIBRARY.search(place.file))
 
 
+def package(frame: str) -> str:
+    """The library whose code a frame is, by its name in an import; empty of the user's own."""
+    found = _PACKAGE.search(frame)
+    return found[1] if found else ""
+
+
 def frame_place(text: str, rank: int | None) -> Place | None:
     """The place that a frame's recorded name tells (``file.py(12): function``), if it does."""
     found = _FRAME.match(text.strip())
@@ -131,3 +138,10 @@ def at_place(where: tuple[Place, ...], *, before: bool = False) -> str:
     if not first.function.startswith("<"):
         return f" in {first.function}"
     return f" at {(first.file or '').rpartition('/')[2]}:{first.line}" if first.line else ""
+
+
+def called_at(where: tuple[Place, ...], library: str, *, before: bool = False) -> str:
+    """The same of Python that runs in a library: " of LIBRARY, called in FUNCTION,"."""
+    at = at_place(where, before=before)
+    called = library and at and not in_library(where[0])
+    return f" of {library}, called{at}," if called else at

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
 from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.places import frame_place, in_library, package
 from whyidle.model.diagnosis import Place
 from whyidle.model.timeline import HostKind
 
@@ -24,20 +25,48 @@ def busiest(facts: Facts, spans: Intervals, most: int = 3) -> tuple[Place, ...]:
     return tuple(place for place, _ in lines(facts, spans, HostKind.PYTHON)[:most])
 
 
-def running(facts: Facts, spans: Intervals, most: int = 3) -> tuple[tuple[Place, ...], bool]:
-    """The user's lines of Python in some time, those that were seen running first; and whether of
-    none that was seen, so that these are lines before which it ran."""
+class Running(NamedTuple):
+    """Lines of the user's, those at which Python was seen running first. ``before``: at none was it
+    seen, so these are lines before which it ran. ``library``: at the first it mostly runs in this
+    package, which is called there; empty where it is the user's own."""
+
+    where: tuple[Place, ...]
+    before: bool
+    library: str
+
+
+def running(facts: Facts, spans: Intervals, most: int = 3) -> Running:
+    """Where Python ran in some time. Where it was seen in libraries only, that tells nothing of
+    what ran before the lines of other looks, if these are more."""
     shown = busiest(facts, spans, most)
     over = stacks(facts, spans, HostKind.PYTHON, after=True)
+    seen = stacks(facts, spans, HostKind.PYTHON, after=False)
     if not over:
-        return shown, False
-    seen: Counter[str] = Counter()
-    for stack, time in stacks(facts, spans, HostKind.PYTHON, after=False).items():
-        if _own_line(stack) == stack.split(";", 1)[0]:  # it is no library that runs there
-            seen[_own_line(stack)] += time
-    places = [frame_place(text, facts.rank) for text, _ in seen.most_common()]
-    ran = [place for place in places if place is not None and not in_library(place)]
-    return tuple(dict.fromkeys([*ran, *shown]))[:most], not ran
+        return Running(shown, before=False, library=_library(seen, shown))
+    own = Counter({s: time for s, time in seen.items() if _own_line(s) == s.split(";", 1)[0]})
+    ran = _lines(facts, own)
+    if not ran and seen.total() > over.total():
+        ran = _lines(facts, seen)
+    where = tuple(dict.fromkeys([*ran, *shown]))[:most]
+    return Running(where, before=not ran, library=_library(own or seen, where) if ran else "")
+
+
+def _lines(facts: Facts, seen: Counter[str]) -> list[Place]:
+    """The user's lines in stacks, those with the most time first."""
+    spent: Counter[str] = Counter()
+    for stack, time in seen.items():
+        spent[_own_line(stack)] += time
+    places = [frame_place(text, facts.rank) for text, _ in spent.most_common()]
+    return [place for place in places if place is not None and not in_library(place)]
+
+
+def _library(seen: Counter[str], where: tuple[Place, ...]) -> str:
+    """The package in which most of the time at the first place is spent."""
+    spent: Counter[str] = Counter()
+    for stack, time in seen.items():
+        if where and frame_place(_own_line(stack), where[0].rank) == where[0]:
+            spent[package(stack.split(";", 1)[0])] += time
+    return max(spent, key=lambda name: spent[name], default="")
 
 
 def lines(facts: Facts, spans: Intervals, *kinds: HostKind) -> list[tuple[Place, float]]:

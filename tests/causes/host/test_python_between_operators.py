@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.guest import Guest
 
 CAUSE = "python-between-operators"
 
@@ -78,3 +79,33 @@ def test_a_job_of_the_gpu_is_judged_by_what_the_gpu_waits_for():
             job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
             job.python("train.py(44): accuracy", us(800))
     assert judge(job.timeline()) is None
+
+
+def test_of_a_watched_job_the_other_cause_tells_with_the_error_that_looks_have():
+    job = Guest()
+    for _ in range(30):
+        job.python("/job/train.py(44): accuracy;/job/train.py(9): <module>", us(10_000))
+        job.backward("/job/train.py(9): <module>", us(20_000))
+        job.step("/job/train.py(9): <module>", us(5_000))
+    assert judge(job.timeline()) is None
+    found = diagnose([job.timeline()]).findings
+    assert [one.cause for one in found] == ["python-overhead-in-step"]
+
+
+def test_python_of_a_library_is_told_as_such():
+    """Nobody can vectorise it."""
+    job = Builder()
+    for _ in range(11):
+        with job.step():
+            job.op("aten::mm", host=us(2000))
+            with job.span("train.py(96): train", "python_function"):
+                job.now += us(5)
+                job.python("/e/site-packages/torch/nn/utils/clip_grad.py(41): clip", us(900))
+    found = next(
+        one
+        for one in diagnose([replace(job.timeline(), info=DeviceInfo())]).findings
+        if one.cause == CAUSE
+    )
+    assert found.headline.startswith("Python of torch, called in train, takes")
+    assert "calls of torch at train.py:96" in found.prescriptions[0].summary
+    assert "vectorise" not in found.prescriptions[0].summary

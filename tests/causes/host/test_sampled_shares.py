@@ -98,3 +98,19 @@ def test_python_that_training_needs_is_not_told_to_be_left_out():
 
 def plan(proof):
     return amortise_python.amortise_python.decide(proof)
+
+
+def test_python_that_was_seen_in_a_library_is_told_as_its_own():
+    nltk = "/e/site-packages/nltk/tokenize.py(9): split;/job/train.py(15): <module>"
+    proof = judged(60, at=nltk)
+    assert proof.headline.startswith("Python of nltk, called at train.py:15, takes")
+    assert "call nltk less often at /job/train.py:15" in plan(proof).summary
+    assert "vectorise" not in plan(proof).summary
+
+
+def test_what_the_training_loop_calls_of_the_framework_cannot_be_left_out():
+    clip = "/e/site-packages/torch/nn/utils/clip_grad.py(41): clip;/job/train.py(15): <module>"
+    told = plan(judged(60, at=clip))
+    assert "calls of torch at /job/train.py:15" in told.summary
+    assert "10th step" not in told.summary
+    assert not told.edits

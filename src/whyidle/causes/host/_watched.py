@@ -16,7 +16,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
-from whyidle.analysis.places import at_place
+from whyidle.analysis.places import called_at
 from whyidle.analysis.samples import running
 from whyidle.analysis.sampling import between_steps, bounds, counted, ends, seen, unseen
 from whyidle.causes.host._debugging import debugging
@@ -54,13 +54,13 @@ def python_overhead(facts: Facts) -> Proof | None:
     least, most = (kept * seen(facts, bound) for bound in bounds(facts, spans))
     if min(share, least) < LEAST_SHARE:
         return None
-    where, before = running(facts, spans)
+    where, before, library = running(facts, spans)
     most = min(1.0, most + unseen(facts, share))
     whole = min(share + ends(facts, share), most)
     gains = (REMOVED[0] * least, REMOVED[1] * whole, most)
     if not where and share < PLACELESS:
         gains = (0.0, 0.0, most)
-    at = at_place(where, before=before)
+    at = called_at(where, library, before=before)
     return Proof(
         headline=f"Python{at} takes {lasting(share * facts.step_s)} of each step",
         low=gains[0],
@@ -78,7 +78,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"before": before},
+        facts={"before": before, "library": library},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.places import at_place
+from whyidle.analysis.places import called_at, package
 from whyidle.analysis.sampling import seen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
@@ -58,7 +58,8 @@ def python_between_operators(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     Loading, preprocessing, checkpoints, logging and garbage collection have causes of their own.
-    Where a GPU computes, only what keeps it waiting counts: ``python-overhead-in-step``.
+    Where a GPU computes, only what keeps it waiting counts, and of a watched job looks tell, with
+    their error: both are ``python-overhead-in-step``.
 
     What to do
     ----------
@@ -69,7 +70,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "Performance Tuning Guide" (general optimizations).
     """
-    if not facts.on_cpu:
+    if not facts.on_cpu or facts.timeline.looks is not None:
         return None
     spent = facts.part("python") - debugging(facts) - searches(facts)
     long = spent.length >= PAUSE_NS
@@ -77,9 +78,9 @@ def python_between_operators(facts: Facts) -> Proof | None:
     share = seen(facts, facts.share_of(pauses)) * (1.0 - freeing(facts, spent))
     if share < LEAST_SHARE:
         return None
-    where = _places(facts, pauses)
+    where, library = _places(facts, pauses)
     low, expected, high = (share * removed for removed in REMOVED)
-    at = at_place(where)
+    at = called_at(where, library)
     return Proof(
         headline=f"Python{at} takes {lasting(share * facts.step_s)} per step between operators",
         low=low,
@@ -91,7 +92,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"every": 10},
+        facts={"every": 10, "library": library},
     )
 
 
@@ -109,12 +110,18 @@ def _longest(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
     return ()
 
 
-def _places(facts: Facts, pauses: Intervals) -> tuple[Place, ...]:
-    """Where most of the time was spent; the user's own code first."""
+def _places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:
+    """Where most of the time was spent, the user's own code first; and the library that is called
+    at the first place, if it is in there mostly."""
     spent: Counter[Place] = Counter()
+    within: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for start, end in zip(pauses.start.tolist(), pauses.end.tolist(), strict=True):
         middle = (start + end) // 2
-        found = (facts.places.at(int(thread), middle) for thread in facts.host.drivers)
-        if (place := next((place for place in found if place), None)) is not None:
-            spent[place] += end - start
-    return tuple(place for place, _ in spent.most_common(MOST_PLACES))
+        for thread in map(int, facts.host.drivers):
+            if (place := facts.places.at(thread, middle)) is not None:
+                spent[place] += end - start
+                inner = facts.places.function_at(thread, middle) or ""
+                within[place][package(inner)] += end - start
+                break
+    where = tuple(place for place, _ in spent.most_common(MOST_PLACES))
+    return where, within[where[0]].most_common(1)[0][0] if where else ""
