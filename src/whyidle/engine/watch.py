@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from whyidle import __version__, catalog
-from whyidle.engine import _bursts, _lost, _roster, _stepless, applied
+from whyidle.engine import _beside, _bursts, _lost, _roster, _stepless, applied
 from whyidle.engine._jobs import Started, jobs_of, name_of
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
@@ -173,6 +173,7 @@ def read(recording: Path) -> list[Timeline]:
         for timeline in each
         if timeline is not None
     ]
+    found = _beside.acquainted(found)
     return sorted(found, key=lambda timeline: (timeline.rank is None, timeline.rank))
 
 

@@ -11,6 +11,7 @@ from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
 from whyidle.model.timeline import HostKind
 
 FULL = 0.85
@@ -64,7 +65,10 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     Of the training process: an operator of its uses more threads than there are cores for it, the
     job uses up its cores, and the training thread waits for a core for a tenth of its time and
     more. Careful is no gain, expected what so many threads per core were measured to cost, hopeful
-    all of that wait. A command without steps shows it as more
+    all of that wait. Several training processes of one command that train at the same time (ranks,
+    Hogwild) count together. What their threads spin for each other is then not known: hopeful is
+    a step as short as the shortest one, which met the others least, expected half of that. A
+    command without steps shows it as more
     processes that want to run than cores, for most of the time.
 
     What looks alike
@@ -150,22 +154,31 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
 
 
 def _own_threads(facts: Facts) -> Proof | None:
-    """Operators of the training process on more threads than the cores that it may use."""
+    """Operators of the training process, and of those beside it, on more threads than the cores
+    that they may use."""
     threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
     outside, share, cores = facts.outside, _kept_waiting(facts), usable(facts)
-    each = max(facts.timeline.world_size or 1, 1)
-    if outside is None or not cores or threads * each <= cores or share < WAITED:
+    processes, together = _together(facts, threads)
+    if outside is None or not cores or together <= cores or share < WAITED or threads < 2:
         return None
+    beside = bool(facts.timeline.settings.get("beside"))
+    high = max(share, _fastest(facts)) if beside else share
+    expected = high / 2 if beside else min(_slowed(together / cores), share)
+    method = (
+        "a step as short as the shortest one, or without the training thread's wait for a core"
+        if beside
+        else "class figure of threads per core; at most the training thread's wait for a core"
+    )
+    whose = f" of {processes} training processes" if beside else ""
     return Proof(
-        headline=f"Operators run on {threads} threads, and the job may use {_cores(cores)}",
+        headline=f"Operators{whose} run on {together if beside else threads} threads, and the job "
+        f"may use {_cores(cores)}",
         low=0.0,
-        high=share,
-        predicted=from_gains(
-            (0.0, min(_slowed(threads * each / cores), share), share),
-            "class figure of threads per core; at most the training thread's wait for a core",
-        ),
+        high=high,
+        predicted=from_gains((0.0, expected, high), method),
         evidence=(
             measured("threads of an operator", threads, None, source="torch.get_num_threads"),
+            *([measured("training processes at a time", processes, None)] if beside else []),
             measured("cores that the job may use", cores, None, source="affinity and quota"),
             measured(
                 "cores' worth of CPU time used",
@@ -174,12 +187,34 @@ def _own_threads(facts: Facts) -> Proof | None:
                 source="its processes",
             ),
             measured("training thread waits for a core", share, "ratio", source="/proc"),
+            *([_shortest(facts)] if beside else []),
         ),
         confidence=0.7,
         where=tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1]),
-        facts={"threads": threads, "own": int(max(1, cores // each))},
+        facts={"threads": threads, "own": int(max(1, cores // processes))},
         bucket="compute",
     )
+
+
+def _together(facts: Facts, threads: int) -> tuple[int, int]:
+    """Training processes that compute at a time, this one among them, and threads of all their
+    operators. Ranks that were not seen are taken to be as this one."""
+    ranks = max(facts.timeline.world_size or 1, 1)
+    beside = facts.timeline.settings.get("beside") or {}
+    processes = max(ranks, 1 + beside.get("processes", 0))
+    return processes, max(threads * ranks, threads + beside.get("threads", 0))
+
+
+def _fastest(facts: Facts) -> float:
+    """Share of computing that a step spares which met the others' threads least: how long threads
+    spin for each other is not told, but the shortest step had the least of it."""
+    shortest = float(facts.steps.seconds.min(initial=facts.step_s))
+    return min(max(0.0, 1.0 - shortest / facts.step_s), facts.share("compute"))
+
+
+def _shortest(facts: Facts) -> Evidence:
+    shortest = float(facts.steps.seconds.min(initial=facts.step_s))
+    return measured("the shortest step", shortest, "s", samples=facts.step_count)
 
 
 def _cores(cores: float) -> str:

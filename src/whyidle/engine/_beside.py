@@ -1,0 +1,44 @@
+"""Processes of one command that compute beside each other on one host: ranks, Hogwild, several jobs
+of one script. Each knows its own threads only; the cores have those of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from whyidle.model.timeline import Timeline
+
+MOSTLY: Final = 0.5
+"""share of a process's training during which another one has to train to count as beside it"""
+
+
+def acquainted(timelines: Sequence[Timeline]) -> list[Timeline]:
+    """The same, told in the settings (``beside``) how many others train on their CPU meanwhile, and
+    on how many threads of operators."""
+    return [_told(each, [one for one in timelines if one is not each]) for each in timelines]
+
+
+def _told(timeline: Timeline, others: Sequence[Timeline]) -> Timeline:
+    threads = [_threads(other) for other in others if _meanwhile(timeline, other)]
+    if not threads:
+        return timeline
+    beside = {"processes": len(threads), "threads": sum(threads)}
+    return replace(timeline, settings={**timeline.settings, "beside": beside})
+
+
+def _meanwhile(timeline: Timeline, other: Timeline) -> bool:
+    (begin, end), (began, ended) = _span(timeline), _span(other)
+    together = min(end, ended) - max(begin, began)
+    here = timeline.hostname == other.hostname
+    return here and other.info.kind == "cpu" and together > MOSTLY * (end - begin)
+
+
+def _span(timeline: Timeline) -> tuple[int, int]:
+    """From its first step to its last sign, on the clock that processes of a host share."""
+    begin = int(timeline.settings.get("first_step") or timeline.base_ns)
+    return begin, timeline.base_ns + int(timeline.host.end.max(initial=0))
+
+
+def _threads(timeline: Timeline) -> int:
+    return int((timeline.settings.get("switches") or {}).get("num_threads") or 1)

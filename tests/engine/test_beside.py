@@ -1,0 +1,42 @@
+"""Training processes of one command that share the cores of a host."""
+
+from dataclasses import replace
+
+import pytest
+
+from whyidle.engine._beside import acquainted
+from whyidle.model.timeline import DeviceInfo
+from whyidle.testing.builder import Builder, ms
+
+
+def one(begun, threads=2, device="cpu", host=None):
+    """A process that trains for 100 ms."""
+    made = Builder()
+    with made.step():
+        made.quiet(ms(100))
+    settings = {"first_step": begun, "switches": {"num_threads": threads}}
+    info = DeviceInfo(kind=device)
+    return replace(made.timeline(), settings=settings, base_ns=begun, info=info, hostname=host)
+
+
+def beside(*timelines):
+    return [each.settings.get("beside") for each in acquainted(timelines)]
+
+
+def test_processes_that_train_at_the_same_time_count_each_other():
+    found = beside(one(1), one(ms(10), threads=3), one(ms(20), threads=1))
+    assert found[0] == {"processes": 2, "threads": 4}
+    assert found[2] == {"processes": 2, "threads": 5}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        one(ms(200)),  # one after the other
+        one(ms(90)),  # hardly at the same time
+        one(1, device="cuda"),  # its operators run on a GPU
+        one(1, host="elsewhere"),
+    ],
+)
+def test_processes_that_share_no_cores_do_not(other):
+    assert beside(one(1), other)[0] is None
