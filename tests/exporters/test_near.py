@@ -21,7 +21,9 @@ def told(build, finding):
             source="stacks",
         )
         place = Place(file=file, line=29, function="load", rank=None)
-        one = msgspec.structs.replace(finding(), where=[place], evidence=[hot])
+        one = finding()
+        fix = msgspec.structs.replace(one.prescriptions[0], summary=f"vectorise load ({file}:29)")
+        one = msgspec.structs.replace(one, where=[place], evidence=[hot], prescriptions=[fix])
         found = build(findings=[one])
         return msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, folder=folder))
 
@@ -34,6 +36,7 @@ def test_files_below_the_folder_of_the_run_are_named_from_there(told, render, fo
     shown = render(told(f"{FOLDER}/data/read.py", folder))
     assert "data/read.py:29" in shown
     assert "data/read.py(29): load" in shown
+    assert "load (data/read.py:29)" in shown
     assert FOLDER not in shown
 
 

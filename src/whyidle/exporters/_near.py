@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
-from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription, Trial
+
+Advice = TypeVar("Advice", Prescription, Trial)
 
 
 def near(diagnosis: Diagnosis) -> Diagnosis:
@@ -15,7 +19,8 @@ def near(diagnosis: Diagnosis) -> Diagnosis:
         return diagnosis
     start = f"{folder}/"
     found = [_finding(one, start) for one in diagnosis.findings]
-    return msgspec.structs.replace(diagnosis, findings=found)
+    tried = [_advice(one, start) for one in diagnosis.trials]
+    return msgspec.structs.replace(diagnosis, findings=found, trials=tried)
 
 
 def _finding(finding: Finding, start: str) -> Finding:
@@ -23,6 +28,7 @@ def _finding(finding: Finding, start: str) -> Finding:
         finding,
         where=[_place(one, start) for one in finding.where],
         evidence=[_evidence(one, start) for one in finding.evidence],
+        prescriptions=[_advice(one, start) for one in finding.prescriptions],
     )
 
 
@@ -30,6 +36,10 @@ def _place(place: Place, start: str) -> Place:
     if place.file is None:
         return place
     return msgspec.structs.replace(place, file=place.file.removeprefix(start))
+
+
+def _advice(fix: Advice, start: str) -> Advice:
+    return msgspec.structs.replace(fix, summary=fix.summary.replace(start, ""))
 
 
 def _evidence(evidence: Evidence, start: str) -> Evidence:
