@@ -42,20 +42,19 @@ many operators they need is not told by one line"""
 @dataclass(frozen=True, slots=True)
 class Calling:
     """Such lines of one function, the dearest first, and all time at them. ``taken`` is the part
-    (0-1) of the ``looks`` there that found the lock taken, ``calls`` how many there are in a step,
-    at least."""
+    (0-1) of the ``looks`` there that found the lock taken, at least and as counted; ``calls`` are
+    those of a step, at least."""
 
     where: tuple[Place, ...]
     spans: Intervals
-    taken: float
+    taken: tuple[float, float]
     looks: int
     calls: float
 
 
 def calling(facts: Facts) -> Calling | None:
     """The function that spends most time so. None where the kernel does not tell which looks found
-    the lock taken, and but where most looks at its lines did, and most of these after a short wait.
-    """
+    the lock taken, and where most of these at its lines had to wait for longer."""
     looks = facts.timeline.looks
     if looks is None or looks.unsure is None:
         return None
@@ -73,13 +72,13 @@ def calling(facts: Facts) -> Calling | None:
     mine = [p for p in loops if (p.file, p.function) == (most.file, most.function)]
     at = np.logical_or.reduce([here[place] for place in mine])
     taken = at & (short | python)
-    surely, part, _ = wilson(taken[at], time[at])
-    if surely < MOSTLY or wilson(short[taken], time[taken])[1] < MOSTLY:
+    if wilson(short[taken], time[taken])[1] < MOSTLY:
         return None
+    surely, part, _ = wilson(taken[at], time[at])
     return Calling(
         where=tuple(sorted(mine, key=lambda place: -loops[place])),
         spans=_at(facts, [detail for place in mine for detail in own[place]]) & work,
-        taken=part,
+        taken=(surely, part),
         looks=int(at.sum()),
         calls=sum(loops[place] for place in mine) / LONGEST_S,
     )

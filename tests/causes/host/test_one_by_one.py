@@ -60,7 +60,7 @@ def test_the_fix_is_one_call_for_all():
 
 def test_operators_of_some_size_at_a_line_of_the_users_own_are_the_work_itself():
     """Beside them the lock is free, but for the way there."""
-    assert judged(said=(FREE, FREE, FREE, taken(20))) is None
+    assert judged(said=(*[FREE] * 11, taken(20))) is None
 
 
 def test_python_that_runs_before_a_line_is_told_as_such():

@@ -13,7 +13,8 @@ from whyidle.model.diagnosis import Evidence
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
-"""share of the step below which nothing is said, as of Python between calls (``_watched``)"""
+"""share of the step below which nothing is said, as of Python between calls (``_watched``): of
+what is Python and the way to operators for certain"""
 REMOVED = 0.5
 """careful: half of what is Python for certain can go"""
 
@@ -26,9 +27,10 @@ def one_by_one(facts: Facts) -> Proof | None:
     if found is None:
         return None
     share, (least, most) = facts.share_of(found.spans), bounds(facts, found.spans)
-    if least < LEAST_SHARE:
+    surely, taken = least * found.taken[0], share * found.taken[1]
+    if surely < LEAST_SHARE:
         return None
-    gains = (REMOVED * least * found.taken, share * found.taken, most)
+    gains = (REMOVED * surely, taken, most)
     return Proof(
         headline=f"Short calls one after the other{at_place(found.where)} take "
         f"{lasting(share * facts.step_s)} of each step",
@@ -46,7 +48,7 @@ def one_by_one(facts: Facts) -> Proof | None:
 def _evidence(found: Calling, share: float) -> tuple[Evidence, ...]:
     told = (
         ("time at these lines, share of step", share, "ratio"),
-        ("looks there that found the interpreter's lock taken", found.taken, "ratio"),
+        ("looks there that found the interpreter's lock taken", found.taken[1], "ratio"),
         ("calls there per step, at least", float(round(found.calls)), None),
     )
     return tuple(measured(*each, samples=found.looks, source="samples") for each in told)

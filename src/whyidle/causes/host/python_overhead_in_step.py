@@ -63,8 +63,8 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     only. It gets the lock where the job lets go of it: where no look shows a line of the Python
     itself, the line before which it ran is told.
 
-    A line of the user's own, outside the model and its update, that takes 0.2 ms of a step or more
-    and at which most looks found the lock taken, most of them for less than 0.06 ms, calls short
+    A line of the user's own, outside the model and its update, at which looks found the lock taken
+    for 0.2 ms of a step or more, most of them after a wait of less than 0.06 ms, calls short
     operators one after the other, as where a tensor is filled one element at a time. That time
     counts as computing. Half of what looks found taken is the careful gain, all of it what is
     expected, and all time at these lines the hopeful one.
