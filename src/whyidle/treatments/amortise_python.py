@@ -8,6 +8,10 @@ from whyidle.model.treatment import Plan, treatment
 
 FRAMEWORK = "torch"
 """what is called of it trains the model: it can neither be left out nor moved"""
+RISK = (
+    "what training needs in every step must not be left out, as an environment's step; "
+    "vectorised or moved, it may round or draw random numbers in another order"
+)
 
 
 @treatment("python-overhead-in-step", "python-between-operators", consent="rounding")
@@ -18,33 +22,32 @@ def amortise_python(proof: Proof) -> Plan:
     computes; numbers may then be rounded or drawn in another order. Short operators that are called
     one after the other become one call for all, and Python of a library can only be called less.
     Advice: only the author knows which it is."""
-    every = int(proof.facts.get("every", 10))
-    place = proof.where[0] if proof.where else None
+    place, library = proof.where[0] if proof.where else None, proof.facts.get("library")
     if place is not None and (calls := proof.facts.get("calls")):
         return _one_for_all(place, int(calls))
-    library = proof.facts.get("library")
-    skip = f"or, if it only logs or measures, do it every {every}th step"
     if place is not None and library == FRAMEWORK:
-        what = (
-            f"make fewer, larger calls of {library} at {place.file}:{place.line}: what it calls "
-            "there has Python of its own"
+        return Plan(
+            summary=f"make fewer, larger calls of {library} at {place.file}:{place.line}: what it "
+            "calls there has Python of its own",
+            risk=RISK,
+            automatic=False,
         )
-    elif place is not None and library:
-        what = (
-            f"call {library} less often at {place.file}:{place.line}, once for all, in another "
-            f"process or ahead; {skip}"
-        )
-    else:
-        what = (
-            f"vectorise {_what(proof, place)}, move it to another process or make it ahead; {skip}"
-        )
+    every = int(proof.facts.get("every", 10))
     return Plan(
-        summary=what,
-        edits=(Edit(knob="callbacks.every", value=every, was=1),) if skip in what else (),
-        risk="what training needs in every step must not be left out, as an environment's step; "
-        "vectorised or moved, it may round or draw random numbers in another order",
+        summary=f"{_spared(proof, place, library)}; or, if it only logs or measures, do it every "
+        f"{every}th step",
+        edits=(Edit(knob="callbacks.every", value=every, was=1),),
+        risk=RISK,
         automatic=False,
     )
+
+
+def _spared(proof: Proof, place: Place | None, library: str | None) -> str:
+    """How the loop is spared it, where training needs it."""
+    if place is None or not library:
+        return f"vectorise {_what(proof, place)}, move it to another process or make it ahead"
+    at = f"{place.file}:{place.line}"
+    return f"call {library} less often at {at}, once for all, in another process or ahead"
 
 
 def _what(proof: Proof, place: Place | None) -> str:
