@@ -54,11 +54,19 @@ def test_a_prediction_never_beats_the_cores():
     assert low <= expected <= high
 
 
-def test_what_ran_on_all_cores_takes_no_longer_for_the_loading_beside_it():
-    """Operators on both cores took 0.2 at what the two are worth together: only the loading, which
-    had a core to itself, may lose by sharing."""
+def test_operators_on_all_cores_may_spin_as_long_as_workers_load():
+    """Two threads of operators and two workers on two cores: at worst workers have half of both
+    cores, at what these are worth together, and training comes no further meanwhile. Loading that
+    waits for something else leaves the cores alone."""
     assert room(facts(2.0, 2, 1.0), 0.0, 0.8).floor[1] == pytest.approx(0.2)
-    assert room(facts(2.0, 2, 1.0), 0.8, 0.8).floor[1] == pytest.approx(0.8 / (2 * SHARED) + 0.2)
+    assert room(facts(2.0, 2, 1.0), 0.8, 0.8).floor[1] == pytest.approx(0.8 / SHARED + 0.2)
+    assert room(facts(2.0, 2, 0.0), 0.8, 0.8).floor[1] == pytest.approx(0.2)
+
+
+def test_operators_that_leave_cores_for_the_workers_do_not_spin_for_them():
+    roomy = room(facts(4.0, 2, 1.0), 0.8, 0.8).floor[1]
+    assert roomy < 1.0 < room(facts(3.0, 2, 1.0), 0.8, 0.8).floor[1]
+    assert room(facts(2.0, 2, 1.0, kind="cuda"), 0.8, 0.8).floor[1] < 1.0
 
 
 def test_operators_on_all_cores_are_expected_to_leave_none_of_them():

@@ -46,7 +46,9 @@ def room(
     rest of the step: on one core at best, on as many as operators have threads at worst where the
     device is the CPU itself; on all cores that rest took its time at what they are worth together,
     and takes no longer for that. At worst, cores that other programs keep busy stay theirs, and as
-    expected that costs half as much. ``handing`` over what workers load is work, too (likely,
+    expected that costs half as much. An operator ends with the last of its threads: where a worker
+    has the core of one, the others spin for it. At worst training comes no further while workers
+    load, who share the cores with what spins, and the step becomes longer. ``handing`` over what workers load is work, too (likely,
     careful). Where the recording does not tell the cores, nothing limits.
     """
     loading, usable = facts.timeline.loading, spendable(facts)
@@ -68,7 +70,11 @@ def room(
     worst = step(SHARED * min(cores, _free(facts)), rest, handing[1])
     wide = min(facts.share("compute"), rest)
     usual = min(step(BUSY_CORE[1] * cores, wide, handing[0]), alone)
-    return Room((WORKERS[0], _most(facts, cores)), (best, worst), usual + (worst - alone) / 2)
+    usual += (worst - alone) / 2
+    pace = SHARED * cores / (threads + WORKERS[0])  # of a worker beside threads that spin
+    if threads > 1.0 and pace < SHARED:
+        worst = max(worst, rest + handing[1] + work * busy / (WORKERS[0] * pace))
+    return Room((WORKERS[0], _most(facts, cores)), (best, worst), usual)
 
 
 def _most(facts: Facts, cores: float) -> int:
