@@ -48,8 +48,9 @@ def room(
     and takes no longer for that. At worst, cores that other programs keep busy stay theirs, and as
     expected that costs half as much. An operator ends with the last of its threads: where a worker
     has the core of one, the others spin for it. At worst training comes no further while workers
-    load, who share the cores with what spins, and the step becomes longer. ``handing`` over what workers load is work, too (likely,
-    careful). Where the recording does not tell the cores, nothing limits.
+    load, who share the cores with what spins, and the step becomes longer. ``handing`` over what
+    workers load is work, too (likely, careful). Where the recording does not tell the cores,
+    nothing limits.
     """
     loading, usable = facts.timeline.loading, spendable(facts)
     if usable is None:
