@@ -14,7 +14,16 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.steps import AFTER
 from whyidle.analysis.utilization import peak_flops
-from whyidle.engine import _bursts, _few, _marks, _neighbours, _pacing, _scaling, _stopped
+from whyidle.engine import (
+    _bursts,
+    _few,
+    _marks,
+    _neighbours,
+    _pacing,
+    _scaling,
+    _slow_start,
+    _stopped,
+)
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
 from whyidle.engine._ranks import enrol, notes_on
@@ -209,6 +218,7 @@ def _coverage(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
             notes.append(f"{source.shown}: incomplete, {source.lost}")
     if job.lead.steps.found_by is None and not job.lead.stepless:
         notes.append("no step boundary was found; shares are of the whole recording")
+    notes += _slow_start.notes_on(job)
     if job.lead.profiler_share > 0.02:
         then = (
             "the step is that much shorter"
