@@ -35,6 +35,8 @@ class Pauses:
     """what each step takes beside its pauses, s"""
     rows: NDArray[np.int64]
     """host events that they are made of, those inside others too"""
+    looked: bool = False
+    """whether looks told which steps hold a pause: then more of them may"""
 
     @property
     def seconds(self) -> float:
@@ -72,7 +74,8 @@ def pauses_of(facts: Facts, role: str, rows: NDArray[np.int64]) -> Pauses:
     begin, end = (edges[facts.chosen] for edges in facts.steps.on_host)
     told = sampled(facts, rows)
     hit: NDArray[np.bool_] = spans.inside(begin, end) > 0
-    if told and (seen := _seen(facts, spans, begin, end)).any():
+    looked = told and (seen := _seen(facts, spans, begin, end)).any()
+    if looked:
         hit = seen
     longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
     idle = facts.part(role).inside(spans.start, spans.end) / 1e9
@@ -89,6 +92,7 @@ def pauses_of(facts: Facts, role: str, rows: NDArray[np.int64]) -> Pauses:
         hit,
         (end - begin - spans.inside(begin, end)) / 1e9,
         rows,
+        bool(looked),
     )
 
 

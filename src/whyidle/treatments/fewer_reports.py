@@ -15,6 +15,8 @@ def fewer_reports(proof: Proof) -> Plan | None:
     known = "tracker" in proof.facts
     what = "log every fiftieth step, from a background thread"
     what += "; no histograms of parameters" if known else ""
+    if proof.facts.get("histograms"):
+        what = "no histograms in each step: make them every fiftieth, or none of parameters"
     if proof.facts.get("plot"):
         what = "draw every fiftieth step, or in another process, from numbers that are kept"
     if not known:

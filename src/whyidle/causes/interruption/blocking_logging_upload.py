@@ -7,6 +7,7 @@ import re
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.intervals import union
 from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
@@ -15,6 +16,8 @@ from whyidle.model.cause import Proof, cause
 
 TRACKER = re.compile(r"(^|/)(torch/utils/tensorboard|tensorboardX|mlflow)/")
 """files of those whose calls are known well enough"""
+MLFLOW = re.compile(r"(^|/)mlflow/")
+HISTOGRAM = re.compile(r": add_histogram(_raw)?$")
 PLOT = re.compile(r"(^|/)matplotlib/")
 LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
@@ -86,13 +89,31 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
         evidence=(
             measured("device idle while logging, share of step", found.share, "ratio"),
             measured("time spent logging", found.seconds, "s", samples=len(found.spans)),
-            measured("steps with logging", found.steps_hit, None, samples=facts.step_count),
+            measured(_counted(found), found.steps_hit, None, samples=facts.step_count),
             measured("longest pause", found.longest_s, "s"),
         ),
         confidence=0.85 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"tracker": _known_tracker(facts, found), "plot": _plots(facts, found)},
+        facts={
+            "tracker": _known_tracker(facts, found),
+            "mlflow": _mostly(facts, found, MLFLOW),
+            "plot": _plots(facts, found),
+            "histograms": _mostly(facts, found, HISTOGRAM),
+            "beside": remove(low, found.most, "P9: encoded by a thread beside the training"),
+        },
     )
+
+
+def _counted(found: Pauses) -> str:
+    """What the count of steps is of: looks see only some of those that log."""
+    return "steps seen to log, at least" if found.looked else "steps with logging"
+
+
+def _mostly(facts: Facts, found: Pauses, pattern: re.Pattern[str]) -> bool:
+    """Whether most of it lies in calls of such a name."""
+    host, names = facts.timeline.host, facts.timeline.names
+    rows = found.rows[[bool(pattern.search(names[each])) for each in host.name[found.rows]]]
+    return union(host.start[rows], host.end[rows]).total > found.spans.total / 2
 
 
 def _known_tracker(facts: Facts, found: Pauses) -> bool:
