@@ -135,14 +135,14 @@ def test_the_frameworks_own_way_to_operators_is_hardly_python():
 
 def test_of_python_that_no_look_shows_the_line_before_which_it_ran_is_told():
     facts, _ = job(300, 200)
-    where, before = running(facts, facts.part("python"))
+    where, before, _ = running(facts, facts.part("python"))
     assert before
     assert (where[0].line, where[0].function) == (22, "<module>")
 
 
 def test_a_function_that_was_seen_running_is_told_first():
     facts, _ = job(300, 200, seen=(400, 900))
-    where, before = running(facts, facts.part("python"))
+    where, before, _ = running(facts, facts.part("python"))
     assert not before
     assert (where[0].line, where[0].function) == (8, "simulate")
     assert where[1].line == 22
