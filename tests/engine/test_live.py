@@ -1,12 +1,14 @@
 """Looking at a recording that grows: cheap, and told as a finished run would be."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from whyidle.engine import live
 from whyidle.engine._tail import MOST_RECORDS, tail
 from whyidle.engine.live import Watch
+from whyidle.engine.watch import note_end
 from whyidle.errors import InputError
 from whyidle.importers import probe
 from whyidle.probe.recorder import ANNOTATION, OP, Recorder
@@ -55,6 +57,16 @@ def test_steps_are_followed_as_they_come(recording):
     watch.diagnose()
     told = watch.look({}).diagnosis
     assert told.attribution.input == pytest.approx(0.5, abs=0.05)
+
+
+def test_where_the_command_was_started_is_known_while_it_runs(recording):
+    recorder, folder = recording
+    note_end(folder, "x", ["python", "train.py"], None)
+    grow(recorder, 50, 10, time.perf_counter_ns() - 500 * MS)
+    watch = Watch(folder)
+    watch.look({})
+    watch.diagnose()
+    assert watch.look({}).diagnosis.run.folder == str(Path.cwd())
 
 
 def test_what_changed_is_said_once_it_has(recording, monkeypatch):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.engine._tail import tail
-from whyidle.engine.watch import diagnose_recording
+from whyidle.engine.watch import ENDED, diagnose_recording
 from whyidle.errors import WhyidleError
 from whyidle.importers import probe
 from whyidle.model.buckets import BUCKETS
@@ -171,6 +171,7 @@ class Watch:
         try:
             with tempfile.TemporaryDirectory(prefix="whyidle-live-") as folder:
                 tail(self._recording, Path(folder))
+                (Path(folder) / ENDED).symlink_to((self._recording / ENDED).absolute())
                 self._diagnosis = diagnose_recording(Path(folder), self._lead())
         except (WhyidleError, OSError):
             pass  # too early, or a file that is being replaced: next time
