@@ -64,6 +64,13 @@ class Imagined:
         self.stepped += 1
         self.facts.setdefault("first_step", self.now)
 
+    def load(self, stack, length, busy=1.0):
+        """A step whose batch this process makes itself, looked at as it does."""
+        began = self.now
+        self.look(stack, length, every=10 * MS, busy=busy)
+        self.now = began
+        self.step(loader=length)
+
     def seen(self):
         """It has the framework, and does not train."""
         facts = {name: self.facts[name] for name in self.facts if name != "switches"}

@@ -239,14 +239,16 @@ class Bursts:
         return [one for one in self.told if one["state"] == "recorded"]
 
     def _step_s(self) -> float:
-        """Of the present steps before the recording."""
-        ends = [end for end in self.loop.ends.copy() if end <= self._begin]
-        return median(pace.present(ends) or [0.0])
+        """Of the present steps before the recording, one like another."""
+        return median(self._present() or [0.0])
 
     def _mean_s(self) -> float:
-        """Of the same steps."""
-        lengths = pace.present([end for end in self.loop.ends.copy() if end <= self._begin])
+        """Of the same steps, one with another."""
+        lengths = self._present()
         return sum(lengths) / max(len(lengths), 1)
+
+    def _present(self) -> list[float]:
+        return pace.present([end for end in self.loop.ends.copy() if end <= self._begin])
 
     def _keep(self) -> None:
         with self._saving:

@@ -156,10 +156,7 @@ def test_a_function_that_sleeps_is_where_the_loading_happens(tmp_path):
     """It waits for storage while it is looked at: no Python runs, but in its callers."""
     made = Imagined(tmp_path)
     for _ in range(30):
-        began = made.now
-        made.look(LOADING, 60 * MS, every=10 * MS, busy=0.02)
-        made.now = began
-        made.step(20 * MS, loader=60 * MS)
+        made.load(LOADING, 60 * MS, busy=0.02)
     made.trained()
     found = finding(made.diagnose(), CAUSE)
     assert found is not None

@@ -128,10 +128,7 @@ def test_a_function_that_calls_native_code_is_where_it_happens(tmp_path):
     """No Python runs while it does, but in its callers."""
     made = Imagined(tmp_path)
     for _ in range(30):
-        began = made.now
-        made.look(DECODING, 400 * MS, every=10 * MS)
-        made.now = began
-        made.step(20 * MS, loader=400 * MS)
+        made.load(DECODING, 400 * MS)
     made.trained()
     found = finding(made.diagnose(), "heavy-cpu-transform")
     assert found is not None

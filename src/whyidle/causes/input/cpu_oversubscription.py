@@ -11,7 +11,6 @@ from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
 from whyidle.model.timeline import HostKind
 
 FULL = 0.85
@@ -187,7 +186,11 @@ def _own_threads(facts: Facts) -> Proof | None:
                 source="its processes",
             ),
             measured("training thread waits for a core", share, "ratio", source="/proc"),
-            *([_shortest(facts)] if beside else []),
+            *(
+                [measured("the shortest step", _shortest_s(facts), "s", samples=facts.step_count)]
+                if beside
+                else []
+            ),
         ),
         confidence=0.7,
         where=tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1]),
@@ -208,13 +211,11 @@ def _together(facts: Facts, threads: int) -> tuple[int, int]:
 def _fastest(facts: Facts) -> float:
     """Share of computing that a step spares which met the others' threads least: how long threads
     spin for each other is not told, but the shortest step had the least of it."""
-    shortest = float(facts.steps.seconds.min(initial=facts.step_s))
-    return min(max(0.0, 1.0 - shortest / facts.step_s), facts.share("compute"))
+    return min(max(0.0, 1.0 - _shortest_s(facts) / facts.step_s), facts.share("compute"))
 
 
-def _shortest(facts: Facts) -> Evidence:
-    shortest = float(facts.steps.seconds.min(initial=facts.step_s))
-    return measured("the shortest step", shortest, "s", samples=facts.step_count)
+def _shortest_s(facts: Facts) -> float:
+    return float(facts.steps.seconds.min(initial=facts.step_s))
 
 
 def _cores(cores: float) -> str:
