@@ -59,7 +59,7 @@ def test_quiet_is_quiet(capfd, seen):
 
 
 def test_what_could_not_be_told_is_an_interval(capfd, seen):
-    told = Judgement(seen[1][0], why=UNTOLD, effect=Effect(0.76, 0.22, 2.64, 4))
+    told = Judgement(seen[1][0], reason=UNTOLD, effect=Effect(0.76, 0.22, 2.64, 4))
     with _trying.Progress(quiet=False, budget_s=60.0) as progress:
         progress.judged(told)
     said = capfd.readouterr().err

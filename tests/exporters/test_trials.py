@@ -7,7 +7,7 @@ import pytest
 
 from whyidle.engine.trial import document, heal
 from whyidle.engine.trial.candidates import Candidate
-from whyidle.engine.trial.judgement import Judgement
+from whyidle.engine.trial.judgement import Judgement, declined
 from whyidle.exporters import html, markdown, terminal
 from whyidle.exporters._tried import advised
 from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
@@ -84,7 +84,7 @@ def test_pairs_that_tell_no_interval_are_counted(healed):
 def test_what_the_job_did_not_take_up_was_not_tried(full):
     edit = Edit(knob="loader.workers", value=2)
     candidate = Candidate("loader-workers", "", "rounding", "", (edit,), None, "")
-    judged = Judgement(candidate, why="declined: it is compiled")
+    judged = Judgement(candidate, reason=declined("it is compiled"))
     found = heal.Healed(full, None, [judged], [], [], None, 1.0, None)
     told = " ".join(terminal.render(document.document(found)).split())
     assert "not tried loader-workers: declined: it is compiled" in told
@@ -232,7 +232,7 @@ def test_what_failed_its_trial_is_not_recommended_first(build, finding, render):
         return " ".join(re.sub(r"<[^>]*>|[*`\\]", " ", told).split())
 
     first, last = (f"about {one.cause}" for one in (rest, spent))
-    for harm in ({}, {"speedup": None, "why": "rolled back: it crashed"}):
+    for harm in ({}, {"speedup": None, "why": "rolled back: it crashed", "harmful": True}):
         told = shown(**harm)
         assert told.index(first) < told.index(last)
         assert told.index("do staged-data") < told.index("do loader-workers")

@@ -78,7 +78,7 @@ class Progress:
         """A trial has ended: a line that stays."""
         gain, name = judgement.effect, judgement.candidate.treatment
         told = f"{gain.speedup:.2f} times as fast" if gain else ""
-        if gain and judgement.untold:  # the middle would be read as a result
+        if gain and judgement.kind == "untold":  # the middle would be read as a result
             told = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
         why = "" if judgement.kept else judgement.why
         text = ", ".join(part for part in (name, told, why) if part)

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 
 from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Trial
 
-HARM = "rolled back"
-"""so begins why a fix is not kept that did harm"""
-
 
 def reasons(trials: Sequence[Trial]) -> str:
     """Each reason once, in the order of the trials; empty where none is told."""
@@ -38,7 +35,7 @@ def rejected(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> bo
     the job did not take up, or that was interrupted, says nothing of it; nor does one that could
     not be told, and leaves room for what was predicted."""
     own = _own(fix, finding, trials)
-    judged = [one for one in own if _measured(one) or one.why.startswith(HARM)]
+    judged = [one for one in own if _measured(one) or one.harmful]
     return bool(judged) and not any(one.kept or one.interrupted for one in own)
 
 

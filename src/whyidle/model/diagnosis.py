@@ -254,6 +254,8 @@ class Trial(Document, frozen=True, kw_only=True):
     """whether the user ended all of it before this was judged: where it ran, while it was tried"""
     untold: bool = False
     """whether its interval holds gains and losses alike, so that ``speedup`` is no result"""
+    harmful: bool = False
+    """whether it was undone: the job failed with it, leaked, or computed something else"""
 
 
 class Coverage(Document, frozen=True, kw_only=True):

@@ -107,8 +107,9 @@ def _trial(one: Judgement) -> Trial:
         pays_after_steps=_pays(one),
         notes=[*remarks(candidate), *one.notes],
         searched=one.searched,
-        untold=one.untold,
-        tried=not one.declined,
+        untold=one.kind == "untold",
+        harmful=one.kind == "harm",
+        tried=one.kind != "declined",
     )
 
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from whyidle.engine.trial.chance import TOLD
 from whyidle.engine.trial.judge import pair
-from whyidle.engine.trial.judgement import MOST, Bench, Judgement
+from whyidle.engine.trial.judgement import MOST, Bench, Judgement, Reason
 from whyidle.engine.trial.pair import Effect, effect
 from whyidle.engine.trial.verdict import gains, too_little
 
 ROUGH = 1.3
 """so many times its lower end is the upper end of an interval that says little: "between 1.2 and
 11 times as fast" does not tell what to expect of a night's run"""
-NOT_JUDGED = "not judged"
+NOT_JUDGED = Reason("unjudged", "not judged")
 
 
 def firm(found: Judgement, bench: Bench, alike: Sequence[Sequence[float]]) -> None:
@@ -34,13 +34,13 @@ def firm(found: Judgement, bench: Bench, alike: Sequence[Sequence[float]]) -> No
             why = NOT_JUDGED
         if why:
             del found.bases[arms[0] :], found.treats[arms[1] :]
-            if not why.endswith(NOT_JUDGED):
-                found.kept, found.why = False, why
+            if why.kind != "unjudged":
+                found.kept, found.reason = False, why
             return
         now = _told(found, alike)
         found.effect = now
         if not gains(now):
-            found.kept, found.why = False, too_little(found, now)
+            found.kept, found.reason = False, too_little(found, now)
 
 
 def tell(found: Judgement, alike: Sequence[Sequence[float]]) -> None:

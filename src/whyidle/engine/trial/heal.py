@@ -15,7 +15,7 @@ from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates
 from whyidle.engine.trial.firm import firm, tell
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, PAIR, Healing, look
 from whyidle.engine.trial.judge import judge
-from whyidle.engine.trial.judgement import BACK, Bench, Judgement
+from whyidle.engine.trial.judgement import Bench, Judgement, Reason, harm
 from whyidle.engine.trial.search import settle
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
@@ -116,7 +116,7 @@ def _next(healing: Healing, course: _Course) -> bool:
     waits = any(one.treatment in cures for one in ready[1:]) and ready[0].treatment not in cures
     arms = bench(healing, candidate, healing.edits(), healing.edits(candidate), waits=waits)
     if why:
-        judgement = Judgement(candidate, why=why)
+        judgement = Judgement(candidate, reason=why)
     else:
         judgement = judge(candidate, arms, list(healing.alike()), healing.purse.offer)
     if judgement.asked:
@@ -157,7 +157,7 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
         course.now = look(healing)
         course.looks.append(course.now)
     except TrialError as error:
-        judgement.kept, judgement.why = False, f"{BACK}: {error.what} {error.why}"
+        judgement.kept, judgement.reason = False, harm(f"{error.what} {error.why}")
         healing.voice.judged(judgement)
     except KeyboardInterrupt:  # it is proven, and was not looked at again
         course.looks.append(course.now)
@@ -202,10 +202,11 @@ def _whole(healing: Healing) -> Judgement | None:
         arms = bench(healing, fix, (), fix.edits)
         found = judge(fix, arms, list(healing.alike()))
         _firm(healing, found)
-        if found.kept or (found.effect and found.effect.speedup >= WORTH and not found.broken):
+        if found.kept or (found.effect and found.effect.speedup >= WORTH and found.kind != "harm"):
             return found
         last = [one for one in healing.judged if one.kept][-1]
-        last.kept, last.why = False, f"given up: with the others, {found.why}"
+        last.kept = False
+        last.reason = Reason("given up", f"given up: with the others, {found.why}")
         healing.voice.judged(last)
     if only := _only(healing):
         _firm(healing, only)

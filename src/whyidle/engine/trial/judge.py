@@ -11,7 +11,7 @@ from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.cold import warmed
-from whyidle.engine.trial.judgement import BACK, DECLINED, FEWEST, MOST, Bench, Judgement
+from whyidle.engine.trial.judgement import FEWEST, MOST, Bench, Judgement, Reason, declined, harm
 from whyidle.engine.trial.once import once
 from whyidle.engine.trial.pair import common, effect, startup_s, step_s
 from whyidle.engine.trial.sized import resized, unlike, work_s
@@ -40,9 +40,9 @@ def judge(
     found = Judgement(candidate)
     last = False
     while not last:
-        found.why = pair(found, bench)
-        if found.why:
-            if found.declined:
+        found.reason = pair(found, bench)
+        if found.reason:
+            if found.reason.kind == "declined":
                 found.effect = None
             return found
         last = _look(found, bench, (alike, chance))
@@ -71,7 +71,7 @@ def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]]
     return last or hopeless or gains(gain)
 
 
-def pair(found: Judgement, bench: Bench) -> str:
+def pair(found: Judgement, bench: Bench) -> Reason | None:
     """Run both arms once more, in turned order every other time, and take their times; why it ends
     here, if it does. The first arm of all has the fix: one that declines costs no more than it."""
     count = len(found.bases)
@@ -84,8 +84,8 @@ def pair(found: Judgement, bench: Bench) -> str:
         if into is found.bases and not ran.good:
             return _alone(ran)
         if into is found.treats and (why := failed(ran, found.candidate)):
-            blamed = why.startswith(BACK) and not found.bases
-            return (_alone(bench.base()) if blamed else "") or why
+            blamed = why.kind == "harm" and not found.bases
+            return (_alone(bench.base()) if blamed else None) or why
         into.append(ran)
     why = unlike(found.candidate, found.bases[-1], found.treats[-1])
     if not why:
@@ -93,10 +93,10 @@ def pair(found: Judgement, bench: Bench) -> str:
     return why
 
 
-def _alone(ran: Ran) -> str:
-    """That the job fails without the fix, so that nothing is known of it; empty where it does
+def _alone(ran: Ran) -> Reason | None:
+    """That the job fails without the fix, so that nothing is known of it; None where it does
     not."""
-    return "" if ran.good else f"the job without it {_ended(ran)}: not judged"
+    return None if ran.good else Reason("unjudged", f"the job without it {_ended(ran)}: not judged")
 
 
 def _told(arms: Sequence[Ran]) -> list[Told]:
@@ -116,14 +116,14 @@ def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> N
     )
 
 
-def failed(ran: Ran, candidate: Candidate) -> str:
-    """Why the treated arm cannot be compared; empty where it can."""
+def failed(ran: Ran, candidate: Candidate) -> Reason | None:
+    """Why the treated arm cannot be compared; None where it can."""
     if not ran.good:
-        return f"{BACK}: with it the job {_ended(ran)}"
+        return harm(f"with it the job {_ended(ran)}")
     if not _taken(candidate, [ran]):
         own = [ran.declined[edit.knob] for edit in candidate.edits if edit.knob in ran.declined]
-        return f"{DECLINED}: {'; '.join(dict.fromkeys(own)) or 'nothing in the job took it up'}"
-    return ""
+        return declined("; ".join(dict.fromkeys(own)) or "nothing in the job took it up")
+    return None
 
 
 def _taken(candidate: Candidate, treats: Sequence[Ran]) -> tuple[Edit, ...]:

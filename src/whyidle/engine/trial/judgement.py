@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
@@ -16,12 +17,30 @@ FEWEST, MOST = 2, 6
 """pairs: with six, and a tenth of the chance for each look before the last, a gain of a fifth is
 kept in 74 of a hundred trials on a machine whose runs scatter by 10 %, with four and a fifth of the
 chance in 47; a clear one takes hardly more pairs (simulated)"""
-BACK = "rolled back"
-"""so begins why a fix is not kept that did harm"""
-DECLINED = "declined"
-"""and so why one is not that the job did not take up: whatever was measured is no gain of it"""
-UNTOLD = "no gain that could be told from chance"
-"""and so why one is not kept that may do good or harm, for all that its times say"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a fix is not kept, of which kind and in words: the job did not take it up (whatever was
+    measured is no gain of it); it did harm; it may do good or harm, for all that its times say;
+    what it brings is not worth it; the job fails without it, too, or the user ended it, so that
+    nothing is known of it; the others are better off without it."""
+
+    kind: Literal["declined", "harm", "untold", "little", "unjudged", "given up"]
+    text: str
+
+
+def declined(why: str) -> Reason:
+    """That the job did not take it up."""
+    return Reason("declined", f"declined: {why}")
+
+
+def harm(why: str) -> Reason:
+    """That it is undone: the job failed with it, leaked, or computed something else."""
+    return Reason("harm", f"rolled back: {why}")
+
+
+UNTOLD = Reason("untold", "no gain that could be told from chance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +73,7 @@ class Judgement:
 
     candidate: Candidate
     kept: bool = False
-    why: str = ""
+    reason: Reason | None = None
     effect: Effect | None = None
     check: Check | None = None
     base_s: list[float] = field(default_factory=list)
@@ -74,19 +93,14 @@ class Judgement:
         return self.effect is not None and self.effect.pairs >= FEWEST
 
     @property
-    def declined(self) -> bool:
-        """Whether the job did not take it up."""
-        return self.why.startswith(DECLINED)
+    def why(self) -> str:
+        """Why it is not kept; empty where it is, or is not judged yet."""
+        return self.reason.text if self.reason else ""
 
     @property
-    def untold(self) -> bool:
-        """Whether its times tell neither that it is faster nor that it is slower."""
-        return self.why.startswith(UNTOLD)
-
-    @property
-    def broken(self) -> bool:
-        """Whether it did harm: the job failed with it, leaked, or computed something else."""
-        return self.why.startswith(BACK)
+    def kind(self) -> str:
+        """Of the reason; empty where there is none."""
+        return self.reason.kind if self.reason else ""
 
     @property
     def proven(self) -> bool:

@@ -16,6 +16,7 @@ from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import WORTH, Candidate
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing
 from whyidle.engine.trial.judge import failed
+from whyidle.engine.trial.judgement import Reason
 from whyidle.engine.trial.pair import step_s
 from whyidle.model.diagnosis import Edit, Searched
 from whyidle.model.knobs import BY_HAND, RESIZING, by_hand
@@ -30,11 +31,11 @@ NEIGHBOURS = 3
 
 class Settled(NamedTuple):
     """The candidate with the number to try, what was tried for it, and why none is worth a pair;
-    empty where one is."""
+    None where one is."""
 
     candidate: Candidate
     searched: list[Searched]
-    why: str = ""
+    why: Reason | None = None
 
 
 def settle(healing: Healing, candidate: Candidate) -> Settled:
@@ -57,7 +58,7 @@ def settle(healing: Healing, candidate: Candidate) -> Settled:
     if steps_s := _worth(found, [ran for _, _, ran in came]):
         return Settled(entries[among.index(fastest(steps_s))], found)
     whys = [failed(ran, entry) for _, entry, ran in came if ran.ending != "outrun"]
-    return Settled(candidate, found, whys[0] if whys and all(whys) else "")
+    return Settled(candidate, found, whys[0] if whys and all(whys) else None)
 
 
 def _worth(found: Sequence[Searched], rans: Sequence[Ran]) -> dict[int, float]:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
-from whyidle.engine.trial.judgement import DECLINED
+from whyidle.engine.trial.judgement import Reason, declined
 from whyidle.engine.trial.pair import batch, sample_s
 from whyidle.engine.trial.told import Told
 from whyidle.model.knobs import RESIZING
@@ -42,14 +42,14 @@ def work_s(base: Sequence[Told], treated: Sequence[Told]) -> tuple[list[float], 
     return one, another
 
 
-def unlike(candidate: Candidate, base: Ran, treated: Ran) -> str:
-    """Why two arms cannot be compared by samples; empty where they can, or need not be."""
+def unlike(candidate: Candidate, base: Ran, treated: Ran) -> Reason | None:
+    """Why two arms cannot be compared by samples; None where they can, or need not be."""
     if not resized(candidate):
-        return ""
+        return None
     before, after = (batch(ran.told) if ran.told else None for ran in (base, treated))
     if not before or not after:
-        return f"{DECLINED}: how many samples a step has was not seen"
+        return declined("how many samples a step has was not seen")
     wanted, grown = times(candidate), after / before
     if abs(grown / wanted - 1.0) > SLACK:
-        return f"{DECLINED}: a step then has {grown:.3g} times as many samples, not {wanted:.3g}"
-    return ""
+        return declined(f"a step then has {grown:.3g} times as many samples, not {wanted:.3g}")
+    return None

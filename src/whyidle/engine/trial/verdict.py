@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH
-from whyidle.engine.trial.judgement import BACK, UNTOLD, Bench, Judgement
+from whyidle.engine.trial.judgement import UNTOLD, Bench, Judgement, Reason, harm
 from whyidle.engine.trial.leak import leaks
 from whyidle.engine.trial.noise import scale
 from whyidle.engine.trial.pair import Effect
@@ -26,28 +27,28 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
     if gain is None:
         return
     if not gains(gain):
-        found.why = too_little(found, gain)
-        found.hurried &= found.why == UNTOLD
-        if found.hurried:
-            found.why += f" in {gain.pairs} pairs, and there was no time for more"
+        why = too_little(found, gain)
+        found.hurried &= why.kind == "untold"
+        more = f" in {gain.pairs} pairs, and there was no time for more" if found.hurried else ""
         if not gain.low > 1.0 and (told := beside(bases, treats)):
-            found.why += f", but {told}: try it again when the machine is quiet"
+            more += f", but {told}: try it again when the machine is quiet"
+        found.reason = replace(why, text=why.text + more)
         return
     left = _left(found, bench, bases)
     if left is not None and found.once is not None and found.once.pays_after > left:
         longer = "" if bench.left else " (the real job is longer: --left 20000)"
-        found.why = f"{found.once.told(left)}{longer}"
+        found.reason = Reason("little", f"{found.once.told(left)}{longer}")
         return
     leak, slow = leaks(bases, treats, fmean(found.treated_s), left)
     found.notes += [one.told(fmean(found.treated_s)) for one in slow]
     if leak is not None:
-        found.why = f"{BACK}: it leaks: {leak.told(fmean(found.treated_s))}"
+        found.reason = harm(f"it leaks: {leak.told(fmean(found.treated_s))}")
         return
     found.check, found.untreated = hold(found.candidate, untreated(bases), treats, bench)
-    found.why = "" if found.check.holds else f"{BACK}: {found.check.told}"
+    found.reason = None if found.check.holds else harm(found.check.told)
     if found.check.holds and resized(found.candidate):
-        found.why = _teaches(found, bench, gain)
-    found.kept = not found.why
+        found.reason = _teaches(found, bench, gain)
+    found.kept = found.reason is None
 
 
 def gains(gain: Effect) -> bool:
@@ -55,13 +56,13 @@ def gains(gain: Effect) -> bool:
     return gain.low > 1.0 and gain.speedup >= WORTH
 
 
-def too_little(found: Judgement, gain: Effect) -> str:
+def too_little(found: Judgement, gain: Effect) -> Reason:
     """Why what it gains is not worth keeping it."""
     always = all(one > other for one, other in zip(found.treated_s, found.base_s, strict=True))
     if gain.high < 1.0 or (gain.speedup < HARM and always):
-        return "slower"
+        return Reason("little", "slower")
     if gain.low > 1.0:
-        return f"worth under {WORTH - 1:.0%}"
+        return Reason("little", f"worth under {WORTH - 1:.0%}")
     return UNTOLD
 
 
@@ -73,17 +74,18 @@ def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
     return float(max(ended)) if ended else None
 
 
-def _teaches(found: Judgement, bench: Bench, gain: Effect) -> str:
+def _teaches(found: Judgement, bench: Bench, gain: Effect) -> Reason | None:
     """Note what samples of a larger batch still teach; why it is not kept, if that is less in all,
     however much of the doubt is in its favour."""
     if not bench.affordable():
-        return ""
+        return None
     bench.say("an untreated run whose gradients are compared, to know how large a batch may be")
     ran = bench.noisy(fewest(found.untreated))
     seen = scale(ran.told) if ran.good and ran.told else None
     if seen is None:
-        return ""
+        return None
     grown = times(found.candidate)
     found.notes.append(seen.told(grown, gain.speedup))
     best = gain.high * seen.worth(grown, seen.high)
-    return "" if best > 1.0 else "more samples in a second, and less is learned from them"
+    little = "more samples in a second, and less is learned from them"
+    return None if best > 1.0 else Reason("little", little)
