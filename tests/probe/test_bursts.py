@@ -50,7 +50,18 @@ class Profiler:
     def busy(self):
         return self.is_busy
 
+    captures = stays = False
+
+    def capturing(self):
+        return self.captures
+
+    def stay(self):
+        self.stays = True
+
+    begins = staticmethod(lambda: None)
+
     def start(self, label):
+        self.begins()
         self.running = True
         self.log.append(label)
 
@@ -320,6 +331,7 @@ def test_the_job_s_own_profiler_comes_first(run):
     profiler = run.begin()
     run.bursts.forbid("the job uses a profiler of its own")
     assert not profiler.running
+    assert profiler.stays
     assert run.told["bursts"][0]["state"].startswith("abandoned")
     run.train(120)
     assert len(run.told["bursts"]) == 1
@@ -384,6 +396,37 @@ def test_a_step_that_does_not_end_takes_it_down(run):
         time.sleep(0.001)
     assert not profiler.running
     assert "too long" in run.told["bursts"][0]["state"]
+
+
+def test_what_attaching_takes_is_no_late_step(run, monkeypatch):
+    """A second or more where a GPU is recorded for the first time."""
+
+    def attach():
+        run.at += 2 * 10**9
+
+    monkeypatch.setattr(Profiler, "begins", staticmethod(attach))
+    run.begin()
+    run.bursts.watch()
+    assert run.bursts._call is None
+    run.at += 10**9
+    run.bursts.watch()
+    assert run.bursts._call is not None
+
+
+def test_a_graph_that_is_being_captured_is_not_disturbed(run):
+    profiler = run.begin()
+    profiler.captures = True
+    run.bursts.abandon("a step took too long")
+    assert profiler.running
+    profiler.captures = False
+    run.at += 2 * bursts.LATER_NS
+    watcher = threading.Thread(target=run.bursts.watch)
+    watcher.start()
+    watcher.join()
+    until = time.monotonic() + 10
+    while profiler.running and time.monotonic() < until:
+        time.sleep(0.001)
+    assert not profiler.running
 
 
 @pytest.mark.parametrize("hook", ["start", "mark", "stop", "busy"])

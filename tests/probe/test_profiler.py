@@ -83,6 +83,37 @@ def test_never_where_cuda_cannot_let_go_of_the_profiler(version):
     assert profiler.Profiler(old, cuda=False).refused() is None
 
 
+class Recorded:
+    """What is asked of ``torch`` to record a device."""
+
+    def __init__(self):
+        self.cuda = SimpleNamespace(
+            is_current_stream_capturing=lambda: False, synchronize=lambda: None
+        )
+        nothing = SimpleNamespace(__enter__=None)
+        self.autograd = SimpleNamespace(
+            ProfilerConfig=lambda *_: nothing,
+            ProfilerState=SimpleNamespace(KINETO=1),
+            ProfilerActivity=SimpleNamespace(CPU=1, CUDA=2),
+            profiler=torch.autograd.profiler,
+            _prepare_profiler=lambda *_: None,
+            _enable_profiler=lambda *_: None,
+            _disable_profiler=lambda: None,
+        )
+
+
+@pytest.mark.parametrize("set_by_user", [None, "1"])
+@pytest.mark.parametrize("stays", [False, True])
+def test_whoever_records_next_finds_the_device_attached(monkeypatch, set_by_user, stays):
+    monkeypatch.setattr(os, "environ", {} if set_by_user is None else {profiler.DETACH: "1"})
+    own = profiler.Profiler(Recorded(), cuda=True)
+    own.start("ProfilerStep#1")
+    if stays:
+        own.stay()
+    own.stop()
+    assert os.environ[profiler.DETACH] == ("0" if stays and set_by_user is None else "1")
+
+
 SILENT = """
 import sys
 from whyidle.probe.profiler import Profiler

@@ -1,8 +1,9 @@
-"""Devices that a job trains on besides CUDA's, through the module that PyTorch keeps for each.
+"""Devices that a job trains on, through the module that PyTorch keeps for each.
 
 What is asked of a module is what ``torch.cuda`` offers under the same names: events that can be
 timed, the current stream, synchronisation, the allocator's counts. One that lacks any of it is
-measured less, never wrongly. None of it runs before the first step.
+measured less, never wrongly. None of it runs before the first step: to ask CUDA whether it is
+available settles which devices the process may use, and a script may still choose them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def kind(torch: Any, optimizer: Any) -> str:
     for each in sorted(found - set(HOST)):
         if module(torch, each) is not None:
             return str(each)
-    used = not found and torch.cuda.is_available() and torch.cuda.is_initialized()
+    used = not found and torch.cuda.is_initialized() and torch.cuda.is_available()
     return CUDA if used else "cpu"
 
 
@@ -99,7 +100,7 @@ def watch(loop: Loop, torch: Any, kind_: str) -> None:
     """Reads that may wait for this device, its synchronisations, its allocator's emptying."""
     for name in phases.READS:
         if hasattr(torch.Tensor, name):
-            reads = phases._read(loop, name, kind_)
+            reads = phases.read(loop, name, kind_)
             patch(loop, f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
     owner = module(torch, kind_)
     calls = (

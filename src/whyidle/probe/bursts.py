@@ -35,6 +35,8 @@ mean of the present steps: a host that runs ahead of its device makes many short
 that waits for all of them"""
 PARTING_S = 5.0
 """how long the end of the process waits for a trace that is being written"""
+LATER_NS = 1_000_000_000
+"""after so long it is tried again to take down what could not be"""
 SPAN = "whyidle::burst"
 
 
@@ -93,11 +95,11 @@ class Bursts:
         if profiler is None or not _on_main() or self.put_off or self.loop.recorder.broken:
             return
         self._begin = now()
-        self._until = self._begin + int(1e9 * (LATE * STEPS * self._mean_s() + LATE_S))
         self.windows = [*self.windows, (self._begin, 0)]
         self.tell()
         profiler.start(f"ProfilerStep#{self.loop.steps + 1}")
-        self._started = now()
+        self._started = now()  # attaching to a GPU may take a second, and is no late step
+        self._until = self._started + int(1e9 * (LATE * STEPS * self._mean_s() + LATE_S))
         self._bounds = [self._started]
         self.wanted = self._next
 
@@ -149,8 +151,12 @@ class Bursts:
 
     def abandon(self, why: str) -> None:
         """Take a recording down that is under way on this thread, and drop it."""
-        if self._running() and _on_main():
-            self._stop(f"abandoned: {why}")
+        if self.profiler is None or not self._running() or not _on_main():
+            return
+        if self.profiler.capturing():  # to wait for the device now would spoil the job's graph
+            self._until = now() + LATER_NS
+            return
+        self._stop(f"abandoned: {why}")
 
     def _running(self) -> bool:
         return self.profiler is not None and self.profiler.running
@@ -158,6 +164,8 @@ class Bursts:
     def forbid(self, why: str) -> None:
         """No burst any more."""
         self.off, self.wanted = self.off or why, None
+        if self.profiler is not None and self._running():
+            self.profiler.stay()
         self.abandon(why)
 
     def close(self) -> None:

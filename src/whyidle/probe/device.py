@@ -239,11 +239,12 @@ def begin(loop: Loop) -> None:
     """Measure the device that the process trains on, where it has events that can be timed."""
     facts, torch = loop.recorder.facts, sys.modules["torch"]
     cuda = torch.cuda
-    if facts.get("device") == "cuda" and cuda.is_available() and cuda.is_initialized():
+    if facts.get("device") == "cuda" and cuda.is_initialized() and cuda.is_available():
         index = facts.get("device_index")
         stream = Cuda(cuda, cuda.current_device() if index is None else int(index))
         measure(loop, stream)
         stream.watch(loop)
+        accelerator.watch(loop, torch, accelerator.CUDA)
     elif (other := accelerator.queue(torch, facts)) is not None:
         measure(loop, other)
         accelerator.watch(loop, torch, str(facts["device"]))

@@ -32,8 +32,6 @@ def install(loop: Loop) -> None:
     Saving(loop).install(torch)
     _evaluation(loop, torch)
     _scaler(loop, torch)
-    if torch.cuda.is_available():
-        _device(loop, torch)
 
 
 class Evaluation:
@@ -168,28 +166,8 @@ def _skipped(loop: Loop, optimizer: Any, begin: int) -> None:
     loop.stepped(optimizer, begin)
 
 
-def _device(loop: Loop, torch: Any) -> None:
-    """Reads that may wait for a GPU; on a job without one they cost nothing and are left alone."""
-    for name in READS:
-        if hasattr(torch.Tensor, name):
-            patch(loop, f"Tensor.{name}", torch.Tensor, name, _read(loop, name))
-    patch(
-        loop,
-        "cuda.synchronize",
-        torch.cuda,
-        "synchronize",
-        spans(loop, "cudaDeviceSynchronize", RUNTIME),
-    )
-    patch(
-        loop,
-        "cuda.empty_cache",
-        torch.cuda,
-        "empty_cache",
-        spans(loop, "torch.cuda: empty_cache", PYTHON),
-    )
-
-
-def _read(loop: Loop, name: str, kind: str = "cuda") -> Wrap:
+def read(loop: Loop, name: str, kind: str) -> Wrap:
+    """A read of a tensor, recorded where it is on this kind of device and had to be waited for."""
     span = f"{kind}StreamSynchronize (Tensor.{name})"
     resides = f"is_{kind}"
     is_compiling = guard.compiling()
@@ -203,7 +181,7 @@ def _read(loop: Loop, name: str, kind: str = "cuda") -> Wrap:
                 return original(self, *args, **kwargs)
             finally:
                 if now() - begin > WAITED_NS:
-                    loop.contained(f"Tensor.{name}", loop.span, span, RUNTIME, begin)
+                    loop.contained(f"Tensor.{name} ({kind})", loop.span, span, RUNTIME, begin)
 
         return wrapper
 

@@ -25,6 +25,7 @@ TRACERS = (
     "KINETO_LOG_LEVEL",
 )
 """set in the environment of a process that somebody traces, or wants to"""
+DETACH = "TEARDOWN_CUPTI"
 SILENT = "99"
 
 
@@ -36,7 +37,7 @@ class Profiler:
         self.cuda = cuda
         self._shapes = cuda if shapes is None else shapes
         self.running = False
-        self._used = False
+        self._used = self._detaches = False
         self._range: Any = None
 
     def refused(self) -> str | None:
@@ -59,16 +60,24 @@ class Profiler:
             return "a profiler is running"
         if torch.is_anomaly_enabled():
             return "anomaly mode is on"
-        if self.cuda and torch.cuda.is_current_stream_capturing():
-            return "a CUDA graph is being captured"
-        return None
+        return "a CUDA graph is being captured" if self.capturing() else None
+
+    def capturing(self) -> bool:
+        """Whether what this thread gives the device becomes a graph."""
+        return self.cuda and bool(self._torch.cuda.is_current_stream_capturing())
+
+    def stay(self) -> None:
+        """Leave CUPTI attached this time: somebody is about to record the device, who would find
+        it being taken down (pytorch/kineto#1554)."""
+        if self._detaches:
+            os.environ[DETACH] = "0"
 
     def start(self, label: str) -> None:
         """Record this thread, and what it calls, from now on."""
         autograd = self._torch.autograd
         config, activities = self._config()
-        if self.cuda:
-            os.environ.setdefault("TEARDOWN_CUPTI", "1")  # stays, or a later re-attach would fail
+        if self.cuda and DETACH not in os.environ:
+            os.environ[DETACH], self._detaches = "1", True  # stays, or to re-attach would fail
         if self._used:
             autograd._prepare_profiler(config, activities)
         else:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import accelerator
@@ -125,13 +126,32 @@ def shared(loop: Loop, torch: Any) -> dict[str, Any]:
     """Those that every thread sees alike. Anomaly mode that the job never asked for is on only
     while PyTorch compiles."""
     backends = torch.backends
-    return {
-        "anomaly_mode": bool(torch.is_anomaly_enabled()) and asked(loop),
-        "deterministic": bool(torch.are_deterministic_algorithms_enabled()),
-        "cudnn_benchmark": bool(backends.cudnn.benchmark),
-        "cudnn_deterministic": bool(backends.cudnn.deterministic),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+    asks: dict[str, Callable[[], Any]] = {
+        "anomaly_mode": lambda: bool(torch.is_anomaly_enabled()) and asked(loop),
+        "deterministic": lambda: bool(torch.are_deterministic_algorithms_enabled()),
+        "cudnn_benchmark": lambda: bool(backends.cudnn.benchmark),
+        "cudnn_deterministic": lambda: bool(backends.cudnn.deterministic),
+        "matmul_precision": lambda: _precision(torch),
     }
+    return {name: _asked(loop, name, ask) for name, ask in asks.items()}
+
+
+def _asked(loop: Loop, name: str, ask: Callable[[], Any]) -> Any:
+    """How a switch is set; None where it does not say."""
+    try:
+        return ask()
+    except Exception as error:  # contained: of one switch, and not of all that is known
+        loop.fault(f"switch {name}", error)
+        return None
+
+
+def _precision(torch: Any) -> str:
+    """How exactly float32 matrices are multiplied. A job that has set it by the newer switch, which
+    came with PyTorch 2.9, may not ask by the older one."""
+    try:
+        return str(torch.get_float32_matmul_precision())
+    except RuntimeError:
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
 
 
 def _ever(told: dict[str, Any], found: dict[str, Any]) -> dict[str, int]:

@@ -1,7 +1,9 @@
 """The model as a whole: which module it is, and what becomes of it."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import small_jobs as jobs
@@ -30,6 +32,20 @@ def test_the_outermost_module_is_the_model(turn, compiled):
     jobs.train(net)
     assert compiled == [(net, {"mode": "reduce-overhead", "dynamic": None})]
     assert hand.applied == {"model.compile": 1, "model.compile_mode": 1}
+
+
+@pytest.mark.parametrize("knob", [COMPILE, {"model.memory_format": "channels_last"}])
+def test_a_model_that_the_script_drops_is_gone(turn, compiled, knob):
+    """A sweep that makes one after the other wants the memory back."""
+    hand = turn(knob)
+    net = jobs.model()
+    jobs.train(net)
+    assert hand.applied
+    compiled.clear()
+    seen = weakref.ref(net)
+    del net
+    gc.collect()
+    assert seen() is None
 
 
 class Own(torch.nn.Module):

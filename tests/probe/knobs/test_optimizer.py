@@ -65,6 +65,33 @@ def test_the_scripts_own_mistake_is_told_as_ever(turn):
         torch.optim.Adam(jobs.model().parameters(), lr=-1.0)
 
 
+def test_sparse_gradients_are_stepped_as_before(turn):
+    """No fused kernel takes them, and PyTorch says so where it is too late."""
+    hand = turn({"optimizer.fused": True})
+    words = torch.nn.Embedding(8, 4, sparse=True)
+    optimizer = torch.optim.SGD(words.parameters(), lr=0.1)
+    before = words.weight.detach().clone()
+    for _ in range(2):
+        optimizer.zero_grad()
+        words(torch.tensor([1])).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(words.weight[1], before[1] - 0.2)
+    assert hand.declined == {"optimizer.fused": "its gradients are sparse"}
+
+
+@pytest.mark.parametrize("switch", ["fused", "foreach"])
+def test_a_state_that_is_loaded_does_not_switch_it_off(turn, switch):
+    saved = step(torch.optim.Adam, jobs.model()).state_dict()
+    turn({f"optimizer.{switch}": True})
+    net = jobs.model()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0][switch] is True
+    assert optimizer.state[next(net.parameters())]["step"] == 1
+    assert saved["param_groups"][0][switch] is None
+    jobs.train(net, steps=1, optimizer=optimizer)
+
+
 class Lion(torch.optim.Optimizer):
     """Not of PyTorch."""
 

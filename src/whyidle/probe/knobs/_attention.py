@@ -7,6 +7,7 @@ import ast
 import inspect
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -95,10 +96,11 @@ class Switch:
             self.why = f"{type(own[0]).__name__} cannot be told to attend in another way"
             return call
         self.hand.took(KNOB)
+        head: Callable[[], Any] = weakref.ref(own[0])
 
         def attend(*args: Any, **named: Any) -> Any:
             if named.get("output_attentions") and KNOB not in self.hand.declined:
-                own[0].set_attn_implementation(was)
+                head().set_attn_implementation(was)  # it is being called, and so is there
                 self.hand.decline([KNOB], ASKED_FOR)
             return call(*args, **named)
 

@@ -9,6 +9,7 @@ dropout are drawn for fewer positions, so they are others.
 from __future__ import annotations
 
 import mmap
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -102,7 +103,10 @@ class Trims:
             self.stop("the step calls several models, and what lies between them is not known")
             return call
 
+        own: Callable[[], Any] = weakref.ref(model)
+
         def proving(*args: Any, **kwargs: Any) -> Any:
+            model = own()  # it is being called, and so is there
             if self.state[0] == LEARNING and self.now is not None and model.training:
                 self.safely(self._prove, model, call, args, kwargs)
             return call(*args, **kwargs)

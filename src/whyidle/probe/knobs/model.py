@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -60,14 +61,15 @@ def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Cal
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     known: set[int] = set()
-    calls: dict[int, tuple[Any, Call]] = {}
+    calls: dict[int, tuple[Callable[[], Any], Call]] = {}
+    """weakly: a script that drops its model wants the memory back"""
     kinds: set[type] = set()
     ours: set[Any] = set()
 
     def make(original: Call) -> Call:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            model, wrapped = calls.get(id(self), (None, None))
-            if wrapped is None or model is not self:
+            model, wrapped = calls.get(id(self), (bool, None))
+            if wrapped is None or model() is not self:
                 return original(self, *args, **kwargs)
             return wrapped(*args, **kwargs)
 
@@ -78,7 +80,11 @@ def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Cal
         original: Any = kind.__call__
         while original in ours:  # of this class, or of one that it inherits from
             original = original.__wrapped__
-        calls[id(module)] = module, wrap(module, functools.partial(original, module))
+        number, model = id(module), weakref.ref(module, lambda _: calls.pop(number, None))
+        calls[number] = (
+            model,
+            wrap(module, lambda *args, **named: original(model(), *args, **named)),
+        )
         if kind not in kinds:
             kinds.add(kind)
             hand.replace(kind, "__call__", make)

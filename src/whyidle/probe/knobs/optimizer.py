@@ -9,6 +9,7 @@ from typing import Any
 from . import DeclinedError, Hand, _learning_rate
 
 SWITCHES = ("fused", "foreach")
+GROUPS = "param_groups"
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -73,11 +74,42 @@ def _making(
                 hand.decline(edits, f"{kind.__name__} refuses: {error}")
                 return original(self, params, *args, **kwargs)
             hand.took(*edits)
+            hand.contained(edits, _stay, hand, edits, self)
             return result
 
         return init
 
     return make
+
+
+def _stay(hand: Hand, edits: dict[str, Any], optimizer: Any) -> None:
+    """Keep it so where a state is loaded, which brings the switches of whoever saved it; and not
+    where gradients turn out to be sparse, which no fused kernel takes."""
+    switches = {name: edits.get(f"optimizer.{name}") for name in SWITCHES}
+    looked: list[Any] = []  # a hook must not take itself off while hooks are called
+
+    def loaded(state: Any) -> Any:
+        groups = [group | {name: switches[name] for name in SWITCHES} for group in state[GROUPS]]
+        return {**state, GROUPS: groups}
+
+    def look(groups: Any) -> None:
+        looked.append(True)
+        grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+        if any(grad.is_sparse for grad in grads):
+            for group in groups:
+                group["fused"] = False
+            hand.decline(edits, "its gradients are sparse")
+
+    def load(own: Any, state: Any) -> Any:
+        return hand.contained(edits, loaded, state)
+
+    def step(own: Any, args: Any, kwargs: Any) -> None:
+        if not looked:
+            hand.contained(edits, look, own.param_groups)
+
+    optimizer.register_load_state_dict_pre_hook(load)
+    if switches["fused"]:
+        optimizer.register_step_pre_hook(step)
 
 
 def _listed(params: Any) -> Any:
