@@ -140,10 +140,10 @@ def unsteady(facts: Facts) -> float:
 
 def _logged(ranks: Sequence[Facts]) -> float | None:
     """The hidden part of DDP's exchanges by its own log, where a watched run shows only what is
-    exposed; None where there is no such log."""
+    exposed; None where there is no such log, or kernels were recorded, which show it themselves."""
     found = []
     for facts in ranks:
-        told = facts.timeline.settings.get("ddp")
+        told = None if len(facts.timeline.device) else facts.timeline.settings.get("ddp")
         if isinstance(told, dict) and told.get("avg_backward_comm_time"):
             overlap = told.get("avg_backward_compute_comm_overlap_time", 0)
             found.append(min(overlap / told["avg_backward_comm_time"], 1.0))

@@ -107,6 +107,8 @@ def _proven(cause: Cause, job: Job, live: Job) -> Judged | None:
     others let it be won. ``job`` is the ``live`` one, or that of its bursts."""
     if cause.scope == "job":
         proof = cause.test(job)
+        if proof is not None and job is not live:
+            proof = _bursts.windowed(proof, job.lead)
         return _judged(cause, proof, job.lead, 1.0) if proof else None
     proofs = [(facts, cause.test(facts)) for facts in job.ranks]
     found = [(facts, proof) for facts, proof in proofs if proof is not None]

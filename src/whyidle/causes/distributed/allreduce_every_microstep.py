@@ -26,7 +26,7 @@ LEAST_SHARE = 0.01
 @cause(
     "Gradients are exchanged after every micro-batch",
     bucket="communication",
-    needs=("host_ops", "steps"),
+    needs=("device_time", "host_ops", "steps"),
     scope="job",
 )
 def allreduce_every_microstep(job: Job) -> Proof | None:

@@ -28,7 +28,7 @@ LITTLE_HIDDEN = 0.05
 @cause(
     "Communication is not hidden behind compute",
     bucket="communication",
-    needs=("steps",),
+    needs=("device_time", "steps"),
     scope="job",
 )
 def exposed_gradient_comm(job: Job) -> Proof | None:

@@ -13,7 +13,7 @@ from whyidle.model.units import lasting
 @cause(
     "A rank is held up and the others wait for it",
     bucket="communication",
-    needs=("several_ranks", "steps"),
+    needs=("several_ranks", "device_time", "steps"),
     scope="job",
 )
 def late_rank(job: Job) -> Proof | None:

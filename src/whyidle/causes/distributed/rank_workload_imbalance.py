@@ -11,7 +11,7 @@ from whyidle.model.units import lasting
 @cause(
     "Ranks have unequal work",
     bucket="communication",
-    needs=("several_ranks", "steps"),
+    needs=("several_ranks", "device_time", "steps"),
     scope="job",
 )
 def rank_workload_imbalance(job: Job) -> Proof | None:
