@@ -42,9 +42,62 @@ def test_whose_gpu_it_is():
     two = {"busy_ratio@gpu0": [(1, 1.0)], "busy_ratio@gpu1": [(1, 1.0)]}
     assert outside(two).own_gpus == ()
     assert outside({"busy_ratio@gpu3": [(1, 1.0)]}).own_gpus == ("gpu3",)
-    ranked = outside(two, facts={"cuda_ordinal@gpu1": "0"}, local_rank=0)
-    assert ranked.own_gpus == ("gpu1",)
     held = {**two, "process_memory_bytes@gpu1.pid7": [(1, 5.0)]}
     assert outside(held, pid=7).own_gpus == ("gpu1",)
     assert outside(held, pid=7).pids("gpu1") == {7: 5.0}
     assert outside(held, pid=7).gpus == ("gpu0", "gpu1")
+
+
+def test_the_gpu_that_most_memory_is_on_comes_first():
+    """Many a script leaves a small context on GPU 0 beside its own."""
+    held = {"process_memory_bytes@gpu0.pid7": [(1, 5e8)]}
+    held |= {"process_memory_bytes@gpu1.pid7": [(1, 4e10)]}
+    assert outside(held, pid=7).own_gpus == ("gpu1", "gpu0")
+
+
+def test_a_process_of_which_no_memory_is_counted_holds_a_gpu_all_the_same():
+    held = {f"process_memory_bytes@gpu0.pid{pid}": [(1, 0.0)] for pid in (7, 8)}
+    assert outside(held, pid=7).pids("gpu0") == {7: 0.0, 8: 0.0}
+    assert outside(held, pid=7).alone is None
+
+
+FOUR = {f"busy_ratio@gpu{number}": [(1, 1.0)] for number in range(4)}
+UUIDS = {f"uuid@gpu{number}": f"GPU-{number}{number}-00" for number in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("index", "environment", "gpu"),
+    [
+        (2, {}, "gpu2"),
+        (None, {"LOCAL_RANK": "3"}, "gpu3"),
+        (1, {"LOCAL_RANK": "3"}, "gpu1"),
+        (0, {"CUDA_VISIBLE_DEVICES": "3,1"}, "gpu3"),
+        (1, {"CUDA_VISIBLE_DEVICES": "3, 1"}, "gpu1"),
+        (None, {"CUDA_VISIBLE_DEVICES": "2", "LOCAL_RANK": "3"}, "gpu2"),
+        (1, {"CUDA_VISIBLE_DEVICES": "GPU-00,GPU-22-00"}, "gpu2"),
+        (4, {"CUDA_VISIBLE_DEVICES": "3,1"}, None),
+        (0, {"CUDA_VISIBLE_DEVICES": "GPU-99"}, None),
+        (0, {"CUDA_VISIBLE_DEVICES": ""}, None),
+        (None, {}, None),
+    ],
+)
+def test_in_a_container_a_process_is_told_by_its_own_number_of_its_gpu(index, environment, gpu):
+    """Its id there is none that the driver knows."""
+    facts = {**UUIDS, **{f"cuda_ordinal@gpu{number}": str(number) for number in range(4)}}
+    held = {**FOUR, "process_memory_bytes@gpu0.pid4711": [(1, 5.0)]}
+    told = {"pid": 7, "device": "cuda", "device_index": index, "environment": environment}
+    assert outside(held, facts=facts, **told).own_gpus == ((gpu,) if gpu else ())
+    assert outside(held, facts=facts, **{**told, "device": "cpu"}).own_gpus == ()
+
+
+def test_a_slice_is_told_by_its_uuid_or_its_card():
+    values, facts = {"clock_sm_mhz@gpu1.mig2": [(1, 1.0)], **FOUR}, {"uuid@gpu1.mig2": "MIG-5-6"}
+    values.pop("busy_ratio@gpu1")
+    for listed in ("MIG-5", "1"):
+        told = {"device_index": 0, "environment": {"CUDA_VISIBLE_DEVICES": listed}}
+        assert outside(values, facts=facts, **told).own_gpus == ("gpu1.mig2",)
+
+
+def test_numbers_are_not_trusted_where_cards_may_be_numbered_by_speed():
+    told = {"device_index": 0, "environment": {"CUDA_VISIBLE_DEVICES": "1"}}
+    assert outside(FOUR, facts={"cuda_order_doubt": "mixed"}, **told).own_gpus == ()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.ordinals import numbered_gpu
 from whyidle.model.telemetry import Series, Telemetry, key, split
 from whyidle.model.timeline import Timeline
 
@@ -29,7 +30,8 @@ class Outside:
     Args:
         telemetry: what was read.
         low_ns, high_ns: the window, on the telemetry's clock.
-        settings: what the process said of itself: ``pid`` and ``local_rank`` tell its GPU.
+        settings: what the process said of itself: ``pid``, ``device_index`` and ``environment``
+            tell its GPU.
     """
 
     def __init__(
@@ -101,18 +103,23 @@ class Outside:
 
     @property
     def own_gpus(self) -> tuple[str, ...]:
-        """The GPUs of this process: where its id was seen, else the one of its local rank, else
-        the only one. Ids of a container are others than the driver's."""
-        pid, ordinal = self._settings.get("pid"), self._settings.get("local_rank")
-        held = self.telemetry.of("process_memory_bytes")
+        """The GPUs of this process: where its id was seen, the one that it has most memory of
+        first, else the one that it computes on by its own number, else the only one. Ids of a
+        container are others than the driver's."""
+        pid, held = self._settings.get("pid"), self.telemetry.of("process_memory_bytes")
         mine = self.members if pid is None else {pid}  # of a command without a known process
-        seen = tuple(gpu for gpu in self.gpus if any(f"{gpu}.pid{one}" in held for one in mine))
+        owned = {gpu: [f"{gpu}.pid{one}" for one in mine if f"{gpu}.pid{one}" in held]
+                 for gpu in self.gpus}  # fmt: skip
+        seen = [gpu for gpu, subjects in owned.items() if subjects]
         if seen:
-            return seen
-        told = {self.telemetry.facts.get(key("cuda_ordinal", gpu)): gpu for gpu in self.gpus}
-        if ordinal is not None and str(ordinal) in told:
-            return (told[str(ordinal)],)
+            return tuple(sorted(seen, key=lambda gpu: -self._held_bytes(owned[gpu])))
+        numbered = numbered_gpu(self._settings, self.gpus, self.telemetry.facts)
+        if numbered is not None:
+            return (numbered,)
         return self.gpus if len(self.gpus) == 1 else ()
+
+    def _held_bytes(self, subjects: list[str]) -> float:
+        return sum(self.mean("process_memory_bytes", subject) or 0.0 for subject in subjects)
 
     @property
     def alone(self) -> str | None:
@@ -126,7 +133,8 @@ class Outside:
         prefix = f"{gpu}.pid"
         found = {}
         for subject in self.telemetry.of("process_memory_bytes"):
-            if subject.startswith(prefix) and (mean := self.mean("process_memory_bytes", subject)):
+            mean = self.mean("process_memory_bytes", subject)
+            if subject.startswith(prefix) and mean is not None:
                 found[int(subject.removeprefix(prefix))] = mean
         return found
 
