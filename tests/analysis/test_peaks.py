@@ -14,6 +14,8 @@ KNOWN = [
     ("NVIDIA H100 PCIe", "bf16", 756e12, 2000e9),
     ("NVIDIA H100 NVL", "bf16", 835.5e12, 3900e9),
     ("NVIDIA H200", "fp8", 1978.9e12, 4800e9),
+    ("NVIDIA GH200 480GB", "bf16", 989.4e12, 4000e9),
+    ("NVIDIA H200 NVL", "bf16", 835.5e12, 4800e9),
     ("NVIDIA B200", "bf16", 2250e12, 8000e9),
     ("NVIDIA GeForce RTX 3080", "fp16", 59.5e12, 760e9),
     ("NVIDIA L4", "bf16", 121e12, 300e9),
@@ -34,7 +36,10 @@ def test_known_devices(name, precision, flops, bandwidth):
     assert peak.bandwidth == pytest.approx(bandwidth)
 
 
-@pytest.mark.parametrize("name", [None, "AMD Radeon Graphics", "Some Accelerator 9000", ""])
+SLICE = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+
+
+@pytest.mark.parametrize("name", [None, "AMD Radeon Graphics", "Some Accelerator 9000", "", SLICE])
 def test_unknown_devices_have_no_peak(name):
     assert peak_of(DeviceInfo(kind="cuda", name=name)) is None
 

@@ -229,3 +229,35 @@ def test_the_stand_in_is_true_to_the_binding():
         assert type(real.NVMLError(code)).__name__ == f"NVMLError_{name}"
     fields = [name for name, _ in real.c_nvmlGpmMetric_t._fields_]
     assert [name for name, _ in fake_nvml.c_nvmlGpmMetric_t._fields_] == fields[:3]
+
+
+def busy(time, **shares):
+    """Samples as the driver gives them: of processes that were busy only."""
+    return [
+        SimpleNamespace(pid=int(pid[1:]), timeStamp=time, smUtil=share)
+        for pid, share in shares.items()
+    ]
+
+
+def test_a_process_of_which_the_driver_says_nothing_was_not_busy(cards):
+    card = training()
+    running = [SimpleNamespace(pid=pid, usedGpuMemory=1 << 30) for pid in (7, 8)]
+    card.answers["ComputeRunningProcesses"] = running
+    reader, told = cards(card), []
+    nobody, refused = Fails(6), Fails(4)
+    answers = [nobody, busy(5, p7=90, p8=60), busy(9, p7=90), busy(9, p7=90), nobody, refused]
+    for answer in answers:
+        card.answers["ProcessUtilization"] = answer
+        values = reader.read()
+        told.append(tuple(values[f"process_busy_ratio@gpu0.pid{pid}"] for pid in (7, 8)))
+    unknown = (None, None)
+    # nobody yet told of, both, one, the same sample again, nobody, no permission
+    assert told == [unknown, (0.9, 0.6), (0.9, 0.0), unknown, (0.0, 0.0), unknown]
+
+
+def test_ids_of_another_namespace_say_nothing_of_who_is_busy(cards):
+    card = training()
+    reader = cards(card)
+    for answer in (busy(5, p900=90), Fails(6)):
+        card.answers["ProcessUtilization"] = answer
+        assert reader.read()["process_busy_ratio@gpu0.pid4711"] is None

@@ -74,6 +74,21 @@ class Outside:
         found = self.reads(signal, subject)
         return float(found.max()) if len(found) else None
 
+    def under_load(self, signal: str, gpu: str) -> float | None:
+        """The highest read of a gauge of a GPU that was busy: idle ones lower their link. Where
+        nobody read whether it was, reads of the window itself count."""
+        series, busy = self._series(signal, gpu), self._series("busy_ratio", gpu)
+        if series is None:
+            return None
+        low, high = np.searchsorted(series.time_ns, [self.low_ns, self.high_ns])
+        if busy is not None:
+            low = max(low - 1, 0) if low == high else low
+            before = np.searchsorted(busy.time_ns, series.time_ns[low:high], side="right")
+            found = series.value[low:high][np.append(0.0, busy.value)[before] > 0.0]
+        else:
+            found = series.value[low:high]
+        return float(found.max()) if len(found) else None
+
     def grown(self, signal: str, subject: str = "") -> float | None:
         """How much a counter grew in the window."""
         series = self._series(signal, subject)
@@ -83,9 +98,10 @@ class Outside:
         return float(ends[1] - ends[0])
 
     def rate(self, signal: str, subject: str = "") -> float | None:
-        """How much a counter grew per second of the window that was read."""
+        """How much a counter grew per second of the window that was read; None where it fell, as
+        counters do that begin anew when they are full."""
         series, grown = self._series(signal, subject), self.grown(signal, subject)
-        if series is None or grown is None:
+        if series is None or grown is None or grown < 0:
             return None
         seen = min(self.high_ns, series.time_ns[-1]) - max(self.low_ns, series.time_ns[0])
         return float(grown / (seen / 1e9)) if seen > 0 else None

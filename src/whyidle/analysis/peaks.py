@@ -4,7 +4,8 @@ Numbers are the vendors' own, in TFLOP/s and GB/s, without structured sparsity: 
 quotes tensor throughput "with sparsity" (NVIDIA from A100 on, AMD from MI300 on) it is halved
 here. Consumer GeForce cards are listed with FP32 accumulation, which is what PyTorch asks for and
 which runs at half the advertised FP16 rate. An MI250X counts as one of its two dies, because that
-is what PyTorch calls a device. A device that is not listed has no peak, and nothing is guessed.
+is what PyTorch calls a device. A device that is not listed has no peak, and nothing is guessed; nor
+has a MIG slice of one that is, whose name begins with the card's.
 
 Sources: NVIDIA data sheets V100 (2020), T4, A100 (2022), A10, A30, A40, RTX A6000, L4, L40, L40S,
 H100 (2023), H100 NVL, H200, DGX B200; the GA102, AD102 and Blackwell RTX architecture white papers
@@ -46,6 +47,7 @@ class Peak:
         return by_name.get(precision or "")
 
 
+_SLICE: Final = re.compile(r"\bMIG\b")
 _X = None
 # name pattern, fp32, tf32, fp16, bf16, fp8 (TFLOP/s), bandwidth (GB/s), matrix fp32
 _TABLE: Final[tuple[tuple[object, ...], ...]] = (
@@ -81,8 +83,8 @@ _TABLE: Final[tuple[tuple[object, ...], ...]] = (
     (r"H100 NVL", 60, 417.5, 835.5, 835.5, 1671, 3900),
     (r"H100 PCIe", 51, 378, 756, 756, 1513, 2000),
     (r"H100.*HBM3|H100 SXM|H100-SXM", 67, 494.7, 989.4, 989.4, 1978.9, 3350),
-    (r"H200 NVL", 60, 417.5, 835.5, 835.5, 1671, 4800),
-    (r"H200", 67, 494.7, 989.4, 989.4, 1978.9, 4800),
+    (r"\bH200 NVL", 60, 417.5, 835.5, 835.5, 1671, 4800),
+    (r"\bH200", 67, 494.7, 989.4, 989.4, 1978.9, 4800),
     (r"GH200", 67, 494.7, 989.4, 989.4, 1978.9, 4000),
     (r"GB200", 80, 1250, 2500, 2500, 5000, 8000),
     (r"B200", 75, 1125, 2250, 2250, 4500, 8000),
@@ -103,7 +105,7 @@ def peak_of(info: DeviceInfo) -> Peak | None:
     if info.peaks is not None:
         fp32, tf32, fp16, bf16, bandwidth = info.peaks
         return Peak(fp32, tf32, fp16, bf16, None, bandwidth)
-    for row in _TABLE if info.name else ():
+    for row in _TABLE if info.name and not _SLICE.search(info.name) else ():
         if re.search(str(row[0]), str(info.name), re.I):
             return _peak(row)
     return None

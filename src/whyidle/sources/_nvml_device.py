@@ -42,6 +42,7 @@ class Device:
         self._xids = 0
         self._reads = 0
         self._seen_until = 0
+        self._knows_processes = False
 
     def _offered(self, fields: tuple[Field, ...]) -> list[Field]:
         kept = []
@@ -116,23 +117,32 @@ class Device:
             into[f"processes@{subject}"] = None
             return
         into[f"processes@{subject}"] = len(running)
-        busy = {} if self._is_slice or not running else self._busy()
+        busy = {} if self._is_slice or not running else self._busy([one.pid for one in running])
         for process in running:
             name = f"{subject}.pid{process.pid}"
             into[f"process_memory_bytes@{name}"] = number(process.usedGpuMemory, wide=True)
             into[f"process_busy_ratio@{name}"] = busy.get(process.pid)
 
-    def _busy(self) -> dict[int, float | None]:
-        """Each process's latest sample since the last read."""
+    def _busy(self, running: list[int]) -> dict[int, float | None]:
+        """Each process's latest sample since the last read. The driver tells only of those that
+        were busy, so the others were not, unless it never told of any: ids of a container are
+        others than the driver's."""
+        idle: dict[int, float | None] = dict.fromkeys(running, 0.0)
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._seen_until)
+        except self._nvml.NVMLError_NotFound:
+            return idle if self._knows_processes else {}
         except (self._nvml.NVMLError, AttributeError):
             return {}
         fresh = (sample for sample in samples if sample.timeStamp > self._seen_until)
         ordered = sorted(fresh, key=lambda sample: sample.timeStamp)  # drivers return old ones too
         if ordered:
             self._seen_until = ordered[-1].timeStamp
-        return {sample.pid: percent(sample.smUtil) for sample in ordered}
+        told = {sample.pid: percent(sample.smUtil) for sample in ordered}
+        if not told.keys() & idle.keys():
+            return {}
+        self._knows_processes = True
+        return {**idle, **told}
 
     def close(self) -> None:
         """Free what NVML lent."""

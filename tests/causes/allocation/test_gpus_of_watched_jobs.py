@@ -143,3 +143,9 @@ def test_training_on_the_cpu_beside_a_gpu(tmp_path, values, facts, why):
 
 def test_on_a_machine_without_a_gpu_nobody_nags(tmp_path):
     assert on_the_cpu(tmp_path, cuda_built=None).findings == []
+
+
+def test_a_link_that_was_read_while_the_gpu_was_idle_is_not_degraded(tmp_path):
+    slow = SICK["pcie-or-nvlink-degraded"][0]
+    idle = {**slow, "busy_ratio@gpu0": 0.0}
+    assert "pcie-or-nvlink-degraded" not in {one.cause for one in trained(tmp_path, idle).findings}

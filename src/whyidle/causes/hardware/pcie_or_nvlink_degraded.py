@@ -114,7 +114,7 @@ def _by_traffic(facts: Facts) -> Proof | None:
 def _slowed(outside: Outside, gpu: str) -> tuple[float, float]:
     """Time that the bytes take longer than on the best link, per second, and their rate (B/s)."""
     names = ("lanes", "generation")
-    now = [outside.most(f"pcie_{name}", gpu) for name in names]
+    now = [outside.under_load(f"pcie_{name}", gpu) for name in names]
     best = [outside.most(f"pcie_{name}_max", gpu) for name in names]
     if None in (*now, *best):
         return 0.0, 0.0
@@ -136,14 +136,14 @@ def _link_rate(lanes: int, generation: int) -> float:
 
 def _link(facts: Facts) -> tuple[Evidence, ...]:
     """The link's lanes and generation while it was watched, where they are below what card and slot
-    allow. Idle links lower their generation, so its highest read counts."""
+    allow. Idle links lower their generation, so its highest read under load counts."""
     outside = facts.outside
     told: list[Evidence] = []
     if outside is None:
         return ()
     for gpu in outside.own_gpus:
         for signal in ("pcie_lanes", "pcie_generation"):
-            now, best = outside.most(signal, gpu), outside.most(f"{signal}_max", gpu)
+            now, best = outside.under_load(signal, gpu), outside.most(f"{signal}_max", gpu)
             if now and best and now < best:
                 name = signal.replace("_", " ").replace("pcie", "PCIe")
                 told.append(measured(f"{name} under load, of {best:.0f}", now, None, source="NVML"))
