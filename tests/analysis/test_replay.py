@@ -67,3 +67,48 @@ def test_nothing_recorded_is_no_error():
     with job.step():
         job.python("train.py(3): main", us(100))
     assert Facts(job.timeline()).replay.run() >= 0.0
+
+
+def exchanging(kernel: float, transfer: float, *, host: float = 20, steps: int = 6) -> Facts:
+    """Gradients travel beside the backward pass, and are waited for when it is over."""
+    job = Builder(rank=0, world_size=2)
+    for _ in range(steps):
+        with job.step():
+            for layer in range(16):
+                job.op("aten::mm", kernels=[("gemm", us(kernel))], host=us(host))
+                if layer in (7, 11, 15):
+                    job.collective(us(transfer))
+            job.join()
+            job.optimizer([("multi_tensor_apply_kernel", us(50))])
+            job.item()
+    return Facts(job.timeline())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "transfer"), [(400, 300), (400, 900), (400, 1_500), (400, 3_000), (100, 800)]
+)
+def test_work_beside_collectives_counts_and_no_longer_hides_what_it_does_not_cover(
+    kernel, transfer
+):
+    """From all of the transfers but the last hidden, to none of the work left in the open."""
+    slow, fast = (exchanging(each, transfer) for each in (kernel, kernel / 2))
+    low, high = slow.scope.start[0], slow.scope.end[-1]
+    assert slow.replay.base_ns == pytest.approx(high - low, rel=1e-3)
+    factor = np.where(slow.host.collective, 1.0, 0.5)
+    predicted = slow.replay.run(factor=factor) / slow.step_count
+    assert predicted / 1e9 == pytest.approx(fast.step_s, rel=0.03)
+
+
+def test_faster_collectives_give_the_time_of_the_faster_link():
+    slow, fast = exchanging(400, 3_000), exchanging(400, 1_500)
+    factor = np.where(slow.host.collective, 0.5, 1.0)
+    assert slow.replay.run(factor=factor) / slow.step_count / 1e9 == pytest.approx(
+        fast.step_s, rel=0.03
+    )
+
+
+def test_a_faster_host_beside_collectives_gives_the_time_of_the_faster_host():
+    slow, fast = exchanging(30, 300, host=95), exchanging(30, 300, host=45)
+    saved = slow.replay.less(slow.launching.dispatch, 0.5)
+    predicted = slow.replay.run(saved) / slow.step_count
+    assert predicted / 1e9 == pytest.approx(fast.step_s, rel=0.08)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import union
+from whyidle.analysis.lanes import CALL_NS
 from whyidle.analysis.recording import recording_cost_s
-from whyidle.analysis.replay import CALL_NS
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.timeline import HostKind
 
