@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from whyidle.engine._appended import Appended
-from whyidle.engine._budget import LIMIT, MOST, WINDOW_NS, Budget
+from whyidle.engine._budget import LIMIT, MOST, WINDOW_NS, Budget, Clocks
 from whyidle.engine.monitor import DOUBLING_BYTES, JITTER, Monitor, _Watched, live_sources
 from whyidle.errors import InputError
 from whyidle.model.telemetry import Meter, Target
@@ -165,7 +165,7 @@ def burn(seconds):
 def test_reads_that_are_dear_come_less_often_and_the_file_says_so(tmp_path, monkeypatch):
     """On a busy machine a thread gets little of a core: what is allowed here is less yet."""
     monkeypatch.setattr("whyidle.engine._budget.WINDOW_NS", 50_000_000)
-    monkeypatch.setattr("whyidle.engine.monitor.Budget", lambda: Budget(limit=LIMIT / 100))
+    monkeypatch.setattr("whyidle.engine.monitor.Budget", lambda *_: Budget(limit=LIMIT / 100))
     path = tmp_path / "t"
     dear = source(lambda n: burn(0.005), period_s=0.01)  # half a core
     monitor = watch(path, lambda: monitors[0].stretch > 1, starting=(monitors := []), dear=dear)
@@ -181,17 +181,51 @@ def test_the_time_between_reads_is_stretched_and_doubles_as_the_file_grows(tmp_p
     monitor = Monitor(Target(), tmp_path / "t", {})
     monitor.start()
     assert monitor.stop()
-    one = _Watched("a", Reader(dict), 1.0)
+    one = _Watched("a", Reader(dict), 1.0, driver=False)
 
     def seconds():
         return monitor._period_ns(one) / 1e9
 
     assert 1 - JITTER <= seconds() <= 1 + JITTER
     assert len({seconds() for _ in range(9)}) > 1  # never in step with what it watches
-    monitor._budget.stretch = 5.0
+    one.budget.stretch = 5.0
     assert 5 * (1 - JITTER) <= seconds() <= 5 * (1 + JITTER)
     monitor._file.size = 2 * DOUBLING_BYTES
     assert 20 * (1 - JITTER) <= seconds() <= 20 * (1 + JITTER)
+
+
+def test_a_driver_that_keeps_a_read_waiting_is_asked_less_often_and_the_host_is_not(tmp_path):
+    """What waits in a driver may hold its lock, which takes no CPU time at all."""
+    monitor = Monitor(Target(), tmp_path / "t", {})
+    monitor._file = Appended(tmp_path / "t")
+
+    def waiting(driver):
+        one = _Watched("a", Reader(lambda _: time.sleep(0.05) or {"x": 1}), 1.0, driver=driver)
+        one.budget.begin(0, 0)
+        assert monitor._read(one)
+        one.budget.note(one.taken_ns, WINDOW_NS, 0)  # a fortieth of the window, or nearly nothing
+        return one.budget.stretch
+
+    assert waiting(driver=True) > 2
+    assert waiting(driver=False) == 1
+    monitor._file.close()
+
+
+def test_waiting_for_a_core_is_no_waiting_in_a_driver():
+    assert Clocks(90, 20, 30).blocked_ns(Clocks(10, 0, 10)) == 40
+    assert Clocks(20, 20, 30).blocked_ns(Clocks(10, 0, 10)) == 0
+
+
+def test_each_source_has_its_own_pace(tmp_path, monkeypatch):
+    monkeypatch.setattr("whyidle.engine._budget.WINDOW_NS", 50_000_000)
+    gpu = Meter(id="y", unit="1", kind="gauge", meaning="y", group="y", cost_us=1, subject="gpu")
+    slow = source(lambda n: time.sleep(0.02) or {"y": n}, period_s=0.01)
+    slow.SIGNALS = (gpu,)
+    host = source(lambda n: {"x": n}, period_s=0.05)
+    monitors = []
+    watch(tmp_path / "t", lambda: monitors[0].stretch > 10, starting=monitors, host=host, slow=slow)
+    stretches = {one.name: one.budget.stretch for one in monitors[0]._watched}
+    assert stretches["slow"] > stretches["host"]
 
 
 def test_processes_that_have_ended_are_not_shown_any_more(tmp_path):

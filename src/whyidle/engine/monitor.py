@@ -3,7 +3,9 @@
 The file is ``whyidle/telemetry/1`` (``whyidle.model.telemetry_lines`` describes it,
 ``whyidle.sources.replay`` reads it back). The monitor adds a source of its own, ``monitor``:
 ``monitor_cpu_s`` (its CPU time so far), ``monitor_stretch`` (how many times slower than meant it
-reads, so as to stay under a hundredth of a core) and ``monitor_failures`` (sources given up).
+reads the dearest source, so as to stay under a hundredth of a core) and ``monitor_failures``
+(sources given up). Of a GPU's driver the time counts as well for which a read waits in it, as the
+job's own calls may wait for the same lock meanwhile.
 Watching a machine without GPUs and a job of 5 processes takes 0.2 % of a core and writes 2.8 kB a
 second (``bench/sources.py``).
 """
@@ -19,7 +21,7 @@ from typing import TypeVar, cast
 
 from whyidle import catalog
 from whyidle.engine._appended import Appended
-from whyidle.engine._budget import Budget
+from whyidle.engine._budget import LIMIT, Budget, Clocks
 from whyidle.errors import WhyidleError
 from whyidle.model import telemetry_lines
 from whyidle.model.telemetry import Absent, Reader, Reading, Source, Target, split
@@ -43,10 +45,13 @@ def live_sources() -> dict[str, Source]:
 
 
 class _Watched:
-    """One opened source and when it is due."""
+    """One opened source, when it is due, and what its reads have taken."""
 
-    def __init__(self, name: str, reader: Reader, period_s: float) -> None:
+    def __init__(self, name: str, reader: Reader, period_s: float, *, driver: bool) -> None:
         self.name, self.reader = name, reader
+        self.driver = driver
+        self.budget = Budget()
+        self.taken_ns = 0
         self.period_ns = int(period_s * 1e9)
         self.due_ns = 0
         self.reads = 0
@@ -74,7 +79,7 @@ class Monitor:
         self._given = sources
         self._sources: Mapping[str, Source] = {}
         self._columns = telemetry_lines.Columns()
-        self._budget = Budget()
+        self._watched: list[_Watched] = []
         self._latest: dict[str, Reading] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="whyidle-monitor", daemon=True)
@@ -95,8 +100,8 @@ class Monitor:
 
     @property
     def stretch(self) -> float:
-        """How many times slower than meant it reads."""
-        return self._budget.stretch
+        """How many times slower than meant it reads the source that is slowed most."""
+        return max((one.budget.stretch for one in self._watched), default=1.0)
 
     def start(self) -> None:
         """Begin; sources are opened on the thread, so that a slow driver delays nobody."""
@@ -131,8 +136,10 @@ class Monitor:
         self._file.write(telemetry_lines.begin(time.perf_counter_ns(), time.time_ns()))
         self._sources = live_sources() if self._given is None else dict(self._given)
         opened = (self._open(name, source) for name, source in self._sources.items())
-        watched = [one for one in opened if one is not None]
-        self._budget.begin(time.thread_time_ns(), time.perf_counter_ns())
+        watched = self._watched = [one for one in opened if one is not None]
+        for one in watched:
+            one.budget = Budget(LIMIT / len(watched))
+            one.budget.begin(0, time.perf_counter_ns())
         while watched and not self._stop.wait(self._rest_s(watched)):
             now = time.perf_counter_ns()
             for one in [one for one in watched if one.due_ns <= now]:
@@ -153,13 +160,14 @@ class Monitor:
 
     def _period_ns(self, one: _Watched) -> int:
         doublings = self._file.size // DOUBLING_BYTES
-        slower = self._budget.stretch * 2.0**doublings
+        slower = one.budget.stretch * 2.0**doublings
         return int(one.period_ns * slower * self._random.uniform(1 - JITTER, 1 + JITTER))
 
     def _account(self, watched: list[_Watched]) -> None:
         self._cpu_ns = time.thread_time_ns()
-        longest = max((self._period_ns(one) for one in watched), default=0)
-        if self._budget.note(self._cpu_ns, time.perf_counter_ns(), longest):
+        now = time.perf_counter_ns()
+        ended = [one.budget.note(one.taken_ns, now, self._period_ns(one)) for one in watched]
+        if any(ended):
             self._own_row()
 
     def _try(self, name: str, call: Callable[[], Result]) -> Result | None:
@@ -176,21 +184,24 @@ class Monitor:
     def _open(self, name: str, source: Source) -> _Watched | None:
         reader = self._try(name, lambda: source.open(self._target))
         period_s = self._period_s or source.PERIOD_S
-        return None if reader is None else _Watched(name, reader, period_s)
+        driver = any(meter.subject.startswith("gpu") for meter in source.SIGNALS)
+        return None if reader is None else _Watched(name, reader, period_s, driver=driver)
 
     def _read(self, one: _Watched) -> bool:
-        now = time.perf_counter_ns()
+        began = Clocks.now()
         reading = self._try(one.name, one.reader.read)
+        one.taken_ns += Clocks.now().blocked_ns(began) if one.driver else 0
         if reading is None:
             self._close(one)
             return False
-        self._file.write(self._columns.row(one.name, now, reading))
+        self._file.write(self._columns.row(one.name, began.wall_ns, reading))
         before = self._latest.get(one.name, {})
         kept = {name: value for name, value in before.items() if "pid" not in split(name)[1]}
         self._latest[one.name] = {**kept, **reading}
         one.reads += 1
         if one.reads == 1:
             self._tell(one)
+        one.taken_ns += time.thread_time_ns() - began.cpu_ns
         return True
 
     def _tell(self, one: _Watched) -> None:
@@ -213,7 +224,7 @@ class Monitor:
         self._cpu_ns = time.thread_time_ns()
         row: Reading = {
             "monitor_cpu_s": self._cpu_ns / 1e9,
-            "monitor_stretch": self._budget.stretch,
+            "monitor_stretch": self.stretch,
             "monitor_failures": len(self.absent),
         }
         self._file.write(self._columns.row("monitor", time.perf_counter_ns(), row))
