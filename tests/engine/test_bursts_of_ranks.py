@@ -101,3 +101,34 @@ def test_ranks_on_cpus_are_judged_by_the_collectives_that_are_seen_live():
     assert "rank-workload-imbalance" in {each.cause for each in diagnosis.findings}
     causes = ("late-rank", "rank-workload-imbalance", "exposed-gradient-comm")
     assert not [each for each in diagnosis.abstentions if each.cause in causes]
+
+
+def test_shares_are_of_steps_that_nobody_recorded():
+    """Recording makes a host that is late already later, and collectives no longer."""
+
+    def steps(late):
+        fleet = Fleet(2)
+        for _ in range(4):
+            with fleet.step():
+                for rank in fleet.ranks:
+                    rank.quiet(ms(late))
+                    rank.op("aten::mm", kernels=[(GEMM, ms(5))])
+                fleet.collective(ms(4))
+                fleet.join()
+                for rank in fleet.ranks:
+                    rank.optimizer([("multi_tensor_apply_kernel", us(50))])
+                    rank.sync()
+        return fleet.timelines()[0]
+
+    def shown(timeline):
+        job = Job((Facts(timeline),))
+        return exposure(job.ranks, job.meetings, job.imbalance)
+
+    usual, slowed = steps(2), steps(10)
+    seconds = Facts(usual).step_s
+    told = {**TOLD, "before_s": seconds, "after_s": seconds}
+    live, burst = shown(usual), shown(replace(slowed, settings={"burst": told}))
+    assert shown(slowed).held < 0.8 * live.held
+    assert burst.held == pytest.approx(live.held, rel=0.03)
+    assert burst.in_flight == pytest.approx(live.in_flight, rel=0.03)
+    assert burst.hidden_ratio == pytest.approx(live.hidden_ratio, abs=0.03)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.holding import of_usual_steps
 from whyidle.analysis.imbalance import Imbalance
 from whyidle.analysis.ranks import Meetings
 
@@ -92,12 +93,12 @@ def exposure(every: Sequence[Facts], meetings: Meetings, imbalance: Imbalance) -
     ranks = [facts for facts in every if _in_scope(facts).any()]
     if not ranks:
         return None
-    in_flight = _mean([facts.share_of(facts.collectives.spans) for facts in ranks])
+    in_flight = _mean([_in_flight(facts) for facts in ranks])
     alone = _mean([facts.share("collective") + facts.share("collective_wait") for facts in ranks])
     hidden = max(0.0, 1.0 - alone / in_flight) if in_flight else 0.0
     if (logged := _logged(ranks)) is not None:
         hidden, in_flight = logged, alone / max(1.0 - logged, 0.05)
-    held = [facts.share_of(facts.held_up) + facts.share("collective_call") for facts in ranks]
+    held = [held_share(facts) for facts in ranks]
     first = ranks[0].collectives.take(_in_scope(ranks[0]))
     sized = first.bytes[first.bytes >= 0]
     waiting, told = max(_mean(imbalance.waiting), _mean(imbalance.stopped)), _told(every, meetings)
@@ -120,6 +121,16 @@ def exposure(every: Sequence[Facts], meetings: Meetings, imbalance: Imbalance) -
         mean_bytes=float(sized.mean()) if len(sized) > 0.5 * len(first) else None,
         median_s=float(np.median(first.duration)) / 1e9,
     )
+
+
+def held_share(facts: Facts) -> float:
+    """Share of the step in which communication holds up work of one rank."""
+    held = facts.share_of(facts.held_up) * of_usual_steps(facts)
+    return held + facts.share("collective_call")
+
+
+def _in_flight(facts: Facts) -> float:
+    return min(1.0, facts.share_of(facts.collectives.spans) * of_usual_steps(facts))
 
 
 def unsteady(facts: Facts) -> float:

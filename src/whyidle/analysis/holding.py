@@ -25,3 +25,12 @@ def held_up(facts: Scoped) -> Intervals:
     begin = picked(facts.timeline.host.start, call, 0)
     launched = np.where(known, begin, exposed.start)
     return union(np.maximum(exposed.start, launched), exposed.end) | blocked
+
+
+def of_usual_steps(facts: Scoped) -> float:
+    """How many times larger a share the same seconds of the device have of steps that nobody
+    recorded, which are shorter than a burst's own; 1 of any other recording."""
+    if "burst" not in facts.timeline.settings:
+        return 1.0
+    seen = facts.share_of(facts.part("collective", "collective_wait"))
+    return (facts.share("collective") + facts.share("collective_wait")) / seen if seen else 1.0

@@ -8,6 +8,7 @@ import numpy as np
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.exchanges import handled, rhythm_of
+from whyidle.analysis.exposure import held_share
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
@@ -125,7 +126,7 @@ def _handling(share: float) -> tuple[Evidence, ...]:
 
 
 def _exposed(job: Job) -> float:
-    return float(np.mean([f.share_of(f.held_up) + f.share("collective_call") for f in job.ranks]))
+    return float(np.mean([held_share(facts) for facts in job.ranks]))
 
 
 def _where(facts: Facts) -> tuple[Place, ...]:
