@@ -119,6 +119,52 @@ def test_a_device_is_waited_for_when_steps_are_steady_and_at_the_end(
     assert not list(tmp_path.glob("*.faults"))
 
 
+def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monkeypatch):
+    """The second step is compiled for 40 s, and ten times as many follow as would be asked for."""
+    device = Device(capturing=False)
+    monkeypatch.setattr(trial, "clock", lambda: device.now)
+    for place, module in (("host", None), ("device", device)):
+        monkeypatch.setattr(trial.accelerator, "module", lambda *_, found=module: found)
+        (tmp_path / place).mkdir()
+        witness = trial.Witness(str(tmp_path / place), {"steps": 12, "seconds": 1.0})
+        optimizer = Stepper()
+        with pytest.raises(KeyboardInterrupt):
+            for step in range(10_000):
+                device.now += 40_000_000_000 if step == 1 else 9_000_000
+                device.launch()
+                witness.stepped(optimizer)
+        steady = witness.marks[-1] - witness.marks[trial.WARM_STEPS]
+        assert 0.8e9 <= steady < 0.9e9, place
+        if module:
+            assert witness.marks[-1] - witness.drained[0][1] >= 0.8e9
+
+
+def test_an_ordinary_run_is_no_longer_than_it_is_asked_to_be(tmp_path, monkeypatch):
+    device = Device(capturing=False)
+    monkeypatch.setattr(trial.accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(trial, "clock", lambda: device.now)
+    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0}), Stepper()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(10_000):
+            device.now += 30_000_000
+            device.launch()
+            witness.stepped(optimizer)
+    assert 1.0e9 <= witness.marks[-1] - witness.marks[0] < 1.1e9
+
+
+def test_a_job_that_ends_by_itself_is_not_waited_for(tmp_path, monkeypatch):
+    """It has evaluated and saved since its last step, by then."""
+    device = Device(capturing=False)
+    monkeypatch.setattr(trial.accelerator, "module", lambda *_: device)
+    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 100}), Stepper()
+    for _ in range(20):
+        device.launch()
+        witness.stepped(optimizer)
+    witness.tell()
+    ((steps, _),) = document(tmp_path)["drained"]
+    assert steps == 4
+
+
 def test_of_several_optimizers_the_first_one_counts(witness):
     first, second = Stepper(), Stepper()
     for _ in range(3):

@@ -1,8 +1,8 @@
 """The witness of a trial: when each step ended, what it learned, and the end after long enough.
 
 A host may be many steps ahead of its device, and then waits for all of them at once. So the device
-is waited for twice, when the steps have become steady and at the end: what lies between has been
-done between.
+is waited for when the steps have become steady, and after the last step of a job that is stopped:
+what lies between has been done between.
 
 Losses are those that ``backward`` is called on. Those of a device are kept as tensors and read at
 the end, so that nothing waits for it in between; those of the CPU as numbers, as a kept tensor
@@ -161,6 +161,7 @@ class Witness:
             self.tell_rung()
         if not self.drained and len(self.marks) > WARM_STEPS and ran_s >= WARM * self.seconds:
             guard.contained(self.folder, "device", self._drain)
+        ran_s = self._counts_s(ran_s)
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
         longer = LONGER if len(self.marks) >= MORE_STEPS else MUCH_LONGER
         due = due and not (ran_s < longer * self.seconds and self.waits())
@@ -169,6 +170,14 @@ class Witness:
             self.ranks.gather()
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
+
+    def _counts_s(self, ran_s: float) -> float:
+        """What of the seconds since the first step counts as done. Of what comes before the steady
+        part, no more than belongs to it: code that is compiled there may take longer than all."""
+        if not self.drained and len(self.marks) <= WARM_STEPS:
+            return ran_s
+        since = self.drained[0][1] if self.drained else self.marks[WARM_STEPS]
+        return min(ran_s, WARM * self.seconds + (self.marks[-1] - since) / 1e9)
 
     def tell_rung(self) -> None:
         """Write how long a step takes in the later half of the time so far: what was loaded ahead
@@ -207,7 +216,7 @@ class Witness:
             return
         self.told = True
         self.failed |= _leaving()
-        if not self.failed:
+        if ended == "stopped":  # later than that the device has done more than the steps
             guard.contained(self.folder, "device", self._drain)
         document = {
             "ended": "crashed" if self.failed and ended == "finished" else ended,

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -33,9 +34,37 @@ def test_a_host_that_is_ahead_of_its_device_does_not_tell_how_long_a_step_takes(
     marks.append(int(1e9 + 51 * 60e6))
     drained = [(4, int(1e9 + 4 * 60e6)), (51, marks[-1])]
     arm = Told(ended="stopped", begun=0, marks=marks, losses=[], drained=drained)
-    assert step_s(arm, 51) == step_s(arm, 40) == pytest.approx(0.06)
+    assert step_s(arm, 51) == pytest.approx(0.06)
     assert startup_s(arm, 51) == pytest.approx(1.0)
     assert step_s(Told(ended="stopped", begun=0, marks=marks, losses=[]), 51) > 1.0
+
+
+def on_device(each_s, count, pause=None, ahead_s=0.5):
+    """An arm whose device takes so long for a step, and whose host is ``ahead_s`` before it; it
+    evaluates for 2 s after step ``pause``."""
+    ready = [int((1 + each_s * (i + 1) + 2.0 * (pause is not None and i >= pause)) * 1e9)
+             for i in range(count)]  # fmt: skip
+    marks = [min(int(at - ahead_s * 1e9) if number > 3 else at, at) for number, at in
+             enumerate(ready)]  # fmt: skip
+    drained = [(4, ready[3]), (count, ready[-1])]
+    return Told(ended="stopped", begun=0, marks=marks, losses=[], drained=drained)
+
+
+def test_of_a_device_the_same_steps_are_compared_as_well():
+    """Only the faster arm comes to an evaluation: that is not counted against it."""
+    base, treated = on_device(0.1, 30), on_device(0.08, 38, pause=34)
+    steps, others = common([base], [treated])
+    assert steps == others == 30
+    assert step_s(base, steps) == pytest.approx(0.1)
+    assert step_s(treated, others) == pytest.approx(0.08)
+    assert step_s(treated, 38) > 0.12
+
+
+def test_a_job_that_ended_by_itself_is_told_by_its_host_from_when_the_device_was_waited_for():
+    arm = on_device(0.1, 30, ahead_s=0.0)
+    arm = replace(arm, ended="finished", drained=arm.drained[:1])
+    assert step_s(arm, 30) == pytest.approx(0.1)
+    assert step_s(arm, 5) == pytest.approx(0.1)  # too few after it: as if it was not waited for
 
 
 @pytest.mark.parametrize("steps", [2, 3, 5, 12, 1000])

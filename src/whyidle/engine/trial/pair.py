@@ -21,6 +21,8 @@ LEAST_LOG = 0.005
 """a scatter under half a percent is luck: no machine repeats a run of seconds better"""
 WARM, WARM_STEPS = 0.2, 3
 """of an arm's time, its beginning, that does not count; and so many steps at least"""
+LEAST = 3
+"""steps after the first wait for a device that tell how long one takes"""
 ALIKE = 1.5
 """arms of which one makes less than this many times the other's steps are compared over the same
 steps"""
@@ -60,14 +62,19 @@ def warm(told: Told, steps: int) -> int:
 
 def step_s(told: Told, steps: int) -> float:
     """Seconds of a steady step among the first ``steps``, whatever comes between them included.
-    Where a device was waited for, among all between: marks tell when its host was ready, not when
-    it was."""
-    if len(told.drained) > 1:
-        (begin, since), (end, until) = told.drained[0], told.drained[-1]
-        if end > begin:
-            return (until - since) / 1e9 / (end - begin)
+    Where a device was waited for, they count from then on, to when it was done with the last of
+    them: marks tell when its host was ready, not when it was."""
+    if told.drained and steps - told.drained[0][0] >= LEAST:
+        begin, since = told.drained[0]
+        return (told.marks[steps - 1] + _behind(told) - since) / 1e9 / (steps - begin)
     first = warm(told, steps)
     return (told.marks[steps - 1] - told.marks[first]) / 1e9 / max(steps - 1 - first, 1)
+
+
+def _behind(told: Told) -> int:
+    """ns that the device was behind its host at the end, as it is taken to have been before; 0
+    where that is not known, as in a job that ended by itself."""
+    return max(told.drained[-1][1] - told.marks[-1], 0)
 
 
 def sample_s(told: Told) -> float | None:
