@@ -1,12 +1,14 @@
 """A job whose results are off by what another order of its sums brings."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import small_jobs as jobs  # noqa: E402
 
-from whyidle.probe import guard  # noqa: E402
+from whyidle.probe import guard, rounding  # noqa: E402
 from whyidle.probe.rounding import Sway  # noqa: E402
 
 
@@ -50,6 +52,49 @@ def test_a_seed_always_goes_the_same_way(swayed):
     assert jobs.train(jobs.model(), 5) != one
 
 
+def test_nothing_is_kept_for_the_backward_pass_and_the_layout_stays(swayed):
+    sway = swayed()
+    kept = []
+    given = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda one: one):
+        found = sway.output(given)
+    assert not kept
+    assert found.stride() == given.stride()
+    assert 0 < (found / given - 1).abs().max() <= 64 * 2**-23 * 1.1
+    found.sum().backward()
+    assert given.grad.unique().tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("module", "capability", "most"),
+    [
+        (torch.nn.Conv2d(1, 1, 1), (8, 0), 2**-11),
+        (torch.nn.Conv2d(1, 1, 1), (7, 5), 64 * 2**-23),
+        (torch.nn.Linear(1, 1), (9, 0), 64 * 2**-23),  # of these PyTorch does not by itself
+        (torch.nn.ReLU(), (9, 0), 64 * 2**-23),
+    ],
+)
+def test_factors_of_tf32_are_off_by_what_it_cuts(monkeypatch, module, capability, most):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+    there = SimpleNamespace(is_cuda=True, dtype=torch.float32, device="cuda:0")
+    assert rounding._most(there, module) == most
+    half = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, device="cuda:0")
+    assert rounding._most(half, module) == 2**-7
+
+
+def test_what_a_job_allows_counts_whichever_switch_it_turned(monkeypatch):
+    class Mixed:
+        fp32_precision = "tf32"
+
+        @property
+        def allow_tf32(self):
+            raise RuntimeError("a mix of the legacy and new APIs")
+
+    assert rounding._allowed(Mixed(), Mixed)
+    assert not rounding._allowed(Mixed(), lambda: SimpleNamespace(fp32_precision="ieee"))
+    assert not rounding._allowed(SimpleNamespace(allow_tf32=False), Mixed)
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_fixes_that_keep_the_sums_stay_within_and_a_wrong_one_does_not(swayed, fused):
     def train(rate=0.1, **options):
@@ -76,8 +121,9 @@ def test_a_type_of_half_the_bits_is_off_by_one_unit(swayed):
 def test_a_fault_of_ours_takes_it_off(swayed, tmp_path, monkeypatch):
     monkeypatch.setattr(guard, "seen", set())
     sway = swayed()
-    monkeypatch.setattr(sway, "factor", lambda *_: 1 / 0)
+    monkeypatch.setattr(sway, "off", lambda *_: 1 / 0)
     expected = jobs.train(jobs.model(), 3)
     assert not sway.undo
+    assert sway.failed
     assert "ZeroDivisionError" in next(tmp_path.glob("*.faults")).read_text()
     assert jobs.train(jobs.model(), 3) == expected

@@ -2,12 +2,13 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from whyidle.probe import trial  # noqa: E402
+from whyidle.probe import accelerator, holding, trial  # noqa: E402
 
 
 class Stepper:
@@ -100,7 +101,7 @@ def test_a_device_is_waited_for_when_steps_are_steady_and_at_the_end(
     tmp_path, monkeypatch, capturing
 ):
     device = Device(capturing)
-    monkeypatch.setattr(trial.accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "module", lambda *_: device)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     witness, optimizer = trial.Witness(str(tmp_path), {"steps": 30}), Stepper()
     for _ in range(29):
@@ -119,43 +120,45 @@ def test_a_device_is_waited_for_when_steps_are_steady_and_at_the_end(
     assert not list(tmp_path.glob("*.faults"))
 
 
+def launch(witness, device, each, second):
+    """Steps of so many ns of the host, the second one of others."""
+    optimizer = Stepper()
+    for step in range(10_000):
+        device.now += second if step == 1 else each
+        device.launch()
+        witness.stepped(optimizer)
+
+
 def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monkeypatch):
     """The second step is compiled for 40 s, and ten times as many follow as would be asked for."""
     device = Device(capturing=False)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     for place, module in (("host", None), ("device", device)):
-        monkeypatch.setattr(trial.accelerator, "module", lambda *_, found=module: found)
+        monkeypatch.setattr(accelerator, "module", lambda *_, found=module: found)
         (tmp_path / place).mkdir()
         witness = trial.Witness(str(tmp_path / place), {"steps": 12, "seconds": 1.0})
-        optimizer = Stepper()
         with pytest.raises(KeyboardInterrupt):
-            for step in range(10_000):
-                device.now += 40_000_000_000 if step == 1 else 9_000_000
-                device.launch()
-                witness.stepped(optimizer)
+            launch(witness, device, 9_000_000, 40_000_000_000)
         steady = witness.marks[-1] - witness.marks[trial.WARM_STEPS]
         assert 0.8e9 <= steady < 0.9e9, place
         if module:
-            assert witness.marks[-1] - witness.drained[0][1] >= 0.8e9
+            assert witness.marks[-1] - witness.done.drained[0][1] >= 0.8e9
 
 
 def test_an_ordinary_run_is_no_longer_than_it_is_asked_to_be(tmp_path, monkeypatch):
     device = Device(capturing=False)
-    monkeypatch.setattr(trial.accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "module", lambda *_: device)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
-    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0}), Stepper()
+    witness = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0})
     with pytest.raises(KeyboardInterrupt):
-        for _ in range(10_000):
-            device.now += 30_000_000
-            device.launch()
-            witness.stepped(optimizer)
+        launch(witness, device, 30_000_000, 30_000_000)
     assert 1.0e9 <= witness.marks[-1] - witness.marks[0] < 1.1e9
 
 
 def test_a_job_that_ends_by_itself_is_not_waited_for(tmp_path, monkeypatch):
     """It has evaluated and saved since its last step, by then."""
     device = Device(capturing=False)
-    monkeypatch.setattr(trial.accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "module", lambda *_: device)
     witness, optimizer = trial.Witness(str(tmp_path), {"steps": 100}), Stepper()
     for _ in range(20):
         device.launch()
@@ -163,6 +166,91 @@ def test_a_job_that_ends_by_itself_is_not_waited_for(tmp_path, monkeypatch):
     witness.tell()
     ((steps, _),) = document(tmp_path)["drained"]
     assert steps == 4
+
+
+class Timed(Device):
+    """With events, as ``torch.cuda`` has them; it is asked of one device, the second."""
+
+    def Event(self, enable_timing):  # noqa: N802, PyTorch's name
+        assert enable_timing
+        return Event(self)
+
+    def synchronize(self, index):
+        assert index == 1
+        super().synchronize()
+
+    def current_stream(self, index):
+        assert index == 1
+        return SimpleNamespace(stream_id=0)
+
+    def current_device(self):
+        return 0
+
+
+class Event:
+    def __init__(self, device):
+        self.device = device
+
+    def record(self, stream):
+        self.at = max(self.device.ready, self.device.now)
+
+    def query(self):
+        return self.at <= self.device.now
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) / 1e6
+
+
+class OnSecond(Stepper):
+    def __init__(self):
+        there = SimpleNamespace(type="imagined", index=1)
+        self.param_groups = [{"params": [SimpleNamespace(device=there)]}]
+
+
+@pytest.mark.parametrize("ended", ["stopped", "finished"])
+def test_events_tell_when_each_step_was_done(tmp_path, monkeypatch, ended):
+    device = Timed(capturing=False)
+    monkeypatch.setattr(accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "kind", lambda *_: "imagined")
+    for name in ("largest", "norm"):
+        monkeypatch.setattr(holding, name, lambda optimizer: None)
+    monkeypatch.setattr(trial, "clock", lambda: device.now)
+    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 1000}), OnSecond()
+    for _ in range(30):
+        device.launch()
+        witness.stepped(optimizer)
+    device.now += 200_000_000  # the device comes to ten more meanwhile
+    witness.tell(ended)
+    drained = document(tmp_path)["drained"]
+    count = 30 if ended == "stopped" else 15
+    assert [steps for steps, _ in drained] == list(range(4, count + 1))
+    (_, since), (_, until) = drained[0], drained[-1]
+    assert (until - since) / (count - 4) == pytest.approx(20e6, rel=0.05)
+    assert not list(tmp_path.glob("*.faults"))
+
+
+def test_the_device_that_is_asked_is_the_job_s(monkeypatch):
+    """Asking another one would take half a gigabyte of it for a context."""
+    asked = []
+    state = torch.zeros(1, dtype=torch.uint8)
+    cuda = SimpleNamespace(
+        memory_allocated=lambda at: asked.append(at) or 7,
+        mem_get_info=lambda at: asked.append(at) or (8, 9),
+        get_rng_state=lambda at: asked.append(at) or state,
+    )
+    monkeypatch.setattr(holding, "_cuda", lambda: cuda)
+    assert (holding.device_bytes(1), holding.device_free(1)) == (7, 8)
+    assert holding.random_state(1) == b"\0"
+    holding.random_state(None)
+    assert asked == [1, 1, 1, "cuda"]
+
+
+def test_of_a_parameter_that_is_spread_over_ranks_this_one_s_part_is_kept():
+    whole = torch.zeros(4)
+    whole._local_tensor = torch.ones(2)
+    optimizer = SimpleNamespace(param_groups=[{"params": [whole]}])
+    before, now = holding.largest(optimizer)
+    assert before.tolist() == holding.local(now).tolist() == [1.0, 1.0]
 
 
 def test_of_several_optimizers_the_first_one_counts(witness):

@@ -33,6 +33,13 @@ def kind(torch: Any, optimizer: Any) -> str:
     return CUDA if used else "cpu"
 
 
+def index(optimizer: Any, kind_: str) -> int | None:
+    """The number of the device that holds the parameters, of those of this type."""
+    groups = getattr(optimizer, "param_groups", None) or []
+    found = [p.device for group in groups for p in group["params"][:1]]
+    return next((each.index for each in found if each.type == kind_), None)
+
+
 def module(torch: Any, kind_: str) -> Any:
     """``torch.cuda`` and its like; None where this PyTorch has none, or it finds no device."""
     found = None if kind_ in HOST else getattr(torch, kind_, None)

@@ -8,12 +8,19 @@ from typing import Any
 MOST_ELEMENTS = 1 << 16
 
 
+def local(parameter: Any) -> Any:
+    """Of what is spread over ranks, this one's part: a number of the whole is an exchange, and
+    hangs where one rank alone asks for it."""
+    return getattr(parameter, "_local_tensor", parameter).detach()
+
+
 def largest(optimizer: Any) -> tuple[Any, Any] | None:
-    """The largest tensor that it updates, of those that are not too large to be copied."""
+    """The largest tensor that it updates, of those that are not too large to be copied: what it is
+    now, and itself."""
     groups = getattr(optimizer, "param_groups", [])
     each = [p for group in groups for p in group["params"] if p.numel() <= MOST_ELEMENTS]
     largest = max(each, key=lambda p: p.numel(), default=None)
-    return None if largest is None else (largest.detach().clone(), largest)
+    return None if largest is None else (local(largest).clone(), largest)
 
 
 def norm(optimizer: Any) -> Any:
@@ -21,29 +28,31 @@ def norm(optimizer: Any) -> Any:
     import torch
 
     groups = getattr(optimizer, "param_groups", [])
-    each = [getattr(p, "_local_tensor", p).detach() for group in groups for p in group["params"]]
+    each = [local(p) for group in groups for p in group["params"]]
     norms = [p.norm().double() for p in each if p.is_floating_point() and p.layout is torch.strided]
     return sum(norms[1:], norms[0]) if len({norm.device for norm in norms}) == 1 else None
 
 
-def device_bytes() -> int | None:
-    """Bytes that tensors take on the device, which nothing has to wait for."""
+def device_bytes(index: int | None) -> int | None:
+    """Bytes that tensors take on the device, which nothing has to wait for. ``index`` is its
+    number; None: the current one's."""
     cuda = _cuda()
-    return int(cuda.memory_allocated()) if cuda else None
+    return int(cuda.memory_allocated(index)) if cuda else None
 
 
-def device_free() -> int | None:
+def device_free(index: int | None) -> int | None:
     """Bytes that the device still has."""
     cuda = _cuda()
-    return int(cuda.mem_get_info()[0]) if cuda else None
+    return int(cuda.mem_get_info(index)[0]) if cuda else None
 
 
-def random_state() -> bytes:
+def random_state(index: int | None) -> bytes:
     """Of PyTorch's own generator, on the device that it computes on."""
     import torch
 
     cuda = _cuda()
-    state = cuda.get_rng_state() if cuda else torch.get_rng_state()
+    at = "cuda" if index is None else index
+    state = cuda.get_rng_state(at) if cuda else torch.get_rng_state()
     return bytes(state.numpy())
 
 

@@ -1,9 +1,9 @@
 """A job whose results are off by what another order of its sums brings: how far does it go astray?
 
 As in Monte Carlo arithmetic (Parker, 1997): what each module returns, and each gradient before the
-optimizer takes it, is multiplied by a random number close to one. How far the losses of such a run
-go from those of the job as it is tells how far any other order of the same sums may take them. The
-random numbers are our own: the job draws what it would without us.
+optimizer takes it, is off by a random share of it, as small as roundings are. How far the losses of
+such a run go from those of the job as it is tells how far any other order of the same sums may take
+them. The random numbers are our own: the job draws what it would without us.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ UNITS = 64
 like the root of n, and layers sum thousands"""
 HALF = ("float16", "bfloat16")
 """sums of these types are taken in single precision: only their result is rounded to one unit"""
+TENSOR_FLOAT, AMPERE = 2.0**-11, (8, 0)
+"""TF32 cuts a factor of single precision to so much; GPUs from this one on compute with it"""
 
 
 class Sway:
@@ -29,6 +31,7 @@ class Sway:
         self.folder, self.seed = folder, seed
         self.drawn: dict[tuple[int, Any], Any] = {}
         self.undo: list[Callable[[], None]] = []
+        self.failed = False
 
     def install(self) -> None:
         """From here on."""
@@ -38,7 +41,7 @@ class Sway:
         compiling = guard.compiling()
 
         def after(module: Any, args: Any, output: Any) -> Any:
-            return None if compiling() else self.contained(lambda: self.output(output))
+            return None if compiling() else self.contained(lambda: self.output(output, module))
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             if not compiling():
@@ -60,35 +63,71 @@ class Sway:
         try:
             return work()
         except Exception as error:
+            self.failed = True
             guard.contain(self.folder, "rounding", error, self.remove)
             return None
 
-    def output(self, output: Any) -> Any:
+    def output(self, output: Any, module: Any = None) -> Any:
         """What stands for a module's output; None where it stands for itself."""
         if type(output) is tuple:
-            return tuple(self.output(one) if _plain(one) else one for one in output)
-        return output * self.factor(output, OUTPUTS) if _plain(output) else None
+            return tuple(self.output(one, module) if _plain(one) else one for one in output)
+        return self.off(output, OUTPUTS, module).add_(output) if _plain(output) else None
 
     def gradients(self, parameters: Iterable[Any]) -> None:
         """Sway those that an optimizer is about to take."""
         for parameter in parameters:
             grad: Any = getattr(parameter, "grad", None)
             if _plain(grad):
-                grad.detach().mul_(self.factor(grad, GRADIENTS))
+                grad.detach().add_(self.off(grad, GRADIENTS))
 
-    def factor(self, tensor: Any, kind: int) -> Any:
-        """A number close to one for each element."""
+    def off(self, tensor: Any, kind: int, module: Any = None) -> Any:
+        """How far each element is to be off, in a new tensor. It is added: a product would keep it
+        for the backward pass, beside each output, and a job that fills its device has no room."""
         import torch
 
         key = (kind, tensor.device)
         if key not in self.drawn:
             drawn = torch.Generator(tensor.device)
             self.drawn[key] = drawn.manual_seed(2 * self.seed + kind)
-        units = 1 if str(tensor.dtype).rpartition(".")[2] in HALF else UNITS
-        off = units * torch.finfo(tensor.dtype).eps
+        most = _most(tensor, module)
         precise = torch.promote_types(tensor.dtype, torch.float32)
-        made = torch.empty(tensor.shape, dtype=precise, device=tensor.device)
-        return made.uniform_(-off, off, generator=self.drawn[key]).add_(1.0).to(tensor.dtype)
+        made = torch.empty_like(tensor.detach(), dtype=precise)
+        made.uniform_(-most, most, generator=self.drawn[key])
+        return made.to(tensor.dtype).mul_(tensor.detach())
+
+
+def _most(tensor: Any, module: Any) -> float:
+    """How far a result is off at most, as a share of it."""
+    import torch
+
+    if _tensor_float(tensor, module):
+        return TENSOR_FLOAT
+    units = 1 if str(tensor.dtype).rpartition(".")[2] in HALF else UNITS
+    return float(units * torch.finfo(tensor.dtype).eps)
+
+
+def _tensor_float(tensor: Any, module: Any) -> bool:
+    """Whether factors may be cut to TF32 in it: with another layout or algorithm they may not."""
+    import torch
+
+    backends: Any = torch.backends
+    if not tensor.is_cuda or tensor.dtype != torch.float32 or torch.version.hip:
+        return False
+    if torch.cuda.get_device_capability(tensor.device) < AMPERE:
+        return False
+    if isinstance(module, torch.nn.modules.conv._ConvNd):
+        return _allowed(backends.cudnn, lambda: backends.cudnn.conv)
+    if isinstance(module, torch.nn.Linear):
+        return _allowed(backends.cuda.matmul, lambda: backends.cuda.matmul)
+    return False
+
+
+def _allowed(owner: Any, newer: Callable[[], Any]) -> bool:
+    """What PyTorch tells of TF32; where a job has set the newer switch, the older one raises."""
+    try:
+        return bool(owner.allow_tf32)
+    except RuntimeError:
+        return bool(newer().fp32_precision == "tf32")
 
 
 def _plain(tensor: Any) -> bool:

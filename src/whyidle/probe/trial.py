@@ -26,7 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import accelerator, drawn, guard, holding, noise
+from . import drawn, guard, holding, noise
+from .done import Done
 from .together import Ranks
 
 MOST_LOSSES = 20_000
@@ -74,6 +75,8 @@ class Witness:
         self.kept: tuple[Any, Any] | None = None
         """of some parameters: what they were after the first step, and themselves"""
         self.moved: Any = None
+        self.sway: Any = None
+        """what puts its results off, where they are to be"""
         self.norm: Any = None
         """of all parameters, then"""
         self.random: bytes | None = None
@@ -82,10 +85,7 @@ class Witness:
         self.device: list[tuple[int, int]] = []
         """after which step the device held how many bytes"""
         self.looked = 0
-        self.module: Any = None
-        """what PyTorch knows of its device; None on a CPU"""
-        self.drained: list[tuple[int, int]] = []
-        """after which step, and when, the device had done all that it was given"""
+        self.done = Done(clock)
         self.ranks = Ranks(folder)
         self.failed = self.told = False
         self.begun = clock()
@@ -112,8 +112,7 @@ class Witness:
             self.marks.clear()
             self.samples.clear()
             self.kept = holding.largest(optimizer)
-            self.drained.clear()
-            guard.contained(self.folder, "device", lambda: self._device_of(optimizer))
+            guard.contained(self.folder, "device", lambda: self.done.of(optimizer))
         if id(optimizer) != self.first:
             self.others += 1
             return
@@ -127,25 +126,14 @@ class Witness:
     def _parameters(self, optimizer: Any) -> None:
         """What the first steps have done to them."""
         if len(self.marks) == WITNESSED - 1:
-            self.random = holding.random_state()
+            self.random = holding.random_state(self.done.index)
         elif len(self.marks) == WITNESSED:
             self.norm = holding.norm(optimizer)
-            self.drew = self.random is not None and self.random != holding.random_state()
+            now = holding.random_state(self.done.index)
+            self.drew = self.random is not None and self.random != now
             if self.kept is not None:
-                before, now = self.kept
-                self.moved, self.kept = (now.detach() - before).norm(), None
-
-    def _device_of(self, optimizer: Any) -> None:
-        import torch
-
-        self.module = accelerator.module(torch, accelerator.kind(torch, optimizer))
-
-    def _drain(self) -> None:
-        """Wait for the device, unless what it is given is being recorded as a graph."""
-        capturing = getattr(self.module, "is_current_stream_capturing", bool)
-        if self.module is not None and not capturing():
-            self.module.synchronize()
-            self.drained.append((len(self.marks), clock()))
+                before, after = self.kept
+                self.moved, self.kept = (holding.local(after) - before).norm(), None
 
     def marked(self) -> None:
         """A step has ended."""
@@ -156,11 +144,13 @@ class Witness:
         self.samples.append(self.drawn.step())
         if self.marks[-1] - self.looked >= MEMORY_NS:
             guard.contained(self.folder, "memory", self._hold)
+        guard.contained(self.folder, "device", lambda: self.done.stepped(len(self.marks)))
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
         if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
             self.tell_rung()
-        if not self.drained and len(self.marks) > WARM_STEPS and ran_s >= WARM * self.seconds:
-            guard.contained(self.folder, "device", self._drain)
+        early = len(self.marks) <= WARM_STEPS or ran_s < WARM * self.seconds
+        if not self.done.drained and not early:
+            guard.contained(self.folder, "device", lambda: self.done.drain(len(self.marks)))
         ran_s = self._counts_s(ran_s)
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
         longer = LONGER if len(self.marks) >= MORE_STEPS else MUCH_LONGER
@@ -174,9 +164,10 @@ class Witness:
     def _counts_s(self, ran_s: float) -> float:
         """What of the seconds since the first step counts as done. Of what comes before the steady
         part, no more than belongs to it: code that is compiled there may take longer than all."""
-        if not self.drained and len(self.marks) <= WARM_STEPS:
+        drained = self.done.drained
+        if not drained and len(self.marks) <= WARM_STEPS:
             return ran_s
-        since = self.drained[0][1] if self.drained else self.marks[WARM_STEPS]
+        since = drained[0][1] if drained else self.marks[WARM_STEPS]
         return min(ran_s, WARM * self.seconds + (self.marks[-1] - since) / 1e9)
 
     def tell_rung(self) -> None:
@@ -206,7 +197,7 @@ class Witness:
 
     def _hold(self) -> None:
         self.looked = self.marks[-1]
-        held = holding.device_bytes()
+        held = holding.device_bytes(self.done.index)
         if held is not None:
             self.device.append((len(self.marks), held))
 
@@ -217,23 +208,24 @@ class Witness:
         self.told = True
         self.failed |= _leaving()
         if ended == "stopped":  # later than that the device has done more than the steps
-            guard.contained(self.folder, "device", self._drain)
+            guard.contained(self.folder, "device", lambda: self.done.drain(len(self.marks)))
         document = {
             "ended": "crashed" if self.failed and ended == "finished" else ended,
             "begun": self.begun,
             "marks": self.marks,
-            "drained": self.drained,
+            "drained": [] if self.failed else self.done.told(),
             "samples": self.samples if self.drawn.total else [],
             "noise": self.noise.told() if self.noise else [],
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
             "moved": None if self.moved is None else float(self.moved).hex(),
             "norm": None if self.norm is None else float(self.norm).hex(),
             "drew": self.drew,
+            "unswayed": self.sway is not None and self.sway.failed,
             "rank": self.ranks.rank,
             "world": self.ranks.world,
             "memory_bytes": holding.peak_bytes(),
             "device": self.device,
-            "device_free": holding.device_free(),
+            "device_free": holding.device_free(self.done.index),
         }
         self._write("trial", document)
 
@@ -265,7 +257,8 @@ def install(folder: str, loop: Any = None) -> None:
     if asked.get("sway"):
         from .rounding import Sway
 
-        Sway(folder, asked["sway"]).install()
+        witness.sway = Sway(folder, asked["sway"])
+        witness.sway.install()
     if asked.get("eager"):
         guard.contained(folder, "random", _draw_eagerly)
     is_compiling = guard.compiling()

@@ -296,6 +296,20 @@ def test_another_order_of_sums_is_held_against_other_rounding(by, kept, runs):
     assert asked == [(1, 40), (2, 40)][:runs]
 
 
+def test_where_no_other_rounding_could_be_had_that_is_said():
+    """In each such run there was no memory for it, so that it was let be: nothing is known then."""
+
+    def swayed(seed, steps):
+        gave_up = replace(ran(0.3), swayed=True)
+        told = replace(gave_up.told, unswayed=True)
+        return replace(gave_up, told=told, ranks={0: told})
+
+    found = judge(FUSED, bench([ran(0.2)], [fused(off(LOSSES, 3e-6))], swayed=swayed), [])
+    assert not found.kept
+    assert found.check.told.endswith("takes the job could not be measured")
+    assert "may bring" not in found.check.told
+
+
 COMPILED = replace(FIX, consent="rounding", edits=(Edit(knob="model.compile", value=True),))
 
 

@@ -34,20 +34,18 @@ def test_a_host_that_is_ahead_of_its_device_does_not_tell_how_long_a_step_takes(
     marks.append(int(1e9 + 51 * 60e6))
     drained = [(4, int(1e9 + 4 * 60e6)), (51, marks[-1])]
     arm = Told(ended="stopped", begun=0, marks=marks, losses=[], drained=drained)
-    assert step_s(arm, 51) == pytest.approx(0.06)
+    assert step_s(arm, 51) == step_s(arm, 40) == pytest.approx(0.06)
     assert startup_s(arm, 51) == pytest.approx(1.0)
     assert step_s(Told(ended="stopped", begun=0, marks=marks, losses=[]), 51) > 1.0
 
 
-def on_device(each_s, count, pause=None, ahead_s=0.5):
-    """An arm whose device takes so long for a step, and whose host is ``ahead_s`` before it; it
-    evaluates for 2 s after step ``pause``."""
-    ready = [int((1 + each_s * (i + 1) + 2.0 * (pause is not None and i >= pause)) * 1e9)
-             for i in range(count)]  # fmt: skip
-    marks = [min(int(at - ahead_s * 1e9) if number > 3 else at, at) for number, at in
-             enumerate(ready)]  # fmt: skip
-    drained = [(4, ready[3]), (count, ready[-1])]
-    return Told(ended="stopped", begun=0, marks=marks, losses=[], drained=drained)
+def on_device(each_s, count, pause=None):
+    """An arm whose device takes so long for a step, and evaluates for 2 s after step ``pause``; its
+    host launches all steps at once, and waits after every 25th."""
+    ready = [each_s * (i + 1) + 2.0 * (pause is not None and i >= pause) for i in range(count)]
+    marks = [ready[i] if i % 25 == 24 else ready[max(i // 25 * 25 - 1, 0)] for i in range(count)]
+    drained = [(i + 1, int(at * 1e9)) for i, at in enumerate(ready) if i > 2]
+    return Told("stopped", 0, [int(at * 1e9) for at in marks], [], drained=drained)
 
 
 def test_of_a_device_the_same_steps_are_compared_as_well():
@@ -60,11 +58,13 @@ def test_of_a_device_the_same_steps_are_compared_as_well():
     assert step_s(treated, 38) > 0.12
 
 
-def test_a_job_that_ended_by_itself_is_told_by_its_host_from_when_the_device_was_waited_for():
-    arm = on_device(0.1, 30, ahead_s=0.0)
-    arm = replace(arm, ended="finished", drained=arm.drained[:1])
-    assert step_s(arm, 30) == pytest.approx(0.1)
-    assert step_s(arm, 5) == pytest.approx(0.1)  # too few after it: as if it was not waited for
+def test_a_job_that_ended_by_itself_is_told_as_far_as_its_device_was_heard():
+    arm = replace(on_device(0.1, 30), ended="finished")
+    assert step_s(replace(arm, drained=arm.drained[:20]), 30) == pytest.approx(0.1)
+    host = [int(1e8 * i) for i in range(30)]
+    deaf = replace(arm, drained=arm.drained[:1], marks=host)  # of one without events
+    assert step_s(deaf, 30) == pytest.approx(0.1)
+    assert step_s(deaf, 2) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("steps", [2, 3, 5, 12, 1000])

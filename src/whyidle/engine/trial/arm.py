@@ -27,7 +27,7 @@ from whyidle.model.diagnosis import Edit
 Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun"]
 """``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen;
 ``outrun``: ended at a rung, because another value of the knob is faster"""
-TAIL = 2_000
+TAIL = 20_000
 """characters kept of what it printed"""
 
 
@@ -92,7 +92,9 @@ class Ran:
     @property
     def good(self) -> bool:
         """Whether its steps can be compared."""
-        enough = self.told is not None and len(self.told.marks) >= FEWEST
+        if self.told is None or any(one.unswayed for one in (self.told, *self.ranks.values())):
+            return False
+        enough = len(self.told.marks) >= FEWEST
         return enough and self.ending in ("stopped", "finished")
 
 

@@ -62,19 +62,21 @@ def warm(told: Told, steps: int) -> int:
 
 def step_s(told: Told, steps: int) -> float:
     """Seconds of a steady step among the first ``steps``, whatever comes between them included.
-    Where a device was waited for, they count from then on, to when it was done with the last of
-    them: marks tell when its host was ready, not when it was."""
-    if told.drained and steps - told.drained[0][0] >= LEAST:
-        begin, since = told.drained[0]
-        return (told.marks[steps - 1] + _behind(told) - since) / 1e9 / (steps - begin)
+    Where a device was waited for, from then on, by when it was done: marks tell when its host was
+    ready, not when it was."""
+    if told.drained:
+        (begin, since), (end, until) = told.drained[0], _done(told.drained, steps)
+        if end - begin >= LEAST:
+            return (until - since) / 1e9 / (end - begin)
     first = warm(told, steps)
     return (told.marks[steps - 1] - told.marks[first]) / 1e9 / max(steps - 1 - first, 1)
 
 
-def _behind(told: Told) -> int:
-    """ns that the device was behind its host at the end, as it is taken to have been before; 0
-    where that is not known, as in a job that ended by itself."""
-    return max(told.drained[-1][1] - told.marks[-1], 0)
+def _done(drained: Sequence[Sequence[int]], steps: int) -> Sequence[int]:
+    """After how many of the first ``steps`` it is known last when a device was done with them, and
+    when; of one that has no events, when it was done with all."""
+    known = [each for each in drained if each[0] <= steps]
+    return known[-1] if len(known) > 1 else drained[-1]
 
 
 def sample_s(told: Told) -> float | None:

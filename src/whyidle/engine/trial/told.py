@@ -20,8 +20,10 @@ class Told:
     ``drew`` random numbers; what the ``device`` held after some steps (how many were done, bytes),
     and what it has left; how many ``samples`` the steps up to each mark have used, where that was
     counted; of how much gradients scatter, from step to step, what ``probe/noise.py`` sees; after
-    how many steps, and when, its device was ``drained``; and whether it was stopped, ended by
-    itself (finished), or by an error (crashed)."""
+    how many steps, and when, its device was ``drained``: waited for at the first of them, and known
+    to be done at the others; whether its results were to be off, and were not to the end
+    (``unswayed``); and whether it was stopped, ended by itself (finished), or by an error
+    (crashed)."""
 
     ended: str
     begun: int
@@ -38,6 +40,7 @@ class Told:
     samples: Sequence[int] = ()
     noise: Sequence[Sequence[float]] = ()
     drained: Sequence[Sequence[int]] = ()
+    unswayed: bool = False
 
 
 def read(recording: Path) -> list[Told]:
