@@ -1,8 +1,9 @@
 """What the ranks of a trial have in common: they end after the same step, and show that they live.
 
 A rank that ends alone leaves the others waiting in an exchange for ever. So the first one that has
-run long enough writes down a step that is still ahead of all of them, and each ends after that. A
-rank that trains holds a lock on a file of its own, which the system takes away when it dies.
+run long enough writes down a step that is still ahead of all of them, and each ends after that: a
+host may be many steps ahead of its device, so each tells how many it has made (``reached``). A rank
+that trains holds a lock on a file of its own, which the system takes away when it dies.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from .reached import Reached
 
 LAST = "last.step"
 """the file that names the step after which all end"""
@@ -34,6 +37,7 @@ class Ranks:
         self.last: int | None = None
         self.joined = False
         self.file: Any = None
+        self.reached = Reached(folder)
 
     def join(self) -> None:
         """Take part: this process trains, and may be one of several."""
@@ -43,6 +47,7 @@ class Ranks:
         self.rank, self.world = place()
         if self.world > 1:
             self._hold()
+            self.reached.begin()
 
     def _hold(self) -> None:
         with suppress(ImportError, OSError):  # a system, or a file system, without such locks
@@ -60,10 +65,11 @@ class Ranks:
         """Whether it ends after this step; ``due`` is whether it would if it were alone."""
         if self.world <= 1:
             return due
+        self.reached.tell(len(marks))
         if self.last is None:
             self.last = self._agreed()
         if self.last is None and due:
-            self._announce(len(marks) + ahead(marks))
+            self._announce(max(len(marks), self.reached.furthest()) + ahead(marks))
             self.last = self._agreed()
             if self.last is None:
                 return True  # nothing can be written: better alone than never
