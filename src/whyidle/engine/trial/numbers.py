@@ -47,7 +47,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Untreated:
-    """What untreated runs show of themselves: the first one, a second one (``again``), one with
+    """What untreated runs show of themselves: the first one, another one (``again``), one with
     other seeds (``other``), and some whose results were off by a few roundings (``swayed``), which
     say how far apart such runs are. None: not run."""
 

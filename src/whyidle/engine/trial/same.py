@@ -10,7 +10,8 @@ from functools import partial
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judgement import Bench
-from whyidle.engine.trial.numbers import Check, Untreated, compare
+from whyidle.engine.trial.numbers import Check, Untreated, compare, same
+from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent
 from whyidle.model.knobs import REDRAWING, REDRAWING_FOR_GOOD, REDRAWING_IN_STEPS
 
@@ -68,9 +69,17 @@ def _more(
 
 
 def untreated(bases: Sequence[Ran]) -> dict[int, Untreated]:
-    """What each rank of the untreated arms told, of two at most."""
-    again = bases[1].ranks if len(bases) > 1 else {}
-    return {rank: Untreated(told, again.get(rank)) for rank, told in bases[0].ranks.items()}
+    """What each rank of the untreated arms told: the first, and one that differs from it, or else
+    the second."""
+    return {
+        rank: Untreated(told, _again(told, [ran.ranks.get(rank) for ran in bases[1:]]))
+        for rank, told in bases[0].ranks.items()
+    }
+
+
+def _again(first: Told, later: Sequence[Told | None]) -> Told | None:
+    others = (one for one in later if one is not None and not same(first.losses, one.losses))
+    return next(others, later[0] if later else None)
 
 
 def beside(known: Mapping[int, Untreated], ran: Ran) -> dict[int, Untreated]:
