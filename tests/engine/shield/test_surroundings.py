@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.shield import network, trackers
+from whyidle.engine.shield import network, shield, trackers
 
 
 def test_trackers_are_sent_to_the_scratch_folder(tmp_path: Path):
@@ -19,6 +19,22 @@ def test_trackers_are_sent_to_the_scratch_folder(tmp_path: Path):
 
 def test_without_a_network_hubs_are_not_waited_for(tmp_path: Path):
     assert trackers.environment(tmp_path, {}, network=False)["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize("open_", [False, True])
+def test_ranks_meet_where_there_is_an_interface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_: bool
+):
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    with shield(tmp_path, network=open_) as guard:
+        told = guard.environment()
+        closed = guard.level == "namespaces" and not open_
+    assert told.get("NCCL_SOCKET_IFNAME") == ("lo" if closed else None)
+    assert "GLOO_SOCKET_IFNAME" not in told
+    assert network.environment({"NCCL_SOCKET_IFNAME": "^docker0,lo"}) == {
+        "NCCL_SOCKET_IFNAME": "lo"
+    }
 
 
 @pytest.mark.parametrize("mode", ["disabled", "DRYRUN", "offline"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whyidle.engine.shield import stale, trackers
+from whyidle.engine.shield import network, stale, trackers
 from whyidle.engine.shield.fenced import Fenced
 from whyidle.engine.shield.kinds import Asked, Kind, Level, UnavailableError
 from whyidle.engine.shield.namespaces import Namespaces
@@ -82,6 +82,8 @@ class Shield:
     def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
         """What to add to the command's environment."""
         told = trackers.environment(self._scratch, before, self.network)
+        if self.level == "namespaces" and not self.network:
+            told |= network.environment(before)
         return {**told, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def written(self) -> list[Written]:

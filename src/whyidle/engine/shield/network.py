@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
+INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+"""variables that name the interface over which ranks meet"""
 HOSTS = Path("/etc/hosts")
 
 
@@ -43,3 +46,9 @@ def hosts(path: Path = HOSTS) -> str | None:
         return None
     mine = addresses()
     return f"{before.rstrip()}\n{mine[0] if mine else '127.0.0.1'} {name}\n"
+
+
+def environment(before: Mapping[str, str]) -> dict[str, str]:
+    """What to set where there is the loopback device alone: no rank finds another interface that
+    somebody has named."""
+    return {name: "lo" for name in INTERFACES if before.get(name)}
