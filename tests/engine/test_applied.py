@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from whyidle.engine.applied import ask, notes, turned
 
 
@@ -17,6 +19,27 @@ def test_what_is_asked_for_and_where_it_stands(tmp_path):
     told = json.loads(Path(path).read_text())
     assert told["edits"]["loader.workers"] == 4
     assert told["was"]["loader.workers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "becomes"),
+    [
+        ({}, "expandable_segments:True"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "a:1"}, "a:1,expandable_segments:True"),
+        ({"PYTORCH_ALLOC_CONF": "b:2"}, "b:2,expandable_segments:True"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "a:1", "PYTORCH_ALLOC_CONF": "b:2"},
+         "a:1,expandable_segments:True"),
+    ],
+)  # fmt: skip
+def test_what_the_user_has_asked_of_the_allocator_stays(tmp_path, monkeypatch, own, becomes):
+    """The newer name counts only where the older one is not set: its settings move there."""
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    knob = "env.PYTORCH_CUDA_ALLOC_CONF"
+    variables = ask({knob: "expandable_segments:True"}, {knob: None}, tmp_path)
+    assert variables["PYTORCH_CUDA_ALLOC_CONF"] == becomes
 
 
 def test_processes_are_told_together(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,9 @@ from whyidle.model.knobs import ENVIRONMENT, Setting, as_python
 
 EDITS = "edits.json"
 """what was asked for, in the folder of the recording"""
+LISTS = {"PYTORCH_CUDA_ALLOC_CONF": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
+"""variables that hold several settings, and where the user's own are: PyTorch reads the first that
+is set, of one that is named twice the last"""
 
 
 class Turned(msgspec.Struct, frozen=True):
@@ -35,11 +39,17 @@ def ask(
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"edits": dict(edits), "was": dict(was)}), encoding="utf-8")
     variables = {
-        knob.removeprefix(ENVIRONMENT): str(value)
+        (name := knob.removeprefix(ENVIRONMENT)): _added(name, str(value))
         for knob, value in edits.items()
         if knob.startswith(ENVIRONMENT) and value is not None
     }
     return {**variables, "WHYIDLE_PLAN": str(path)}
+
+
+def _added(name: str, value: str) -> str:
+    """A variable's value, behind what the user has set in it, where it takes several."""
+    own = next((os.environ[each] for each in LISTS.get(name, ()) if os.environ.get(each)), "")
+    return f"{own},{value}" if own else value
 
 
 def turned(recording: Path) -> Turned:
