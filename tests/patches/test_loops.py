@@ -203,6 +203,9 @@ def test_calls_in_every_step_are_thinned():
         "import", "import gc, ", 1
     )
     assert "+if step % 100 == 0:" in added(text, "gc.collect_interval_steps", 100, 1)
+    never = rewrite(PLAIN, "memory.empty_cache_every", 0)
+    assert never.text == PLAIN
+    assert "which is to go altogether" in never.why[0]
 
 
 @pytest.mark.parametrize(

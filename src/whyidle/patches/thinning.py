@@ -29,7 +29,9 @@ def thinning(text: str, change: Change) -> Rewrite:
             continue
         condition = source.around(call, cst.If, cst.For, cst.While)
         counter = _counter(source, loop)
-        if isinstance(condition, cst.If):
+        if not change.value:
+            edits.why.append(f"line {source.line(call)}, which is to go altogether")
+        elif isinstance(condition, cst.If):
             _conditional(source, edits, condition, call, change)
         elif counter and isinstance(statement, cst.SimpleStatementLine) and _alone(statement, call):
             edits.changes[statement] = within(source, f"if {counter} % {change.value} == 0:")

@@ -166,6 +166,15 @@ def test_the_cache_is_emptied_now_and_then(turn):
     assert hand.applied == {"memory.empty_cache_every": 4}
 
 
+def test_the_cache_is_never_emptied_where_that_is_asked_for(turn):
+    with pytest.MonkeyPatch.context() as planted:
+        planted.setattr(torch.cuda, "empty_cache", lambda: pytest.fail("emptied"))
+        hand = turn({"memory.empty_cache_every": 0})
+        torch.cuda.empty_cache()
+        hand.back()
+    assert hand.applied == {"memory.empty_cache_every": 1}
+
+
 class Threads(Dataset):
     def __len__(self):
         return 2

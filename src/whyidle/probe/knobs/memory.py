@@ -9,7 +9,7 @@ from . import Hand
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Let ``torch.cuda.empty_cache()`` through only every so many calls."""
+    """Let ``torch.cuda.empty_cache()`` through only every so many calls; 0: never."""
     import torch
 
     every, calls = int(edits["memory.empty_cache_every"]), 0
@@ -18,7 +18,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         def empty_cache(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
             calls += 1
-            if (calls - 1) % every:
+            if not every or (calls - 1) % every:
                 hand.took(*edits)
                 return None
             return original(*args, **kwargs)
