@@ -397,6 +397,20 @@ def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monk
     assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)
 
 
+def test_compiling_may_take_what_is_left_of_the_budget(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(Healing, "run", lambda _, one: asked.append(one.patience_s))
+    job = Healing(["train"], tmp_path, None, 900.0, {"none"}, Voice(), arm_s=5.0)
+    job.trial(())
+    job.trial((Edit(knob="model.compile_dynamic", value=True),))
+    job.numbers((Edit(knob="model.compile", value=True),), 20)
+    assert asked[0] == 50.0
+    assert asked[1:] == pytest.approx([900.0, 900.0], abs=60)
+    job.budget_s = 1.0
+    job.trial((Edit(knob="model.compile", value=True),))
+    assert asked[-1] == 50.0
+
+
 def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(monkeypatch):
     among = msgspec.structs.replace(WORKERS.edits[0], among=(4, 8, 2))
     workers = msgspec.structs.replace(WORKERS, edits=[among])

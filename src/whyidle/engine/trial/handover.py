@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from whyidle.engine.patch import Kept, Patch, make_patch
+from whyidle.engine.trial import said
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.heal import Healed, bench, every
 from whyidle.engine.trial.healing import Healing
@@ -56,8 +57,8 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
     except KeyboardInterrupt:
         return Handover(patch, None, "The patch was not run: it was stopped before.", good=True)
     if not ran.good or ran.told is None:
-        last = (ran.said.strip().splitlines() or [""])[-1]
-        told = f"No patch is handed over: patched so, the job {ran.ending} ({last[:120]})."
+        last = said.last(ran.said)[:120]
+        told = f"No patch is handed over: patched so, the job {ran.ending} ({last})."
         return Handover(patch, None, told, good=False)
     return _held(healing, found, patch, ran, ran.told)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from whyidle.engine.patch import Patch
-from whyidle.engine.trial import given
+from whyidle.engine.trial import given, said
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import Purse
@@ -39,6 +39,8 @@ PATIENCE = 4.0
 """an arm that takes so many times as long as the first one is ended"""
 SLOWER = 3.0
 """and so many times more where it runs for its numbers only"""
+COMPILING = "model.compile"
+"""knobs that begin so have code compiled"""
 NOT_RUN = (126, 127)
 """statuses by which a shell says that it found no command"""
 LINE = 200
@@ -120,13 +122,20 @@ class Healing:
 
     def trial(self, edits: tuple[Edit, ...], *, seed: int = 0, patch: Patch | None = None) -> Ran:
         """An arm whose steps are compared."""
-        asked = Asked(edits, FEWEST, self.seconds, seed, self.patience_s, patch=patch)
-        return self.run(asked)
+        patience_s = self._compiling(self.edits() if patch else edits, self.patience_s)
+        return self.run(Asked(edits, FEWEST, self.seconds, seed, patience_s, patch=patch))
 
     def numbers(self, edits: tuple[Edit, ...], steps: int, **named: Any) -> Ran:
         """An arm of so many steps, for its numbers only: it is slower. ``named`` is what else is
         asked of it (`Asked`)."""
-        return self.run(Asked(edits, steps, patience_s=SLOWER * self.patience_s, **named))
+        patience_s = self._compiling(edits, SLOWER * self.patience_s)
+        return self.run(Asked(edits, steps, patience_s=patience_s, **named))
+
+    def _compiling(self, edits: Sequence[Edit], patience_s: float) -> float:
+        """The patience with these: compiling takes as long as it takes, and an arm that was timed
+        without it says nothing of that."""
+        compiles = any(edit.knob.startswith(COMPILING) for edit in edits)
+        return max(patience_s, self.left_s) if compiles else patience_s
 
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
         """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""
@@ -209,7 +218,7 @@ def _must_run(ran: Ran) -> None:
     """Raises TrialError where the job itself does not. Too few steps are another matter."""
     if ran.told is not None and ran.ending in ("stopped", "finished"):
         return
-    last = (ran.said.strip().splitlines() or ["it printed nothing"])[-1]
+    last = said.last(ran.said) or "it printed nothing"
     if ran.status in NOT_RUN or "No such file" in last:
         raise TrialError("The command cannot be run.", why=f"{last}.", hint="Check the command.")
     steps = len(ran.told.marks) if ran.told else 0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from whyidle.engine.trial import said
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH, Candidate
@@ -136,8 +137,8 @@ def _taken(candidate: Candidate, treats: Sequence[Ran]) -> tuple[Edit, ...]:
 
 
 def _ended(ran: Ran) -> str:
-    lines = ran.said.strip().splitlines()
-    last = f" ({lines[-1][:160]})" if lines and ran.ending == "crashed" else ""
+    line = said.last(ran.said)
+    last = f" ({line[:160]})" if line and ran.ending == "crashed" else ""
     words = {"crashed": "crashed", "hung": "hung", "silent": "made no steps"}
     if ran.lost:
         last = f" (rank {ran.lost[0]} died){last}"
