@@ -140,9 +140,17 @@ class Healing:
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
         """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""
         rungs = tuple(part * self.seconds for part in RUNGS)
-        every = Asked((), FEWEST, self.seconds, patience_s=self.patience_s, rungs=rungs)
+        every = Asked((), FEWEST, self.seconds, rungs=rungs)
         sized = len({e.value for edits in entries for e in edits if e.knob == RESIZING}) > 1
-        asked = [replace(every, edits=edits, per_sample=sized) for edits in entries]
+        asked = [
+            replace(
+                every,
+                edits=edits,
+                patience_s=self._compiling(edits, self.patience_s),
+                per_sample=sized,
+            )
+            for edits in entries
+        ]
         return self.engine.race([Entry(one, self._place()) for one in asked])
 
     @property
