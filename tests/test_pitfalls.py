@@ -29,7 +29,7 @@ ONCE_PER_BURST = {("profiler.py", "stop")}
 """waits for the device where a short recording ends, or its last kernels would be missing"""
 AS_THE_SCRIPT_ASKED = {("_prefetch.py", "asked")}
 """waits for a copy made ahead where the script's own move of that tensor would have waited"""
-TWICE_PER_ARM = {("trial.py", "_drain")}
+TWICE_PER_ARM = {("done.py", "drain")}
 """of a trial only: what lies between two waits has been done between them"""
 
 
