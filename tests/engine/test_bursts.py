@@ -115,6 +115,27 @@ def test_a_trace_that_is_cut_or_missing_is_left_out(run, tmp_path):
     assert _bursts.read(tmp_path, live) == ()
 
 
+@pytest.mark.parametrize(("kind", "kernels", "read"), [
+    ("cuda", (), 0), ("cuda", [("ampere_sgemm_128x64_tn", us(3))], 1), ("cpu", (), 1),
+])  # fmt: skip
+def test_a_trace_of_a_gpu_s_job_without_kernels_is_none(run, tmp_path, kind, kernels, read):
+    """The profiler may come away with what the host did only, and says nothing of it."""
+    job = Builder()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", kernels=kernels)
+    told = {**TOLD, "file": job.save(tmp_path / "1.burst-1.json").name}
+    live = replace(run[0], info=DeviceInfo(kind=kind), settings={"bursts": {"bursts": [told]}})
+    assert len(_bursts.read(tmp_path, live)) == read
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_that_no_burst_holds_the_device_is_said_of_a_gpu_s_job(run, kind):
+    notes = diagnose([replace(run[0], info=DeviceInfo(kind=kind))]).coverage.notes
+    assert (_bursts.NO_KERNELS in notes) == (kind == "cuda")
+    assert _bursts.NO_KERNELS not in diagnose([replace(run[0], bursts=(run[1],))]).coverage.notes
+
+
 @pytest.mark.parametrize(
     ("off", "said"), [("steps stayed slower after it (20%)", 1), ("closed", 0)]
 )

@@ -29,6 +29,10 @@ _ORDINARY = ("as many", "closed")
 """why bursts end that needs no word"""
 TOO_MANY = "a step has too many operators"
 """as the probe says it"""
+NO_KERNELS = (
+    "no burst shows what the device did, so that causes which need its kernels were not judged: "
+    "PyTorch's profiler came away without any, or its file was cut short"
+)
 MOSTLY = 0.5
 """a line that has less than this share of the operators' time is not where they are called"""
 NAMED = 3
@@ -47,8 +51,10 @@ def read(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
             burst = kineto.load(path)
         except InputError:
             continue  # cut short: the process was killed
-        window = f"burst of {stretch(one, find_steps(timeline), timeline.base_ns).said}"
         on_cpu = timeline.info.kind == "cpu"  # of a machine that has a GPU, perhaps
+        if not (on_cpu or len(burst.device)):
+            continue  # and so nothing is known of what it was to tell
+        window = f"burst of {stretch(one, find_steps(timeline), timeline.base_ns).said}"
         found.append(
             replace(
                 burst,
@@ -122,6 +128,8 @@ def notes_on(job: Job) -> list[str]:
             first = "no further burst" if seen else "no burst"
             notes.append(f"{who}{first} was recorded: {told['off']}{_counted(facts, told)}")
         burst = facts.burst
+        if burst is None and not facts.on_cpu and any(one["state"] == "recorded" for one in seen):
+            notes.append(f"{who}{NO_KERNELS}")
         if burst is not None and facts.on_cpu and burst.operators:
             notes.append(f"{who}{_dominating(facts, burst)}")
     return notes

@@ -45,10 +45,11 @@ def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
     """Everything known at the first step."""
     import torch
 
+    kind = accelerator.kind(torch, optimizer)
     told: dict[str, Any] = {
         **_identity(loop, torch),
-        "device": accelerator.kind(torch, optimizer),
-        "device_index": _index(optimizer),
+        "device": kind,
+        "device_index": accelerator.index(optimizer, kind),
         "device_name": accelerator.name(torch, optimizer),
         "thread": threading.get_ident(),
         "first_step": now(),
@@ -167,15 +168,6 @@ def _ranks(torch: Any) -> dict[str, Any]:
     if distributed.is_available() and distributed.is_initialized():
         rank, world = str(distributed.get_rank()), str(distributed.get_world_size())
     return {"rank": rank, "world_size": world}
-
-
-def _index(optimizer: Any) -> int | None:
-    """The number of the device that holds the first parameters; None where they have none."""
-    for group in getattr(optimizer, "param_groups", None) or []:
-        for parameter in group["params"][:1]:
-            index: int | None = parameter.device.index
-            return index
-    return None
 
 
 def _gpus() -> list[str]:
