@@ -146,12 +146,12 @@ class Witness:
             guard.contained(self.folder, "memory", self._hold)
         guard.contained(self.folder, "device", lambda: self.done.stepped(len(self.marks)))
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
-        if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
-            self.tell_rung()
         early = len(self.marks) <= WARM_STEPS or ran_s < WARM * self.seconds
         if not self.done.drained and not early:
             guard.contained(self.folder, "device", lambda: self.done.drain(len(self.marks)))
         ran_s = self._counts_s(ran_s)
+        if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
+            self.tell_rung()
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
         longer = LONGER if len(self.marks) >= MORE_STEPS else MUCH_LONGER
         due = due and not (ran_s < longer * self.seconds and self.waits())
@@ -164,16 +164,22 @@ class Witness:
     def _counts_s(self, ran_s: float) -> float:
         """What of the seconds since the first step counts as done. Of what comes before the steady
         part, no more than belongs to it: code that is compiled there may take longer than all."""
-        drained = self.done.drained
-        if not drained and len(self.marks) <= WARM_STEPS:
+        since = self._steady()
+        if since is None:
             return ran_s
-        since = drained[0][1] if drained else self.marks[WARM_STEPS]
         return min(ran_s, WARM * self.seconds + (self.marks[-1] - since) / 1e9)
 
+    def _steady(self) -> int | None:
+        """When the steady part began; None where it has not."""
+        if self.done.drained:
+            return self.done.drained[0][1]
+        return self.marks[WARM_STEPS] if len(self.marks) > WARM_STEPS else None
+
     def tell_rung(self) -> None:
-        """Write how long a step takes in the later half of the time so far: what was loaded ahead
-        at the start is used up by then. Needs some steps, and is told once it has them."""
-        half = (self.marks[0] + self.marks[-1]) // 2
+        """Write how long a step takes in the later half of the time so far, and of its steady part:
+        what was loaded ahead at the start is used up by then. Needs some steps, and is told once it
+        has them."""
+        half = max((self.marks[0] + self.marks[-1]) // 2, self._steady() or 0)
         first = max(bisect.bisect_left(self.marks, half) - 1, 0)
         count = self._done(first)
         if len(self.marks) < RUNG_STEPS or not count:
