@@ -267,29 +267,3 @@ def test_half_precision_that_needs_a_scaler_is_left_to_people():
     assert not rewrite(PLAIN, "autocast.dtype", "float16").done
     assert not rewrite(PLAIN, "autocast.grad_scaler", True).done
     assert rewrite(PLAIN, "autocast.grad_scaler", False).done
-
-
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        (
-            'with torch.autocast("cuda", enabled=False):',
-            'with torch.autocast("cuda", enabled=True):',
-        ),
-        (
-            "with torch.cuda.amp.autocast(enabled=False):",
-            "with torch.cuda.amp.autocast(enabled=True):",
-        ),
-    ],
-)
-def test_an_autocast_that_is_off_goes_on(line, new):
-    text = f"import torch\n{line}\n    x = 1\n"
-    assert added(text, "autocast.dtype", "bfloat16") == [f"-{line}", f"+{new}"]
-
-
-def test_an_autocast_that_an_option_turns_on_is_told():
-    text = 'import torch\np.add_argument("--amp", action="store_true")\n'
-    text += 'with torch.autocast("cuda", enabled=args.amp):\n    pass\n'
-    found = rewrite(text, "autocast.dtype", "bfloat16")
-    assert found.text == text
-    assert "the command's option --amp" in found.why[0]

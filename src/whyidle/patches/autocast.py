@@ -8,41 +8,29 @@ from typing import Any
 import libcst as cst
 
 from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword
-from whyidle.patches._setter import Edits, Setter
+from whyidle.patches._autocasts import autocasts, turned_on, unfit
+from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import parsed, torch_name
 from whyidle.patches._training import method, models
 
-AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
-OLDER = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 DTYPE = "bfloat16"
 """the one that needs no gradient scaler around the rest of the step"""
+WIDER = {"float", "double", "int", "long", "bool", "argmax", "argmin", "to", "type", "astype"}
+"""methods whose result is of another type"""
 
 
 @source_form("autocast.dtype", "autocast.grad_scaler")
 def autocast(text: str, change: Change) -> Rewrite:
     """The statements from the model's call to the loss, where they stand in one block with the one
-    backward pass of the file. An autocast that is there and off is turned on."""
+    backward pass of the file. An autocast that is there for training and off is turned on."""
     if change.knob == "autocast.grad_scaler":
         return Rewrite(text, done=not change.value)
-    if change.value != DTYPE or not any(word in text for word in ("backward", "autocast")):
+    if change.value != DTYPE or "backward" not in text:
         return Rewrite(text)
     source = source_of(text)
-    calls, older = source.calls(AUTOCAST), source.calls(OLDER)
-    if calls or older:
-        on = Change("autocast.enabled", True, lines=change.lines, options=change.options)
-        setter = Setter(source, Keyword("enabled", True, position=2), on)
-        setter.set([call for call in calls if _says(call, "enabled")])
-        setter.keyword = Keyword("enabled", True, position=0)
-        setter.set([call for call in older if _says(call, "enabled")])
-        setter.edits.done |= not setter.edits.why
-        return setter.edits.rewrite(source)
-    return _around(source, change)
-
-
-def _says(call: cst.Call, name: str) -> bool:
-    return any(arg.keyword is not None and arg.keyword.value == name for arg in call.args)
+    there = autocasts(source)
+    return turned_on(source, change, there) if there else _around(source, change)
 
 
 def _around(source: Source, change: Change) -> Rewrite:
@@ -59,6 +47,8 @@ def _around(source: Source, change: Change) -> Rewrite:
         edits.why.append(f"{place} is in a file without `import torch`")
     elif span is None:
         edits.why.append(f"{place}: where the forward pass begins is not plain to see")
+    elif reason := unfit(source, change.device) or _arrays(source, span):
+        edits.why.append(reason)
     if edits.why or span is None:
         return edits.rewrite(source)
     block, first, last = span
@@ -78,7 +68,10 @@ def _around(source: Source, change: Change) -> Rewrite:
     return edits.rewrite(source)
 
 
-def _forward(source: Source, backward: cst.Call) -> tuple[cst.CSTNode, int, int] | None:
+Span = tuple["cst.IndentedBlock | cst.Module", int, int]
+
+
+def _forward(source: Source, backward: cst.Call) -> Span | None:
     """The block with the backward pass, and its first and last statement from the model's call to
     the loss; None where they are not plain statements of one block."""
     assert isinstance(backward.func, cst.Attribute)
@@ -97,14 +90,35 @@ def _forward(source: Source, backward: cst.Call) -> tuple[cst.CSTNode, int, int]
     return None if _breaks(source, above[runs[0] : last + 1]) else (block, runs[0], last)
 
 
+def _arrays(source: Source, span: Span) -> str:
+    """Why what the model returns must stay as it is: NumPy has no such numbers."""
+    block, first, last = span
+    names = {each.name for each in models(source)}
+    made = [each for each in block.body[first:last] if _runs(source, each, names)]
+    found = {name for each in made for name in _targets(each)}
+    for call in source.inside(cst.Call, block):
+        if method(call) != "numpy" or source.inside(cst.Comparison, call):
+            continue
+        called = {method(each) for each in source.inside(cst.Call, call)}
+        used = {name.value for name in source.inside(cst.Name, call)}
+        if found & used and not called & WIDER:
+            return f"line {source.line(call)} makes an array of NumPy, which has no {DTYPE}"
+    return ""
+
+
 def _sets(statement: cst.CSTNode, name: str) -> bool:
+    return name in _targets(statement)
+
+
+def _targets(statement: cst.CSTNode) -> set[str]:
+    """The names that a statement sets."""
     if not isinstance(statement, cst.SimpleStatementLine):
-        return False
+        return set()
     targets = [
         t.target for each in statement.body if isinstance(each, cst.Assign) for t in each.targets
     ]
     parts = [e.value for t in targets if isinstance(t, cst.Tuple) for e in t.elements]
-    return any(isinstance(t, cst.Name) and t.value == name for t in (*targets, *parts))
+    return {t.value for t in (*targets, *parts) if isinstance(t, cst.Name)}
 
 
 def _runs(source: Source, statement: cst.CSTNode, names: set[str]) -> bool:
