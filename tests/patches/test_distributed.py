@@ -40,6 +40,14 @@ def test_a_hook_is_registered_below():
     )
 
 
+@pytest.mark.parametrize("word", ["register_comm_hook", "bf16_compress_hook"])
+def test_a_hook_in_a_comment_is_none(word):
+    text = f"{HEAD}m = DDP(m)  # no {word} yet\n"
+    assert "+m.register_comm_hook(None, default_hooks.bf16_compress_hook)" in added(
+        text, "ddp.comm_hook", "bf16_compress"
+    )
+
+
 @pytest.mark.parametrize("rest", ["train(DDP(m))", "m = DDP(m)\nm.register_comm_hook(None, mine)"])
 def test_a_model_without_name_or_with_another_hook_is_left(rest):
     found = rewrite(f"{HEAD}{rest}\n", "ddp.comm_hook", "bf16_compress")

@@ -55,6 +55,15 @@ HUGGING_FACE = """from transformers import AutoModel, TrainingArguments
 args = TrainingArguments(gradient_checkpointing=True)
 model = AutoModel.from_pretrained("x", attn_implementation='eager')
 """
+ACCUMULATED = """import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+model = DDP(torch.nn.Linear(1, 1))
+for i, x in enumerate(batches):
+    loss = model(x).sum()
+    loss.backward()
+    if i % 4 == 3:
+        optimizer.step()
+"""
 SHUFFLED = """from torch.utils.data import DataLoader
 loader = DataLoader(data, batch_size = 16, shuffle=True)
 """
@@ -86,6 +95,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "memory.empty_cache_every": (500, TRAINING),
     "autocast.dtype": ("bfloat16", TRAINING),
     "ddp.comm_hook": ("bf16_compress", TRAINING),
+    "ddp.no_sync": (4, ACCUMULATED),
     "model.checkpointing": (False, HUGGING_FACE),
     "model.attention": ("sdpa", HUGGING_FACE),
     "loader.batch_size_times": (4, SHUFFLED),

@@ -9,11 +9,9 @@ from whyidle.patches._keyword import Keyword, meant
 from whyidle.patches._setter import Edits, Setter
 from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import after
+from whyidle.patches._training import method
+from whyidle.patches._wrapped import DDP
 
-DDP = (
-    "torch.nn.parallel.DistributedDataParallel",
-    "torch.nn.parallel.distributed.DistributedDataParallel",
-)
 KEYWORDS = {
     "ddp.bucket_cap_mb": Keyword("bucket_cap_mb", None),
     "ddp.gradient_as_bucket_view": Keyword("gradient_as_bucket_view", False),
@@ -40,12 +38,14 @@ def distributed(text: str, change: Change) -> Rewrite:
 def _hook(source: Source, change: Change) -> Rewrite:
     edits = Edits()
     hook = f"{change.value}_hook"
+    named = any(name.value == hook for name in source.every(cst.Name))
+    other = any(method(call) == "register_comm_hook" for call in source.every(cst.Call))
     for call in source.calls(DDP):
         assigned = source.parent(call)
         statement = source.parent(assigned) if isinstance(assigned, cst.Assign) else None
-        if hook in source.text:
+        if named:
             edits.done = True
-        elif "register_comm_hook" in source.text:
+        elif other:
             edits.why.append(f"line {source.line(call)} wraps a model that has another hook")
         elif isinstance(assigned, cst.Assign) and isinstance(statement, cst.SimpleStatementLine):
             model = source.code(assigned.targets[0].target)

@@ -1,0 +1,163 @@
+"""Gradients that are exchanged once per step: ``no_sync()`` around the other micro-batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+
+from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._setter import Edits
+from whyidle.patches._source import Source, source_of
+from whyidle.patches._statements import at_the_top, parsed
+from whyidle.patches._training import method
+from whyidle.patches._wrapped import Wrapped, wrapped
+
+OWN = ("no_sync", "require_backward_grad_sync")
+USES = {"step", "unscale_", "clip_grad_norm_", "clip_grad_value_"}
+"""methods that want whole gradients"""
+
+
+@source_form("ddp.no_sync")
+def accumulation(text: str, _: Change) -> Rewrite:
+    """From the wrapped model's call to the backward pass of a loop that steps under a condition:
+    where that holds gradients are exchanged, elsewhere they are not. The condition must be one that
+    can be asked before, and model and loop must be plain to belong together."""
+    if "DistributedDataParallel" not in text or "backward" not in text:
+        return Rewrite(text)
+    source, edits = source_of(text), Edits()
+    models = wrapped(source)
+    backward = [call for call in source.every(cst.Call) if method(call) == "backward"]
+    if not models or not backward:
+        return edits.rewrite(source)
+    own = [name for name in source.every(cst.Name) if name.value in OWN]
+    if own:
+        edits.done = any(isinstance(source.around(n, cst.IfExp), cst.IfExp) for n in own)
+        if not edits.done:
+            edits.why.append(f"line {source.line(own[0])} says so of its own")
+    elif len(backward) > 1:
+        edits.why.append(f"line {source.line(backward[0])} is one of several backward passes")
+    else:
+        _around(source, edits, models, backward[0])
+    return edits.rewrite(source)
+
+
+def _around(source: Source, edits: Edits, models: list[Wrapped], backward: cst.Call) -> None:
+    line = source.around(backward, cst.SimpleStatementLine)
+    block = source.parent(line) if line is not None else None
+    place = f"line {source.line(backward)}"
+    if not isinstance(block, cst.IndentedBlock) or not isinstance(
+        source.parent(block), cst.For | cst.While
+    ):
+        edits.why.append(f"{place} is no plain statement of a loop over micro-batches")
+        return
+    body = list(block.body)
+    last = next(number for number, each in enumerate(body) if each is line)
+    called = [(i, model) for i, each in enumerate(body[: last + 1])
+              for model in models if model.called(source, each)]  # fmt: skip
+    end = next((i for i in range(last + 1, len(body)) if _steps(source, body[i])), None)
+    if not called:
+        edits.why.append(f"{place}: where the wrapped model is called is not plain to see")
+        return
+    first, model = called[0]
+    condition = body[end] if end is not None else None
+    if model.condition:
+        edits.why.append(f"line {model.line} wraps the model only where `{model.condition}`")
+    elif end is None or not isinstance(condition, cst.If) or condition.orelse is not None:
+        edits.why.append(f"{place}: the step is under no condition of its own")
+    elif also := _elsewhere(source, condition):
+        edits.why.append(f"line {also} steps as well, maybe with what was not exchanged")
+    elif not _can_be_asked(source, condition.test, body[first:end]) or any(
+        _steps(source, each) for each in body[:end]
+    ):
+        asked = source.code(condition.test)
+        edits.why.append(f"{place}: whether `{asked}` is not certain before the forward pass")
+    else:
+        _write(
+            source, edits, block, (first, last), f"{_asked(source, condition)} else {model.name}"
+        )
+
+
+def _write(
+    source: Source, edits: Edits, block: cst.IndentedBlock, span: tuple[int, int], which: str
+) -> None:
+    first, last = span
+    null = _nullcontext(source, edits)
+    head = f"with {null}() if {which}.no_sync():"
+
+    def under(new: Any) -> Any:
+        body = list(new.body)
+        (outer,) = parsed(source, head, "    pass")
+        inner = [body[first].with_changes(leading_lines=[]), *body[first + 1 : last + 1]]
+        outer = outer.with_changes(
+            leading_lines=body[first].leading_lines, body=cst.IndentedBlock(body=inner)
+        )
+        return new.with_changes(body=[*body[:first], outer, *body[last + 1 :]])
+
+    edits.changes[block] = under
+    edits.done = True
+
+
+def _nullcontext(source: Source, edits: Edits) -> str:
+    """What the file calls ``contextlib.nullcontext``, imported where it is not."""
+    for statement in source.module.body:
+        for each in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            if isinstance(each, cst.Import):
+                if any(source.code(alias) == "contextlib" for alias in each.names):
+                    return "contextlib.nullcontext"
+            elif isinstance(each, cst.ImportFrom) and isinstance(each.names, tuple | list):
+                named = [a for a in each.names if source.code(a.name) == "nullcontext"]
+                if named and each.module is not None and source.code(each.module) == "contextlib":
+                    alias = named[0].asname
+                    return source.code(alias.name) if alias is not None else "nullcontext"
+    top = at_the_top(source, "import contextlib")
+    assert top is not None  # there is a loop
+    edits.changes[top[0]] = top[1]
+    return "contextlib.nullcontext"
+
+
+def _steps(source: Source, statement: cst.CSTNode) -> bool:
+    """Whether a statement needs whole gradients, or throws them away."""
+    called = {method(call) for call in source.inside(cst.Call, statement)}
+    return bool(called & {*USES, "zero_grad"})
+
+
+def _elsewhere(source: Source, condition: cst.If) -> int:
+    """The line on which the same optimizer steps outside of the condition, as for the rest of an
+    epoch; 0 where none does."""
+    inside = {call for call in source.inside(cst.Call, condition) if method(call) == "step"}
+    steppers = {source.code(call.func) for call in inside}
+    others = (call for call in source.every(cst.Call) if call not in inside)
+    return next((source.line(c) for c in others if source.code(c.func) in steppers), 0)
+
+
+def _asked(source: Source, condition: cst.If) -> str:
+    code = source.code(condition.test)
+    plain = not isinstance(condition.test, cst.IfExp | cst.Lambda) or condition.test.lpar
+    return code if plain else f"({code})"
+
+
+def _can_be_asked(source: Source, test: cst.BaseExpression, until: list[Any]) -> bool:
+    """Whether a condition calls nothing that could do something, and nothing that it names is set
+    between here and there, or, of an object, counted anywhere."""
+    calls = [test] if isinstance(test, cst.Call) else []
+    calls += source.inside(cst.Call, test)
+    if any(source.code(call.func) != "len" for call in calls):
+        return False
+    if isinstance(test, cst.Await) or source.inside(cst.NamedExpr, test):
+        return False
+    names = {source.code(test)}
+    names |= {source.code(n) for k in (cst.Name, cst.Attribute) for n in source.inside(k, test)}
+    written = [n for each in until for n in _written(source, each)]
+    counted = [source.code(each.target) for each in source.every(cst.AugAssign)]
+    return not names & {*written, *(each for each in counted if "." in each)}
+
+
+def _written(source: Source, statement: cst.CSTNode) -> list[str]:
+    """Names that a statement sets, in whatever form."""
+    kinds = (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)
+    setting: list[Any] = [each for kind in kinds for each in source.inside(kind, statement)]
+    targets = [each.target for each in setting]
+    targets += [each.name for each in source.inside(cst.AsName, statement)]
+    parts = [p for t in targets for k in (cst.Name, cst.Attribute) for p in source.inside(k, t)]
+    return [source.code(each) for each in (*targets, *parts)]
