@@ -46,19 +46,126 @@ def test_a_model_is_laid_out_before_its_optimizer():
     ]
 
 
+def test_without_pytorch_at_its_top_a_file_names_no_format():
+    text = "from torch import optim\nopt = optim.SGD(model.parameters())\n"
+    found = rewrite(text, "model.memory_format", "channels_last")
+    assert found.text == text
+    assert found.why == ("line 2 is in a file without `import torch`",)
+
+
 def test_models_of_objects():
     text = "import torch\nclass T:\n    def make(self):\n        return torch.optim.SGD(self.net.parameters())\n"  # noqa: E501
     assert added(text, "model.compile", True) == ["+self.net.compile()"]
 
 
-@pytest.mark.parametrize(
-    "line", ["model = torch.compile(model)", "model.compile()", "@torch.compile\ndef f(): pass"]
-)
+@pytest.mark.parametrize("line", ["model = torch.compile(model)", "model.compile()"])
 def test_a_compiled_model_stays_as_it_is(line):
     text = f"import torch\n{line}\nopt = torch.optim.SGD(model.parameters())\n"
     found = rewrite(text, "model.compile", True)
     assert found.text == text
     assert found.done
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["@torch.compile\ndef f(): pass", '@torch.compile(mode="default")\ndef f(): pass',
+     "def f(): pass\nf = torch.compile(f)"],
+)  # fmt: skip
+def test_a_compiled_function_is_no_compiled_model(lines):
+    text = f"import torch\n{lines}\nopt = torch.optim.SGD(model.parameters())\n"
+    assert added(text, "model.compile", True) == ["+model.compile()"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["if args.fast: model = torch.compile(model)",
+     "model = torch.compile(model) if args.fast else model"],
+)  # fmt: skip
+def test_a_model_that_is_compiled_at_will_is_told(line):
+    text = f"import torch\n{line}\nopt = torch.optim.SGD(model.parameters())\n"
+    found = rewrite(text, "model.compile", True)
+    assert found.text == text
+    assert not found.done
+    assert found.why == ("line 2 compiles it where `args.fast`",)
+
+
+def test_a_model_whose_optimizer_is_one_of_several_is_compiled_once():
+    text = "import torch\nif x:\n    opt = torch.optim.SGD(model.parameters())\n"
+    patched = rewrite(text, "model.compile", True).text
+    assert rewrite(patched, "model.compile", True).done
+
+
+@pytest.mark.parametrize(
+    "knob", [("model.compile", True), ("model.memory_format", "channels_last")]
+)
+@pytest.mark.parametrize(
+    "given",
+    ["model.head.parameters()",
+     '[{"params": model.body.parameters()}, {"params": model.head.parameters(), "lr": 1}]'],
+)  # fmt: skip
+def test_where_a_part_is_trained_the_model_is_what_is_called(knob, given):
+    text = f"import torch\nopt = torch.optim.SGD({given})\nmodel(x).backward()\n"
+    (line,) = added(text, *knob)
+    assert line.startswith(("+model.compile(", "+model.to("))
+
+
+BRANCHES = """import torch
+def make(model):
+    # which one
+    if kind == "sgd":
+        return torch.optim.SGD(model.parameters())
+    elif kind == "adam":
+        opt = torch.optim.Adam(model.parameters())
+    else:
+        opt = torch.optim.AdamW(model.parameters())
+    return opt
+"""
+MATCHES = """import torch
+match kind:
+    case "sgd":
+        opt = torch.optim.SGD(model.parameters())
+    case _:
+        opt = torch.optim.AdamW(model.parameters())
+"""
+
+
+def test_of_several_optimizers_for_one_model_one_is_chosen():
+    text = rewrite(BRANCHES, "model.compile", True).text
+    assert text == BRANCHES.replace("    # which", "    model.compile()\n    # which")
+    assert rewrite(text, "model.compile", True).done
+    text = rewrite(MATCHES, "model.compile", True).text
+    assert text == MATCHES.replace("match", "model.compile()\nmatch")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('    elif kind == "adam":\n', '    elif kind == "adam":\n        model = other\n'),
+        ("    else:\n        opt", "    if kind == 2:\n        opt"),
+    ],
+)
+def test_branches_that_are_no_choice_between_optimizers_are_left(old, new):
+    text = BRANCHES.replace(old, new)
+    assert text != BRANCHES
+    found = rewrite(text, "model.compile", True)
+    assert found.text == text
+    assert not found.done
+
+
+MODULE = """import torch
+class Lit(L.LightningModule):
+    def training_step(self, x):
+        return {0}(x)
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters())
+"""
+
+
+def test_a_module_that_is_not_called_itself_is_not_compiled():
+    found = rewrite(MODULE.format("self.net"), "model.compile", True)
+    assert not found.done
+    assert found.why == ("line 6 trains self, whose parts are called one by one",)
+    assert added(MODULE.format("self"), "model.compile", True) == ["+self.compile()"]
 
 
 def test_of_two_models_none_is_chosen():
@@ -79,14 +186,26 @@ def test_how_a_model_is_compiled(call):
     assert line.endswith("dynamic=True)")
 
 
-@pytest.mark.parametrize(("knob", "guard"), [
-    (("evaluation.gradients", False), "no_grad"),
-    (("evaluation.inference_mode", True), "inference_mode"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "knob", [("evaluation.gradients", False), ("evaluation.inference_mode", True)]
+)
 @pytest.mark.parametrize("lines", [(), (8,), (9,)])
-def test_an_evaluating_function_is_decorated(knob, guard, lines):
-    assert added(PLAIN, *knob, lines=lines) == [f"+@torch.{guard}()"]
-    assert f"\n\n\n@torch.{guard}()\ndef test(" in rewrite(PLAIN, *knob, lines=lines).text
+def test_an_evaluating_function_is_decorated(knob, lines):
+    assert added(PLAIN, *knob, lines=lines) == ["+@torch.no_grad()"]
+    assert "\n\n\n@torch.no_grad()\ndef test(" in rewrite(PLAIN, *knob, lines=lines).text
+
+
+@pytest.mark.parametrize("head", ["", "@torch.no_grad()\n"])
+def test_no_decorator_reaches_the_body_of_a_coroutine(head):
+    text = PLAIN.replace("def test(", f"{head}async def test(")
+    found = rewrite(text, "evaluation.gradients", False)
+    assert found.text == text
+    assert not found.done
+    assert len(found.why) == 1
+    assert "is a coroutine, whose body no decorator reaches" in found.why[0]
+    loop = "    for x, y in loader:\n        right"
+    guarded = text.replace(loop, f"    with torch.no_grad():\n {loop}")
+    assert rewrite(guarded, "evaluation.gradients", False).done
 
 
 def test_lines_of_training_are_no_evaluation():
@@ -131,24 +250,36 @@ def test_text_over_several_lines_is_not_indented_with_its_loop():
 
 
 @pytest.mark.parametrize(
-    "old", ["@torch.no_grad()\ndef test(", "@torch.inference_mode()\ndef test("]
+    "knob", [("evaluation.gradients", False), ("evaluation.inference_mode", True)]
 )
-def test_gradients_that_are_off_stay_off(old):
-    text = PLAIN.replace("def test(", old)
-    assert rewrite(text, "evaluation.gradients", False).done
-    assert added(text, "evaluation.gradients", False) == []
+@pytest.mark.parametrize("guard", ["no_grad", "inference_mode"])
+def test_gradients_that_are_off_stay_off(knob, guard):
+    text = PLAIN.replace("def test(", f"@torch.{guard}()\ndef test(")
+    loop = "    for x, y in loader:\n        right"
+    within = PLAIN.replace(loop, f"    with torch.{guard}():\n {loop}")
+    for each in (text, within):
+        found = rewrite(each, *knob)
+        assert found.done
+        assert found.text == each
 
 
-def test_no_grad_becomes_inference_mode():
-    text = PLAIN.replace("def test(", "@torch.no_grad()\ndef test(")
-    assert added(text, "evaluation.inference_mode", True) == [
-        "-@torch.no_grad()", "+@torch.inference_mode()"
-    ]  # fmt: skip
-    text = PLAIN.replace(
-        "    for x, y in loader:\n        right",
-        "    with torch.no_grad():\n     for x, y in loader:\n        right",
-    )
-    assert "+with torch.inference_mode():" in added(text, "evaluation.inference_mode", True)
+def test_what_an_evaluation_leaves_behind_can_be_trained_on():
+    torch = pytest.importorskip("torch")
+
+    class Grows(torch.nn.Linear):
+        table = torch.ones(1)
+
+        def forward(self, x):
+            if len(x) > len(self.table):
+                self.table = torch.ones(len(x))
+            return super().forward(x) * self.table[: len(x), None]
+
+    text = rewrite(PLAIN, "evaluation.inference_mode", True).text
+    names = {}
+    exec(text[: text.index("def main")], names)
+    model = Grows(2, 1)
+    names["test"](model, [(torch.ones(4, 2), torch.ones(4, 1))], "cpu")
+    model(torch.ones(4, 2)).sum().backward()
 
 
 def test_batches_are_not_waited_for():

@@ -35,12 +35,14 @@ class Model:
     """What an optimizer trains: the name, and the statement that makes the optimizer."""
 
     name: str
-    statement: cst.SimpleStatementLine
+    statement: cst.CSTNode
 
 
 def models(source: Source) -> list[Model]:
-    """Every ``NAME.parameters()`` that is given to an optimizer of PyTorch."""
-    found = []
+    """Every ``NAME.parameters()`` that is given to an optimizer of PyTorch. Where a part of what
+    the file calls is trained, the whole of it is the model, as it is at run time."""
+    found = dict[Model, None]()
+    called = {source.code(call.func) for call in source.every(cst.Call)}
     for call in source.every(cst.Call):
         if method(call) != "parameters" or not isinstance(call.func, cst.Attribute):
             continue
@@ -49,8 +51,15 @@ def models(source: Source) -> list[Model]:
             maker = source.around(maker, cst.Call)
         statement = source.around(call, cst.SimpleStatementLine)
         if maker is not None and isinstance(statement, cst.SimpleStatementLine):
-            found.append(Model(source.code(call.func.value), statement))
-    return found
+            found[Model(_whole(source.code(call.func.value), called), statement)] = None
+    return list(found)
+
+
+def _whole(name: str, called: set[str]) -> str:
+    """The outermost object of a dotted name that is called."""
+    parts = name.split(".")
+    owners = (".".join(parts[:number]) for number in range(1, len(parts)))
+    return next((owner for owner in owners if owner in called), name)
 
 
 def _optimizer(source: Source, call: cst.CSTNode) -> bool:
@@ -59,7 +68,33 @@ def _optimizer(source: Source, call: cst.CSTNode) -> bool:
 
 
 def only(source: Source) -> Model | None:
-    """The file's one model, where an optimizer is made for one only, and in one place."""
+    """The file's one model, where an optimizer is made for one only, and in one place, or in one of
+    several branches."""
     found = models(source)
-    plain = found and all(part.isidentifier() for part in found[0].name.split("."))
-    return found[0] if len(found) == 1 and plain else None
+    if len({each.name for each in found}) != 1:
+        return None
+    name = found[0].name
+    place = found[0].statement if len(found) == 1 else _choice(source, found)
+    plain = all(part.isidentifier() for part in name.split("."))
+    return Model(name, place) if place is not None and plain else None
+
+
+def _choice(source: Source, found: list[Model]) -> cst.CSTNode | None:
+    """The statement whose branches all these are in, if it does not choose the model as well."""
+    inside = [_above(source, each.statement) for each in found]
+    shared = [each for each in inside[0] if all(each in others for others in inside)]
+    if not shared:
+        return None
+    set_there = {source.code(each.target) for each in source.inside(cst.AssignTarget, shared[0])}
+    return None if found[0].name in set_there else shared[0]
+
+
+def _above(source: Source, node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements with branches around a node, within its function, the innermost first."""
+    found = []
+    above = source.around(node, cst.If, cst.Match, cst.FunctionDef)
+    while isinstance(above, cst.If | cst.Match):
+        if not isinstance(source.parent(above), cst.If):  # an ``elif`` is no statement
+            found.append(above)
+        above = source.around(above, cst.If, cst.Match, cst.FunctionDef)
+    return list[cst.CSTNode](found)

@@ -1,4 +1,4 @@
-"""Evaluation without gradients: ``torch.no_grad()`` or ``torch.inference_mode()`` around it."""
+"""Evaluation without gradients: ``torch.no_grad()`` around it, as in a trial."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ WITHOUT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
 @source_form("evaluation.gradients", "evaluation.inference_mode")
 def evaluation(text: str, change: Change) -> Rewrite:
     """The function or the loop that the finding's lines lie in, where it trains nothing; without
-    lines the one function that calls ``eval()`` and loops. Where gradients are off already,
-    ``inference_mode`` takes the place of ``no_grad``."""
+    lines the one function that calls ``eval()`` and loops. Never ``inference_mode``: what a model
+    keeps from an evaluation, as a table that has grown, could not be trained on any more."""
     wants = change.value is False if change.knob == "evaluation.gradients" else bool(change.value)
     if not wants or ("eval(" not in text and not change.lines):
         return Rewrite(text)
     source, edits = source_of(text), Edits()
     torch = torch_name(source)
-    guard = "no_grad" if change.knob == "evaluation.gradients" else "inference_mode"
     for found in _found(source, change.lines):
-        off = _guards(source, found)
-        if any(guard in (each, "no_grad") for each in off.values()):
+        if _guarded_already(source, found):
             edits.done = True
-        elif off:
-            for node in off:
-                _rename(source, edits, node, guard)
+        elif isinstance(found, cst.FunctionDef) and found.asynchronous is not None:
+            line = source.line(found)
+            edits.why.append(f"line {line} is a coroutine, whose body no decorator reaches")
         elif torch is None:
             edits.why.append(
                 f"line {source.line(found)} evaluates, in a file without `import torch`"
             )
         else:
-            edits.changes[found] = _guarded(source, found, f"{torch}.{guard}()")
+            edits.changes[found] = _guarded(source, found, f"{torch}.no_grad()")
             edits.done = True
     return edits.rewrite(source)
 
@@ -90,18 +88,14 @@ def _named(source: Source, function: cst.FunctionDef) -> bool:
     return bool(NAMES.search(name.lower())) and name not in called
 
 
-def _guards(source: Source, found: Found) -> dict[cst.CSTNode, str]:
-    """Calls of ``no_grad`` and the like in and around what was found -> their names."""
+def _guarded_already(source: Source, found: Found) -> bool:
+    """Whether ``no_grad`` or the like is in or around what was found."""
     nodes = [each.item for each in source.every(cst.WithItem) if _covers(source, each, found)]
-    if isinstance(found, cst.FunctionDef):
+    if isinstance(found, cst.FunctionDef) and found.asynchronous is None:
         nodes += [each.decorator for each in found.decorators]
-    calls = {node: node.func if isinstance(node, cst.Call) else node for node in nodes}
-    names = {node: source.names(function) for node, function in calls.items()}
-    return {
-        calls[node]: name.pop().rpartition(".")[2]
-        for node, name in names.items()
-        if len(name) == 1 and name <= WITHOUT
-    }
+    functions = [node.func if isinstance(node, cst.Call) else node for node in nodes]
+    names = [source.names(function) for function in functions]
+    return any(len(name) == 1 and name <= WITHOUT for name in names)
 
 
 def _covers(source: Source, item: cst.WithItem, found: Found) -> bool:
@@ -109,13 +103,6 @@ def _covers(source: Source, item: cst.WithItem, found: Found) -> bool:
     assert outer is not None
     inside = set(source.lines(outer)) <= set(source.lines(found))
     return inside or set(source.lines(found)) <= set(source.lines(outer))
-
-
-def _rename(source: Source, edits: Edits, node: cst.CSTNode, guard: str) -> None:
-    if isinstance(node, cst.Attribute):
-        edits.replace(node, f"{source.code(node.value)}.{guard}")
-    else:
-        edits.why.append(f"line {source.line(node)} has {source.code(node)}")
 
 
 def _guarded(source: Source, found: Found, code: str) -> Callable[[Any], Any]:

@@ -30,13 +30,18 @@ def model(text: str, change: Change) -> Rewrite:
         return setter.set([*source.calls(COMPILE), *_compiled(source)])
     if not change.value:
         return Rewrite(text)
-    if _already(source, change):
-        return Rewrite(text, done=True)
-    found = only(source)
-    edits = Edits()
+    found, edits = only(source), Edits()
+    if change.knob == "model.compile":
+        edits.done = _already_compiled(source, edits)
+    elif _laid_out(source, change):
+        edits.done = True
+    if edits.done or edits.why:
+        return edits.rewrite(source)
     if found is not None and (line := _line(source, found.name, change)):
         edits.changes[found.statement] = before(source, line)
         edits.done = True
+    elif found is not None:
+        edits.why.append(f"line {source.line(found.statement)} is in a file without `import torch`")
     elif others := models(source):
         names = ", ".join(dict.fromkeys(each.name for each in others))
         edits.why.append(f"line {source.line(others[0].statement)} trains {names}")
@@ -50,10 +55,38 @@ def _line(source: Source, name: str, change: Change) -> str:
     return f"{name}.to(memory_format={torch}.{change.value})" if torch else ""
 
 
-def _already(source: Source, change: Change) -> bool:
-    if change.knob == "model.compile":
-        decorators = [source.names(each.decorator) for each in source.every(cst.Decorator)]
-        return bool(source.calls(COMPILE) or _compiled(source)) or set(COMPILE) in decorators
+def _already_compiled(source: Source, edits: Edits) -> bool:
+    """Whether a line compiles the model. One that does so only where something holds did not, or
+    there had been nothing to gain; what compiles a function compiles no model."""
+    own = {function.name.value for function in source.every(cst.FunctionDef)}
+    calls = [
+        call
+        for call in (*source.calls(COMPILE), *_compiled(source))
+        if not isinstance(source.parent(call), cst.Decorator)
+        and not own & {source.code(arg.value) for arg in call.args[:1]}
+    ]
+    conditions = {call: _condition(source, call) for call in calls}
+    for call, condition in conditions.items():
+        if condition:
+            edits.why.append(f"line {source.line(call)} compiles it where `{condition}`")
+    parts = [] if calls else [each for each in models(source) if each.name == "self"]
+    if parts and not any(source.code(call.func) == "self" for call in source.every(cst.Call)):
+        line = source.line(parts[0].statement)
+        edits.why.append(f"line {line} trains self, whose parts are called one by one")
+    return "" in conditions.values()
+
+
+def _condition(source: Source, call: cst.Call) -> str:
+    """What decides whether a call is made, if not over the training as well."""
+    found = source.around(call, cst.If, cst.IfExp, cst.FunctionDef)
+    if not isinstance(found, cst.If | cst.IfExp):
+        return ""
+    trained = [each.statement for each in models(source)]
+    inside = source.inside(cst.SimpleStatementLine, found)
+    return "" if any(each in inside for each in trained) else source.code(found.test)
+
+
+def _laid_out(source: Source, change: Change) -> bool:
     wanted = f"torch.{change.value}"
     formats = [arg for arg in source.every(cst.Arg) if arg.keyword is not None]
     return any(
