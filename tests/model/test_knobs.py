@@ -28,6 +28,19 @@ def test_what_a_person_writes_holds_the_setting(name):
     assert not said.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("evaluation.gradients", False, "torch.set_grad_enabled(False)"),
+        ("model.checkpointing", False, "gradient_checkpointing=False"),
+        ("autocast.grad_scaler", True, "torch.amp.GradScaler(enabled=True)"),
+        ("ddp.no_sync", 4, "forward and backward pass"),
+    ],
+)
+def test_a_person_gets_words_that_can_be_written(name, value, said):
+    assert said in by_hand(name, value)
+
+
 def test_a_variable_is_exported():
     assert by_hand("env.A_B", "1") == "export A_B=1 before the command"
 
@@ -51,6 +64,7 @@ def test_good_settings(name, value):
         ("loader.workers", 100_000, "at most 1024"),
         ("loader.prefetch_factor", 0, "cannot be 0: it is at least 1."),
         ("torch.num_threads", 0, "at least 1"),
+        ("memory.empty_cache_every", 0, "at least 1"),
         ("loader.batch_size_times", 0.0, "at least 0.01"),
         ("loader.batch_size_times", float("nan"), "cannot be nan"),
         ("gc.freeze", 1, "true or false"),

@@ -24,6 +24,11 @@ KNOB = "torch.cudnn_benchmark"
             "cudnn.enabled = cudnn.benchmark = True",
             None,
         ),
+        (
+            "from torch.backends import cudnn",
+            "cudnn.enabled, cudnn.benchmark = True, True",
+            None,
+        ),
     ],
 )
 def test_a_search_ends(head, line, new):

@@ -15,12 +15,22 @@ PL = "import lightning as L\n"
         ("autocast.dtype", "bfloat16", "bf16=True"),
         ("matmul.precision", "high", "tf32=True"),
         ("model.compile", True, "torch_compile=True"),
+        ("optimizer.fused", True, 'optim="adamw_torch_fused"'),
         ("ddp.bucket_cap_mb", 25, "ddp_bucket_cap_mb=25"),
     ],
 )
 def test_training_arguments(knob, value, said):
     line = 'args = TrainingArguments("out", learning_rate=1e-4)'
     assert added(f"{HF}{line}\n", knob, value) == [f"-{line}", f"+{line[:-1]}, {said})"]
+
+
+def test_an_optimizer_that_was_chosen_stays():
+    text = f'{HF}args = TrainingArguments(optim="adafactor")\n'
+    found = rewrite(text, "optimizer.fused", True, False)
+    assert found.text == text
+    assert found.why == ("line 2 names an optimizer other than adamw_torch",)
+    plain = text.replace("adafactor", "adamw_torch")
+    assert 'optim="adamw_torch_fused"' in rewrite(plain, "optimizer.fused", True, False).text
 
 
 def test_checkpointing_goes_off():

@@ -73,6 +73,8 @@ def test_precision_is_set_behind_the_imports(head, came):
         "x = 1\n",
         "",
         "from .a import b\n",
+        "if TYPE_CHECKING:\n    import torch\n",
+        "if typing.TYPE_CHECKING:\n    import torch\nimport numpy\n",
     ],
 )
 def test_a_script_that_does_not_import_pytorch_first_is_left(text):
@@ -86,11 +88,16 @@ def test_a_call_that_is_there_is_changed_in_its_own_quotes():
     )
 
 
-def test_the_older_switch_is_not_overruled():
-    text = "import torch\ntorch.backends.cuda.matmul.allow_tf32 = False\n"
+@pytest.mark.parametrize(
+    "switch",
+    ["cuda.matmul.allow_tf32 = False", 'cuda.matmul.fp32_precision = "ieee"',
+     'fp32_precision = "ieee"', "cuda.matmul.allow_tf32, x = False, 1"],
+)  # fmt: skip
+def test_another_switch_is_not_overruled(switch):
+    text = f"import torch\ntorch.backends.{switch}\n"
     found = rewrite(text, HIGH, "high", "highest", insert=True)
     assert found.text == text
-    assert found.why == ("line 2 also sets torch.backends.cuda.matmul.allow_tf32",)
+    assert found.why == (f"line 2 also sets torch.backends.{switch.partition(' ')[0].strip(',')}",)
 
 
 def test_threads():

@@ -38,7 +38,9 @@ KNOBS: Final[dict[str, Knob]] = {
         "`with torch.autocast(device_type, dtype=torch.{text}):` around forward pass and loss",
         ("bfloat16", "float16"),
     ),
-    "autocast.grad_scaler": Knob(bool, "torch.amp.GradScaler around the backward pass: {value}"),
+    "autocast.grad_scaler": Knob(
+        bool, "torch.amp.GradScaler(enabled={value}) around the backward pass"
+    ),
     "autograd.anomaly_mode": Knob(bool, "torch.autograd.set_detect_anomaly({value})"),
     "callbacks.every": Knob(
         int,
@@ -81,18 +83,20 @@ KNOBS: Final[dict[str, Knob]] = {
         bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
     ),
     "ddp.no_sync": Knob(
-        int, "`with model.no_sync():` around all but the last of the {value} micro-batches"
+        int,
+        "`with model.no_sync():` around forward and backward pass of each micro-batch but the one "
+        "that optimizer.step() follows ({value} to a step)",
     ),
     "ddp.static_graph": Knob(bool, "DistributedDataParallel(..., static_graph={value})"),
     "evaluation.batch_factor": Knob(int, "evaluation batches {value} times as large"),
-    "evaluation.gradients": Knob(
-        bool, "`with torch.inference_mode(mode=not {value}):` around evaluation"
-    ),
+    "evaluation.gradients": Knob(bool, "`with torch.set_grad_enabled({value}):` around evaluation"),
     "evaluation.interval_factor": Knob(int, "an interval {value} times as long where it evaluates"),
     "evaluation.inference_mode": Knob(
         bool, "`with torch.inference_mode(mode={value}):` around evaluation"
     ),
-    "gc.collect_interval_steps": Knob(int, "gc.collect() in every {value}th step only"),
+    "gc.collect_interval_steps": Knob(
+        int, "gc.collect() in every {value}th step only (beside gc.freeze(): and gc.disable())"
+    ),
     "gc.freeze": Knob(bool, "gc.collect() and gc.freeze() after the first steps"),
     "loader.batch_by_length": Knob(
         bool, "a batch_sampler that puts samples of similar length together"
@@ -136,14 +140,17 @@ KNOBS: Final[dict[str, Knob]] = {
     "memory.empty_cache_every": Knob(
         int,
         "torch.cuda.empty_cache() in every {value}th step only, or not at all",
-        least=0,
     ),
     "model.attention": Knob(
         str,
         "nn.MultiheadAttention(...)(..., need_weights=False) where its weights are thrown away; "
         'for models of transformers attn_implementation="{text}"',
     ),
-    "model.checkpointing": Knob(bool, "activation checkpointing (recomputation): {value}"),
+    "model.checkpointing": Knob(
+        bool,
+        "calls of the layers themselves instead of through torch.utils.checkpoint "
+        "(gradient_checkpointing={value})",
+    ),
     "model.compile": Knob(bool, "model = torch.compile(model) once the model is on its device"),
     "model.compile_dynamic": Knob(bool, "torch.compile(model, dynamic={value})"),
     "model.compile_mode": Knob(

@@ -74,6 +74,12 @@ class Source:
         imported = metadata.QualifiedNameSource.IMPORT
         return {each.name if each.source is imported else "" for each in names}
 
+    def set_by(self, target: cst.BaseExpression) -> set[str]:
+        """What an assignment's target stands for, in full; all of its parts where it has some."""
+        if isinstance(target, cst.Tuple | cst.List):
+            return {name for each in target.elements for name in self.set_by(each.value)}
+        return self.names(target)
+
     def calls(self, names: Iterable[str]) -> list[cst.Call]:
         """Calls of what is certainly one of these names, in full."""
         wanted = set(names)

@@ -73,9 +73,17 @@ def _head(source: Source) -> list[cst.CSTNode]:
 def _imports(statement: cst.CSTNode) -> list[cst.Import | cst.ImportFrom]:
     if isinstance(statement, cst.SimpleStatementLine):
         return [each for each in statement.body if isinstance(each, cst.Import | cst.ImportFrom)]
+    if isinstance(statement, cst.If) and _for_types(statement):
+        return []
     if isinstance(statement, cst.Try | cst.If) and isinstance(statement.body, cst.IndentedBlock):
         return [each for inner in statement.body.body for each in _imports(inner)]
     return []
+
+
+def _for_types(statement: cst.If) -> bool:
+    """Whether only a checker of types gets to see what is imported there."""
+    test = statement.test.attr if isinstance(statement.test, cst.Attribute) else statement.test
+    return isinstance(test, cst.Name) and test.value == "TYPE_CHECKING"
 
 
 def _modules(source: Source, statement: cst.CSTNode) -> set[str]:

@@ -24,9 +24,10 @@ def cudnn(text: str, change: Change) -> Rewrite:
     source = source_of(text)
     setter = Setter(source, Keyword("benchmark", False), change)
     for each in source.every(cst.Assign):
-        if not any(source.names(target.target) == {NAME} for target in each.targets):
+        targets = [source.set_by(target.target) for target in each.targets]
+        if not any(NAME in names for names in targets):
             continue
-        if len(each.targets) > 1:
+        if targets != [{NAME}]:
             setter.leave(each, "also sets something else")
         else:
             setter.change_value(each, each.value)

@@ -22,6 +22,7 @@ ARGUMENTS = tuple(
     for module in modules
 )
 WORKERS = Keyword("dataloader_num_workers", 0)
+PLAIN = "adamw_torch"
 Same = Callable[[Setting], "Setting | None"]
 
 
@@ -38,6 +39,7 @@ KEYWORDS: dict[str, tuple[Keyword, Same]] = {
     "matmul.precision": (Keyword("tf32", None), lambda value: value == "high" or None),
     "model.compile": (Keyword("torch_compile", False), _same),
     "model.checkpointing": (Keyword("gradient_checkpointing", False), _same),
+    "optimizer.fused": (Keyword("optim", PLAIN), lambda value: f"{PLAIN}_fused" if value else None),
     "ddp.bucket_cap_mb": (Keyword("ddp_bucket_cap_mb", None), _same),
 }
 """knob -> the argument, and what it is for a setting; None: it cannot say that"""
@@ -67,6 +69,8 @@ def hugging_face(text: str, change: Change) -> Rewrite:
             setter.leave(call, "may make its loaders without workers")
         elif other and current(source, call, Keyword(other, False)) is not False:
             setter.leave(call, f"may set {other}, which excludes {keyword.name}")
+        elif keyword.name == "optim" and current(source, call, keyword) not in (PLAIN, value):
+            setter.leave(call, f"names an optimizer other than {PLAIN}")
         else:
             free.append(call)
     return setter.set(free)

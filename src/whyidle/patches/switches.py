@@ -30,7 +30,11 @@ WRITTEN = {
 }
 """knobs that a line behind the imports can set"""
 DETECT = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
-TF32 = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cuda.matmul.fp32_precision")
+TF32 = (
+    "torch.backends.cuda.matmul.allow_tf32",
+    "torch.backends.cuda.matmul.fp32_precision",
+    "torch.backends.fp32_precision",
+)
 
 
 @source_form(*CALLS)
@@ -68,5 +72,5 @@ def _contexts(source: Source, setter: Setter) -> None:
 def _assigned(source: Source, setter: Setter) -> None:
     """The older switch decides as well, wherever it comes later."""
     for target in source.every(cst.AssignTarget):
-        if source.names(target.target) & set(TF32):
-            setter.leave(target, f"also sets {source.code(target.target)}")
+        if found := sorted(source.set_by(target.target) & set(TF32)):
+            setter.leave(target, f"also sets {found[0]}")
