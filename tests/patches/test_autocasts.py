@@ -107,6 +107,18 @@ def test_one_that_is_left_for_some_lines_stays_off():
 
 
 @pytest.mark.parametrize(
+    ("context", "done"),
+    [("amp", False), ("self.context()", False), ('torch.profiler.record_function("x")', True)],
+)
+def test_what_runs_under_another_context_may_have_an_autocast_of_its_own(context, done):
+    text = plain().replace("    out = model(x)", f"    with {context}:\n        out = model(x)")
+    found = rewrite(text, *ASKED)
+    assert found.done is done
+    if not done:
+        assert "where the forward pass begins is not plain to see" in found.why[0]
+
+
+@pytest.mark.parametrize(
     ("head", "loss", "said"),
     [
         ("lossy = torch.nn.BCELoss()", "lossy(out, y)", "line 3 has torch.nn.BCELoss"),

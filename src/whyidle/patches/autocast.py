@@ -18,6 +18,8 @@ DTYPE = "bfloat16"
 """the one that needs no gradient scaler around the rest of the step"""
 WIDER = {"float", "double", "int", "long", "bool", "argmax", "argmin", "to", "type", "astype"}
 """methods whose result is of another type"""
+MARKS = ("torch.profiler.record_function", "torch.cuda.nvtx.range")
+"""contexts that change nothing; another one may be an autocast, which is off"""
 
 
 @source_form("autocast.dtype", "autocast.grad_scaler")
@@ -134,4 +136,10 @@ def _breaks(source: Source, statements: Sequence[cst.CSTNode]) -> bool:
     """Whether something between must not run under autocast."""
     called = {method(c) for each in statements for c in source.inside(cst.Call, each)}
     yields = any(source.inside(cst.Yield, each) for each in statements)
-    return yields or bool(called & {"backward", "step", "unscale_"})
+    marks = source.calls(MARKS)
+    under = [item.item for each in statements for item in source.inside(cst.WithItem, each)]
+    return (
+        yields
+        or any(context not in marks for context in under)
+        or bool(called & {"backward", "step", "unscale_"})
+    )
