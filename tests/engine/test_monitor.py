@@ -200,15 +200,46 @@ def test_a_driver_that_keeps_a_read_waiting_is_asked_less_often_and_the_host_is_
     monitor._file = Appended(tmp_path / "t")
 
     def waiting(driver):
-        one = _Watched("a", Reader(lambda _: time.sleep(0.05) or {"x": 1}), 1.0, driver=driver)
+        one = _Watched("a", Reader(lambda _: time.sleep(0.05) or {"x": 1}), 0.1, driver=driver)
         one.budget.begin(0, 0)
         assert monitor._read(one)
-        one.budget.note(one.taken_ns, WINDOW_NS, 0)  # a fortieth of the window, or nearly nothing
+        monitor._looked_at(one, [one], WINDOW_NS)  # a fortieth of the window, or nearly nothing
         return one.budget.stretch
 
     assert waiting(driver=True) > 2
     assert waiting(driver=False) == 1
     monitor._file.close()
+
+
+def test_one_read_that_is_held_up_is_not_taken_for_all(tmp_path):
+    """A driver that makes a job's context holds one for long, and would be asked no more."""
+    monitor = Monitor(Target(), tmp_path / "t", {})
+    monitor._file = Appended(tmp_path / "t")
+    one = _Watched("a", Reader(lambda _: {}), 0.1, driver=True)
+    one.budget.begin(0, 0)
+    one.blocked_ns = [10_000] * 9 + [300_000_000]
+    assert monitor._looked_at(one, [one], WINDOW_NS)
+    assert one.budget.stretch == 1
+    assert one.taken_ns == 100_000
+    one.blocked_ns = [30_000_000] * 10
+    assert monitor._looked_at(one, [one], 2 * WINDOW_NS)
+    assert one.budget.stretch > 10
+
+
+def test_what_others_leave_may_be_taken(tmp_path):
+    monitor = Monitor(Target(), tmp_path / "t", {})
+    monitor._file = Appended(tmp_path / "t")
+    one, other = (_Watched(name, Reader(lambda _: {}), 0.1, driver=False) for name in "ab")
+    for share, stretch in ((0.1, 1.0), (0.5, 1.65)):
+        for each in (one, other):
+            each.budget = Budget()
+            each.budget.begin(0, 0)
+            each.taken_ns = 0
+        other.taken_ns = int(share * LIMIT * WINDOW_NS)
+        monitor._looked_at(other, [one, other], WINDOW_NS)
+        one.taken_ns = int(0.75 * LIMIT * WINDOW_NS)
+        monitor._looked_at(one, [one, other], WINDOW_NS)
+        assert one.budget.stretch == pytest.approx(stretch)
 
 
 def test_waiting_for_a_core_is_no_waiting_in_a_driver():

@@ -31,6 +31,22 @@ def test_everything_else_is_the_commands(line):
     assert not found.why
 
 
+@pytest.mark.parametrize(
+    ("own", "new"),
+    [
+        ("max_split_size_mb:128", "max_split_size_mb:128,expandable_segments:True"),
+        ("expandable_segments:True,a:1", None),
+        ("", "expandable_segments:True"),
+    ],
+)
+def test_what_a_variable_of_several_settings_holds_stays(own, new):
+    line = 'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "{}"'
+    text = f"import os\n{line.format(own)}\n"
+    found = rewrite(text, "env.PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", None)
+    assert found.done
+    assert found.text == (text if new is None else f"import os\n{line.format(new)}\n")
+
+
 def test_what_is_computed_is_left():
     found = rewrite('import os\nos.environ["CUDA_LAUNCH_BLOCKING"] = str(x)\n', KNOB, "0", "1")
     assert len(found.why) == 1

@@ -52,6 +52,15 @@ def test_a_seed_always_goes_the_same_way(swayed):
     assert jobs.train(jobs.model(), 5) != one
 
 
+def test_what_is_infinite_stays_so(swayed):
+    """Masked scores are, and would be no numbers any more."""
+    scores = torch.full((64,), -torch.inf)
+    scores[::2] = 1.0
+    found = swayed().output(scores)
+    assert torch.equal(found[1::2], scores[1::2])
+    assert bool((found[::2] - 1.0).abs().max() > 0)
+
+
 def test_nothing_is_kept_for_the_backward_pass_and_the_layout_stays(swayed):
     sway = swayed()
     kept = []

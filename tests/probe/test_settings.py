@@ -61,3 +61,22 @@ def test_cuda_is_not_asked_whether_it_is_there(tmp_path):
     command = [sys.executable, "-c", UNASKED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+EARLY = """
+import sys
+import torch
+torch.version.cuda = torch.version.cuda or "13.0"
+from whyidle.probe import loop, recorder
+own = loop.install(recorder.Recorder(sys.argv[1]))
+from torch.cuda import empty_cache
+assert own.undo["cuda.empty_cache"]
+empty_cache()
+assert "torch.cuda: empty_cache" in own.recorder.names, own.recorder.names
+"""
+
+
+def test_calls_that_a_script_imports_by_name_are_seen(tmp_path):
+    command = [sys.executable, "-c", EARLY, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

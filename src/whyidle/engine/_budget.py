@@ -42,11 +42,14 @@ class Budget:
     them.
 
     Attributes:
+        limit: share of the time that reads may take.
+        share: what they are expected to take by now; 0 as long as that is not known.
         stretch: what periods are to be multiplied by, 1 or more.
     """
 
     def __init__(self, limit: float = LIMIT) -> None:
-        self._limit = limit
+        self.limit = limit
+        self.share = 0.0
         self._cpu_ns = self._wall_ns = 0
         self.stretch = 1.0
 
@@ -64,10 +67,11 @@ class Budget:
         wall = wall_ns - self._wall_ns
         if wall < max(WINDOW_NS, 4 * longest_ns):
             return False
-        share = (cpu_ns - self._cpu_ns) / wall
-        if share > self._limit:
-            self.stretch = min(MOST, self.stretch * 1.1 * share / self._limit)
-        elif share < self._limit / 2:
+        share, before = (cpu_ns - self._cpu_ns) / wall, self.stretch
+        if share > self.limit:
+            self.stretch = min(MOST, self.stretch * 1.1 * share / self.limit)
+        elif share < self.limit / 2:
             self.stretch = max(1.0, self.stretch * 0.7)
+        self.share = share * before / self.stretch
         self.begin(cpu_ns, wall_ns)
         return True

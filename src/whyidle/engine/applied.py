@@ -10,13 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from whyidle.model.knobs import ENVIRONMENT, Setting, as_python
+from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
 EDITS = "edits.json"
 """what was asked for, in the folder of the recording"""
-LISTS = {"PYTORCH_CUDA_ALLOC_CONF": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
-"""variables that hold several settings, and where the user's own are: PyTorch reads the first that
-is set, of one that is named twice the last"""
 
 
 class Turned(msgspec.Struct, frozen=True):

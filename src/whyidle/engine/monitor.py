@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import TypeVar, cast
 
 from whyidle import catalog
@@ -52,9 +53,16 @@ class _Watched:
         self.driver = driver
         self.budget = Budget()
         self.taken_ns = 0
+        self.blocked_ns: list[int] = []
+        """how long each read since the budget was last looked at was held up in its driver"""
         self.period_ns = int(period_s * 1e9)
         self.due_ns = 0
         self.reads = 0
+
+    def blocked(self) -> int:
+        """What reads were held up for, were each like the usual one: a driver that sets up a job's
+        context may hold one read for long, which does not come again."""
+        return round(len(self.blocked_ns) * median(self.blocked_ns or [0]))
 
 
 class Monitor:
@@ -138,7 +146,6 @@ class Monitor:
         opened = (self._open(name, source) for name, source in self._sources.items())
         watched = self._watched = [one for one in opened if one is not None]
         for one in watched:
-            one.budget = Budget(LIMIT / len(watched))
             one.budget.begin(0, time.perf_counter_ns())
         while watched and not self._stop.wait(self._rest_s(watched)):
             now = time.perf_counter_ns()
@@ -166,9 +173,19 @@ class Monitor:
     def _account(self, watched: list[_Watched]) -> None:
         self._cpu_ns = time.thread_time_ns()
         now = time.perf_counter_ns()
-        ended = [one.budget.note(one.taken_ns, now, self._period_ns(one)) for one in watched]
+        ended = [self._looked_at(one, watched, now) for one in watched]
         if any(ended):
             self._own_row()
+
+    def _looked_at(self, one: _Watched, watched: list[_Watched], now: int) -> bool:
+        """Compare what a source takes with what it may: its part, and what others leave."""
+        others = sum(each.budget.share for each in watched if each is not one)
+        one.budget.limit = max(LIMIT / len(watched), LIMIT - others)
+        if not one.budget.note(one.taken_ns + one.blocked(), now, self._period_ns(one)):
+            return False
+        one.taken_ns += one.blocked()
+        one.blocked_ns.clear()
+        return True
 
     def _try(self, name: str, call: Callable[[], Result]) -> Result | None:
         """The one place where a plug-in's fault ends: it costs its signals, never the job."""
@@ -190,7 +207,8 @@ class Monitor:
     def _read(self, one: _Watched) -> bool:
         began = Clocks.now()
         reading = self._try(one.name, one.reader.read)
-        one.taken_ns += Clocks.now().blocked_ns(began) if one.driver else 0
+        if one.driver:
+            one.blocked_ns.append(Clocks.now().blocked_ns(began))
         if reading is None:
             self._close(one)
             return False

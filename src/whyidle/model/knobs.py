@@ -180,6 +180,11 @@ KNOBS: Final[dict[str, Knob]] = {
 }
 
 
+LISTS: Final[dict[str, tuple[str, ...]]] = {
+    "PYTORCH_CUDA_ALLOC_CONF": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+}
+"""variables that hold several settings, and where the user's own are: PyTorch reads the first that
+is set, of one that is named twice the last"""
 REDRAWING: Final[frozenset[str]] = frozenset({"loader.workers", "loader.persistent_workers"})
 """knobs with which a job may draw other random numbers: workers have generators of their own"""
 REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
@@ -254,7 +259,9 @@ _WORDS: Final = {bool: "true or false", int: "a whole number", float: "a number"
 def by_hand(name: str, value: Setting) -> str:
     """What a person writes to set a knob, without full stop."""
     if name.startswith(ENVIRONMENT):
-        return f"export {name.removeprefix(ENVIRONMENT)}={value} before the command"
+        variable = name.removeprefix(ENVIRONMENT)
+        behind = ", behind a comma where it is set already," if variable in LISTS else ""
+        return f"export {variable}={value}{behind} before the command"
     return "write " + KNOBS[name].by_hand.format(value=as_python(value), text=value)
 
 

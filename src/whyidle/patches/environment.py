@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from whyidle.model.knobs import ENVIRONMENT
+from whyidle.model.knobs import ENVIRONMENT, LISTS, as_python
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword
 from whyidle.patches._setter import Setter
@@ -24,12 +24,21 @@ def environment(text: str, change: Change) -> Rewrite:
     setter = Setter(source, DEFAULT, change)
     for statement in source.every(cst.Assign):
         if any(_is_variable(source, each.target, name) for each in statement.targets):
+            own = source.literal(statement.value)
+            if name in LISTS and isinstance(own, str) and own:
+                setter.edits.replace(statement.value, as_python(_behind(own, str(change.value))))
+                continue
             setter.change_value(statement, statement.value)
     defaults = [
         call for call in source.calls(["os.environ.setdefault"])
         if call.args and source.literal(call.args[0].value) == name
     ]  # fmt: skip
     return setter.set(defaults)
+
+
+def _behind(own: str, value: str) -> str:
+    """What a variable of several settings holds with one more, which may stand in it already."""
+    return own if value in own.split(",") else f"{own},{value}"
 
 
 def _is_variable(source: Source, target: cst.BaseExpression, name: str) -> bool:

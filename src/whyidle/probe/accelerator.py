@@ -109,7 +109,20 @@ def watch(loop: Loop, torch: Any, kind_: str) -> None:
         if hasattr(torch.Tensor, name):
             reads = phases.read(loop, name, kind_)
             patch(loop, f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
-    owner = module(torch, kind_)
+    if kind_ != CUDA:
+        _calls(loop, module(torch, kind_), kind_)
+
+
+def install(loop: Loop) -> None:
+    """The calls of CUDA's that a script may import by their names, before it steps."""
+    import torch
+
+    built: bool = torch.version.cuda is not None or torch.version.hip is not None
+    if built:
+        _calls(loop, torch.cuda, CUDA)
+
+
+def _calls(loop: Loop, owner: Any, kind_: str) -> None:
     calls = (
         ("synchronize", f"{kind_}DeviceSynchronize", RUNTIME),
         ("empty_cache", f"torch.{kind_}: empty_cache", PYTHON),

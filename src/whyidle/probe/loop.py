@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import (
+    accelerator,
     anomaly,
     bursts,
     collector,
@@ -375,17 +376,9 @@ class Loop(hot.Hot):
 def install(recorder: Recorder) -> Loop:
     """Wrap the call sites of PyTorch."""
     loop = Loop(recorder)
-    hot.install(loop)
-    loader.install(loop)
-    ranks.install(loop)
-    collector.install(loop)
-    bursts.install(loop)
-    limits.install(loop)
-    phases.install(loop)
-    compiling.install(loop)
-    tracebacks.install(loop)
-    leaving.install(loop)
-    debugging.install(loop)
+    hooks = (hot, loader, ranks, collector, bursts, limits, phases, accelerator, compiling)
+    for each in (*hooks, tracebacks, leaving, debugging):
+        each.install(loop)
     if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
         loop.watch()
     atexit.register(loop.finish)

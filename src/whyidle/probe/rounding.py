@@ -93,7 +93,8 @@ class Sway:
         precise = torch.promote_types(tensor.dtype, torch.float32)
         made = torch.empty_like(tensor.detach(), dtype=precise)
         made.uniform_(-most, most, generator=self.drawn[key])
-        return made.to(tensor.dtype).mul_(tensor.detach())
+        made = made.to(tensor.dtype).mul_(tensor.detach())
+        return made.nan_to_num_(0.0, 0.0, 0.0)  # what is infinite, as masked scores are, stays so
 
 
 def _most(tensor: Any, module: Any) -> float:

@@ -33,8 +33,8 @@ from .together import Ranks
 MOST_LOSSES = 20_000
 WITNESSED = 10
 """the step after which it is measured how far parameters have gone"""
-RUNG_STEPS = 6
-"""fewer steps tell nothing of how long one takes"""
+RUNG_STEPS, RUNG_LEAST = 6, 3
+"""fewer steps tell nothing of how long one takes; and so many of them that count"""
 MOST_OTHERS = 50
 """steps of other optimizers in a row, after which the one that came first is given up"""
 BACKWARDS = 8
@@ -179,10 +179,13 @@ class Witness:
         """Write how long a step takes in the later half of the time so far, and of its steady part:
         what was loaded ahead at the start is used up by then. Needs some steps, and is told once it
         has them."""
-        half = max((self.marks[0] + self.marks[-1]) // 2, self._steady() or 0)
+        half = (self.marks[0] + self.marks[-1]) // 2
         first = max(bisect.bisect_left(self.marks, half) - 1, 0)
+        first = max(first, bisect.bisect_left(self.marks, self._steady() or 0))
+        if len(self.marks) < RUNG_STEPS or len(self.marks) - first <= RUNG_LEAST:
+            return
         count = self._done(first)
-        if len(self.marks) < RUNG_STEPS or not count:
+        if not count:
             return
         self.rung += 1
         step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count

@@ -10,8 +10,10 @@ import pytest
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial import document, heal, healing
 from whyidle.engine.trial.arm import Ran
+from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.firm import rough
 from whyidle.engine.trial.healing import Healing
+from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.told import Told
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Edit, Predicted, Prescription
@@ -378,6 +380,15 @@ def test_what_a_failing_command_printed_is_not_called_its_error(monkeypatch, tmp
         healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
 
 
+def test_a_file_of_the_job_s_that_is_missing_is_not_the_command(monkeypatch, tmp_path):
+    lost = "FileNotFoundError: [Errno 2] No such file or directory: 'photos'"
+    for text, told in ((f"Traceback\n{lost}\n", "The command fails"), (lost, "cannot be run")):
+        found = Ran("crashed", 1, 4.0, tmp_path, text, None)
+        monkeypatch.setattr(Healing, "run", lambda *_, found=found: found)
+        with pytest.raises(TrialError, match=told):
+            healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
+
+
 def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monkeypatch, tmp_path):
     """Steps of 4 s: the seconds of a look alone would show too few of them."""
     asked = []
@@ -397,6 +408,17 @@ def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monk
     assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)
 
 
+@pytest.mark.parametrize("compiled_s", [0.0, 40.0])
+def test_an_arm_is_as_long_as_its_steps_and_what_comes_before_them(tmp_path, compiled_s):
+    """A job that compiles in its second step needs that time in every arm."""
+    job = Healing(["train"], tmp_path, None, 900.0, {"none"}, Voice())
+    marks = [round(1e9 * (step * 0.5 + compiled_s * (step > 0))) for step in range(40)]
+    told = Told("stopped", 0, marks, [])
+    ran = Ran("stopped", 0, 25.0 + compiled_s, tmp_path, "", told)
+    healing._size(job, ran)
+    assert job.arm_s == pytest.approx(25.0 + compiled_s - 39 * 0.5 + job.seconds, rel=0.01)
+
+
 def test_compiling_may_take_what_is_left_of_the_budget(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(Healing, "run", lambda _, one: asked.append(one.patience_s))
@@ -406,6 +428,12 @@ def test_compiling_may_take_what_is_left_of_the_budget(monkeypatch, tmp_path):
     job.numbers((Edit(knob="model.compile", value=True),), 20)
     assert asked[0] == 50.0
     assert asked[1:] == pytest.approx([900.0, 900.0], abs=60)
+    edit = Edit(knob="model.compile", value=True)  # from then on arms are timed with it
+    compiled = Candidate("compile-model", "", "rounding", "", (edit,), None, "")
+    job.judged.append(Judgement(compiled, kept=True))
+    job.trial((Edit(knob="model.compile", value=True),))
+    assert asked[-1] == 50.0
+    job.judged.clear()
     job.budget_s = 1.0
     job.trial((Edit(knob="model.compile", value=True),))
     assert asked[-1] == 50.0

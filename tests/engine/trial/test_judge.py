@@ -306,6 +306,7 @@ def test_where_no_other_rounding_could_be_had_that_is_said():
 
     found = judge(FUSED, bench([ran(0.2)], [fused(off(LOSSES, 3e-6))], swayed=swayed), [])
     assert not found.kept
+    assert found.kind == "unjudged"  # nobody knows that it did harm
     assert found.check.told.endswith("takes the job could not be measured")
     assert "may bring" not in found.check.told
 

@@ -202,7 +202,8 @@ def _whole(healing: Healing) -> Judgement | None:
         arms = bench(healing, fix, (), fix.edits)
         found = judge(fix, arms, list(healing.alike()))
         _firm(healing, found)
-        if found.kept or (found.effect and found.effect.speedup >= WORTH and found.kind != "harm"):
+        sound = found.kind != "harm" and (found.check is None or found.check.holds)
+        if found.kept or (found.effect and found.effect.speedup >= WORTH and sound):
             return found
         last = [one for one in healing.judged if one.kept][-1]
         last.kept = False

@@ -19,6 +19,7 @@ from whyidle.engine.trial.chance import Purse
 from whyidle.engine.trial.engine import Engine, Entry
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.once import Left
+from whyidle.engine.trial.pair import WARM_STEPS
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
@@ -134,7 +135,8 @@ class Healing:
     def _compiling(self, edits: Sequence[Edit], patience_s: float) -> float:
         """The patience with these: compiling takes as long as it takes, and an arm that was timed
         without it says nothing of that."""
-        compiles = any(edit.knob.startswith(COMPILING) for edit in edits)
+        timed = {edit.knob for edit in self.edits()}
+        compiles = any(e.knob.startswith(COMPILING) and e.knob not in timed for e in edits)
         return max(patience_s, self.left_s) if compiles else patience_s
 
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
@@ -212,9 +214,12 @@ def _size(healing: Healing, ran: Ran) -> None:
             why="So short a time cannot be compared.",
             hint="Have the script train longer: more data, more epochs.",
         )
-    each_s = whole_s / (count - 1)
+    since = told.drained[0][1] if told.drained else told.marks[WARM_STEPS]
+    steady_s = (told.marks[-1] - since) / 1e9
+    each_s = min(steady_s / max(count - 1 - WARM_STEPS, 1), whole_s / (count - 1))
+    before_s = max(whole_s - steady_s - WARM_STEPS * each_s, 0.0)  # as compiling takes
     healing.seconds = within(ARM_SHARE * healing.budget_s, ARM_S)
-    healing.arm_s = ran.seconds - whole_s + max(healing.seconds, FEWEST * each_s)
+    healing.arm_s = ran.seconds - whole_s + before_s + max(healing.seconds, FEWEST * each_s)
 
 
 def within(value: float, bounds: tuple[float, float]) -> float:
@@ -227,7 +232,8 @@ def _must_run(ran: Ran) -> None:
     if ran.told is not None and ran.ending in ("stopped", "finished"):
         return
     last = said.last(ran.said) or "it printed nothing"
-    if ran.status in NOT_RUN or "No such file" in last:
+    missing = "No such file" in last and "Traceback" not in ran.said
+    if ran.status in NOT_RUN or missing:
         raise TrialError("The command cannot be run.", why=f"{last}.", hint="Check the command.")
     steps = len(ran.told.marks) if ran.told else 0
     made = f" after {steps} step{'s' if steps != 1 else ''}"

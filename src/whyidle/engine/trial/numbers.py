@@ -39,10 +39,12 @@ NEAR = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether the numbers hold, and how that was seen, for people."""
+    """Whether the numbers hold, and how that was seen, for people. Not ``measured``: how far they
+    may be off is not known."""
 
     holds: bool
     told: str
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +119,17 @@ def _reordered(untreated: Untreated, treated: Told) -> Check:
     if apart[worst] <= allowed[worst]:
         mean = _in_mean(base, treated.losses, known)
         if not mean.holds:
-            return mean if untreated.swayed else Check(False, f"{mean.told}; {UNMEASURED}")
+            return mean if untreated.swayed else _unmeasured(mean.told)
     holds = apart[worst] <= allowed[worst]
     scale = abs(base[worst]) or 1.0
-    told = f"loss {worst + 1} is {apart[worst] / scale:.1e} off; "
+    told = f"loss {worst + 1} is {apart[worst] / scale:.1e} off"
     if not holds and not untreated.swayed:
-        return Check(False, told + UNMEASURED)
-    told += f"another order of sums may bring {allowed[worst] / scale:.1e}"
-    return Check(holds, told)
+        return _unmeasured(told)
+    return Check(holds, f"{told}; another order of sums may bring {allowed[worst] / scale:.1e}")
+
+
+def _unmeasured(told: str) -> Check:
+    return Check(False, f"{told}; {UNMEASURED}", measured=False)
 
 
 def tolerance(base: Sequence[float], known: Sequence[Sequence[float]]) -> list[float]:

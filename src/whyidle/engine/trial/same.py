@@ -111,4 +111,4 @@ def _of(rank: int, consent: Consent, one: Untreated, ran: Ran, *, redrawn: bool)
         return Check(False, f"rank {rank} told nothing")
     check = compare(consent, one, told, redrawn=redrawn)
     several = not check.holds and len(ran.ranks) > 1
-    return Check(False, f"rank {rank}: {check.told}") if several else check
+    return replace(check, told=f"rank {rank}: {check.told}") if several else check

@@ -45,7 +45,9 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
         found.reason = harm(f"it leaks: {leak.told(fmean(found.treated_s))}")
         return
     found.check, found.untreated = hold(found.candidate, untreated(bases), treats, bench)
-    found.reason = None if found.check.holds else harm(found.check.told)
+    if not found.check.holds:
+        told = found.check.told
+        found.reason = harm(told) if found.check.measured else Reason("unjudged", told)
     if found.check.holds and resized(found.candidate):
         found.reason = _teaches(found, bench, gain)
     found.kept = found.reason is None
