@@ -94,7 +94,7 @@ def test_rungs_of_a_race_are_told_by_samples(arm):
 
 def test_a_script_that_cuts_its_batches_up_is_seen(arm):
     base, treated = arm(parts=2, steps=40), arm(parts=8, edits=EDITS, steps=40)
-    assert "not 4" in unlike(FIX, base, treated)
+    assert "not 4" in unlike(FIX, base, treated).text
 
 
 def test_it_holds_where_as_much_is_learned_in_the_same_time(arm):
