@@ -385,15 +385,20 @@ def test_a_step_that_waits_for_those_before_it_is_no_long_one(run):
     assert run.bursts._call is not None
 
 
-def test_a_step_that_does_not_end_takes_it_down(run):
-    profiler = run.begin()
-    run.at += 10**9
+def watch_until_it_stops(run, profiler):
+    """As the sampler's thread does; the main thread acts at its next lines."""
     watcher = threading.Thread(target=run.bursts.watch)
     watcher.start()
     watcher.join()
     until = time.monotonic() + 10
     while profiler.running and time.monotonic() < until:
         time.sleep(0.001)
+
+
+def test_a_step_that_does_not_end_takes_it_down(run):
+    profiler = run.begin()
+    run.at += 10**9
+    watch_until_it_stops(run, profiler)
     assert not profiler.running
     assert "too long" in run.told["bursts"][0]["state"]
 
@@ -420,12 +425,7 @@ def test_a_graph_that_is_being_captured_is_not_disturbed(run):
     assert profiler.running
     profiler.captures = False
     run.at += 2 * bursts.LATER_NS
-    watcher = threading.Thread(target=run.bursts.watch)
-    watcher.start()
-    watcher.join()
-    until = time.monotonic() + 10
-    while profiler.running and time.monotonic() < until:
-        time.sleep(0.001)
+    watch_until_it_stops(run, profiler)
     assert not profiler.running
 
 

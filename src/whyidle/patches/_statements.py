@@ -129,11 +129,22 @@ def after(source: Source, *lines: str) -> Callable[[Any], Any]:
 
 def within(source: Source, head: str) -> Callable[[Any], Any]:
     """A change that puts a statement under a head like ``with x:``, not the comments above."""
+    return lambda statement: _headed(source, head, [statement])
 
-    def change(statement: Any) -> Any:
-        (outer,) = parsed(source, head, "    pass")
-        inner = statement.with_changes(leading_lines=[])
-        body = cst.IndentedBlock(body=[inner])
-        return outer.with_changes(leading_lines=statement.leading_lines, body=body)
+
+def all_within(source: Source, head: str, first: int, last: int) -> Callable[[Any], Any]:
+    """The same of a block's statements from the first to the last of these numbers."""
+
+    def change(block: Any) -> Any:
+        body = list(block.body)
+        outer = _headed(source, head, body[first : last + 1])
+        return block.with_changes(body=[*body[:first], outer, *body[last + 1 :]])
 
     return change
+
+
+def _headed(source: Source, head: str, statements: list[Any]) -> cst.BaseStatement:
+    (outer,) = parsed(source, head, "    pass")
+    first, *rest = statements
+    body = cst.IndentedBlock(body=[first.with_changes(leading_lines=[]), *rest])
+    return outer.with_changes(leading_lines=first.leading_lines, body=body)

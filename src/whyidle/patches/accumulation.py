@@ -9,7 +9,7 @@ import libcst as cst
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
-from whyidle.patches._statements import at_the_top, parsed
+from whyidle.patches._statements import all_within, at_the_top
 from whyidle.patches._training import method
 from whyidle.patches._wrapped import Wrapped, wrapped
 
@@ -81,20 +81,8 @@ def _around(source: Source, edits: Edits, models: list[Wrapped], backward: cst.C
 def _write(
     source: Source, edits: Edits, block: cst.IndentedBlock, span: tuple[int, int], which: str
 ) -> None:
-    first, last = span
-    null = _nullcontext(source, edits)
-    head = f"with {null}() if {which}.no_sync():"
-
-    def under(new: Any) -> Any:
-        body = list(new.body)
-        (outer,) = parsed(source, head, "    pass")
-        inner = [body[first].with_changes(leading_lines=[]), *body[first + 1 : last + 1]]
-        outer = outer.with_changes(
-            leading_lines=body[first].leading_lines, body=cst.IndentedBlock(body=inner)
-        )
-        return new.with_changes(body=[*body[:first], outer, *body[last + 1 :]])
-
-    edits.changes[block] = under
+    head = f"with {_nullcontext(source, edits)}() if {which}.no_sync():"
+    edits.changes[block] = all_within(source, head, *span)
     edits.done = True
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import libcst as cst
 
@@ -11,7 +10,7 @@ from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._autocasts import autocasts, turned_on, unfit
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
-from whyidle.patches._statements import parsed, torch_name
+from whyidle.patches._statements import all_within, torch_name
 from whyidle.patches._training import method, models
 
 DTYPE = "bfloat16"
@@ -55,17 +54,7 @@ def _around(source: Source, change: Change) -> Rewrite:
         return edits.rewrite(source)
     block, first, last = span
     head = f'with {torch}.autocast("{change.device}", dtype={torch}.{change.value}):'
-
-    def wrapped(new: Any) -> Any:
-        body = list(new.body)
-        (outer,) = parsed(source, head, "    pass")
-        inner = [body[first].with_changes(leading_lines=[]), *body[first + 1 : last + 1]]
-        outer = outer.with_changes(
-            leading_lines=body[first].leading_lines, body=cst.IndentedBlock(body=inner)
-        )
-        return new.with_changes(body=[*body[:first], outer, *body[last + 1 :]])
-
-    edits.changes[block] = wrapped
+    edits.changes[block] = all_within(source, head, first, last)
     edits.done = True
     return edits.rewrite(source)
 

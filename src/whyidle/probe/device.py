@@ -238,16 +238,24 @@ class Device:
 def begin(loop: Loop) -> None:
     """Measure the device that the process trains on, where it has events that can be timed."""
     facts, torch = loop.recorder.facts, sys.modules["torch"]
-    cuda = torch.cuda
-    if facts.get("device") == "cuda" and cuda.is_initialized() and cuda.is_available():
-        index = facts.get("device_index")
-        stream = Cuda(cuda, cuda.current_device() if index is None else int(index))
-        measure(loop, stream)
+    stream = stream_of(torch, facts)
+    if stream is None:
+        return
+    measure(loop, stream)
+    if isinstance(stream, Cuda):
         stream.watch(loop)
-        accelerator.watch(loop, torch, accelerator.CUDA)
-    elif (other := accelerator.queue(torch, facts)) is not None:
-        measure(loop, other)
-        accelerator.watch(loop, torch, str(facts["device"]))
+    accelerator.watch(loop, torch, str(facts["device"]))
+
+
+def stream_of(torch: Any, told: dict[str, Any]) -> Stream | None:
+    """The stream of the device that a process told it trains on; None where nothing of it can be
+    timed."""
+    if told.get("device") != accelerator.CUDA:
+        return accelerator.queue(torch, told)
+    cuda, index = torch.cuda, told.get("device_index")
+    if not (cuda.is_initialized() and cuda.is_available()):
+        return None
+    return Cuda(cuda, cuda.current_device() if index is None else int(index))
 
 
 def measure(loop: Loop, stream: Stream) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import accelerator
-from .device import Cuda
+from .device import stream_of
 
 MOST = 20_000
 """steps that events are recorded behind"""
@@ -38,14 +38,8 @@ class Done:
         self.drained, self.events, self.stream = [], [], None
         self.index = accelerator.index(optimizer, kind)
         self.module = accelerator.module(torch, kind)
-        if self.module is None:
-            return
-        if kind == accelerator.CUDA:
-            at = self.module.current_device() if self.index is None else self.index
-            self.stream = Cuda(self.module, at)
-        else:
-            told = {"device": kind, "device_index": self.index}
-            self.stream = accelerator.queue(torch, told)
+        if self.module is not None:
+            self.stream = stream_of(torch, {"device": kind, "device_index": self.index})
 
     def drain(self, count: int) -> None:
         """Wait for it, unless what it is given is being recorded as a graph."""
