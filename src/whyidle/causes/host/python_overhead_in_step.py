@@ -52,8 +52,8 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     On a watched job whose device is the CPU: time between the recorded calls in which Python held
     the interpreter's lock, outside loading, reports and the collector, at least 3 % of the step.
     Right after workers handed a batch over, as long as freeing the last one may take, none counts.
-    Where no stack sample shows a line of it and it is less than a tenth of the step, nothing is
-    expected of moving it.
+    Where no stack sample shows a line of its own, at most one before which it ran, and it is less
+    than a tenth of the step, nothing is expected of moving it: so runs the framework's.
 
     Of ranks that meet in every step only what all of them have counts, as much as the one with the
     least has: what one does beyond the others makes it late.
