@@ -164,6 +164,20 @@ def test_the_first_sample_that_comes_out_otherwise_ends_it(turn, monkeypatch):
     assert found[1] == plain[1]
 
 
+def turned(picture):
+    """Bottom up where it is bright, and then no crop may go before it."""
+    return picture[::-1].copy() if picture.max() > 90.0 else picture
+
+
+def test_what_hardly_ever_changes_a_sample_proves_nothing_by_the_others(turn, monkeypatch):
+    monkeypatch.setattr(_ordering, "TIRED", 64)
+    bright = range(FIRST, FIRST + 32, 3)
+    plain = samples(Pictures(Compose(gamma, turned, crop_rows), bright=bright))
+    hand = turn(EDIT)
+    assert same(samples(Pictures(Compose(gamma, turned, crop_rows), bright=bright)), plain)
+    assert hand.declined == {_reordering.KNOB: _ordering.SELDOM}
+
+
 class Odd(Compose):
     """Does more than to apply its transforms."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,12 +27,18 @@ TRIES = 3
 """samples that all orders are tried with; then the fastest of them alone"""
 PROVE = 32
 """samples that come out the same, before an order is used"""
+ACTS = 8
+"""of these, two transforms that change places have both changed something in so many: one that
+does so by chance, once in twenty samples, says nothing in the others"""
+TIRED = 512
+"""samples after which an order is given up whose transforms did too little to prove it"""
 MOST = 4
 """orders that are tried at a time"""
 SMALLER = 0.9
 """of what it is given, a transform that makes samples smaller gives at most this share"""
 MORE = "its chain of transforms does more than to apply one after the other"
 OTHERWISE = "samples come out otherwise in the order that was the same so far"
+SELDOM = "its transforms change something too rarely to prove another order"
 GAIN = 0.05
 """share of the chain's time that another order has to spare"""
 
@@ -76,6 +83,8 @@ class Search:
     """the order, once what its transforms take is known"""
     tried: list[Tried] = field(default_factory=list)
     """others, which gave the same so far"""
+    acted: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """of two transforms in order: samples in which both changed something"""
 
     def see(self, given: Given) -> None:
         """Learn from one more sample.
@@ -88,6 +97,7 @@ class Search:
             return
         if not run(self.stages, self.base, given):
             raise OtherwiseError(OTHERWISE)
+        self.acted.update(itertools.combinations(self._acting(given), 2))
         self.tried = [one for one in self.tried if run(self.stages, one, given)]
         if self.tried and self.base.alike >= TRIES:
             self._judge(self.base, min(self.tried, key=lambda one: one.least_s))
@@ -97,13 +107,33 @@ class Search:
         self.tried = [best]
         if best.least_s > (1.0 - GAIN) * base.least_s:
             self.done = True
-        elif best.alike >= PROVE:
+        elif best.alike >= PROVE and self._acted(best.order):
             self._adopt(best.order)
+        elif best.alike >= TIRED:
+            raise OtherwiseError(SELDOM)
+
+    def _acted(self, order: tuple[int, ...]) -> bool:
+        """Whether all that change places have changed samples together often enough."""
+        pairs = set(itertools.combinations(self.order, 2))
+        moved = pairs - set(itertools.combinations(order, 2))
+        return all(self.acted[pair] >= ACTS for pair in moved)
+
+    def _acting(self, given: Given) -> list[int]:
+        """Transforms, in order, that change what they are given of a sample."""
+        sample, was, found = decode(given.blob), given.blob, []
+        restore(given.before)
+        for number in self.order:
+            sample = self.stages[number](sample)
+            if (now := told(sample)) != was:  # of the same object, perhaps
+                found.append(number)
+            was = now
+        return found
 
     def _adopt(self, order: tuple[int, ...]) -> None:
         """Take this order, and look for a better one still."""
         self.order, self.looked, self.base, self.tried = order, 0, None, []
         self.took_s, self.ratios = [], []
+        self.acted.clear()
 
     def _look(self, given: Given) -> None:
         sample = decode(given.blob)

@@ -1,5 +1,6 @@
 """The transforms of a dataset's chains in another order: those that make samples smaller first,
-where that is proven to give the same samples (``_ordering``).
+where that is proven to give the same samples (``_ordering``), by samples in which all of them do
+something.
 
 Until then, and now and then afterwards, the chain itself makes the sample; the first one that
 comes out otherwise ends it for good. Each process that makes samples finds out for itself. Left
