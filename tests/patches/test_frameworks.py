@@ -33,11 +33,37 @@ def test_an_optimizer_that_was_chosen_stays():
     assert 'optim="adamw_torch_fused"' in rewrite(plain, "optimizer.fused", True, False).text
 
 
-def test_checkpointing_goes_off():
-    line = "args = TrainingArguments(gradient_checkpointing=True)"
-    assert added(f"{HF}{line}\n", "model.checkpointing", False, True)[1] == (
-        "+args = TrainingArguments(gradient_checkpointing=False)"
-    )
+@pytest.mark.parametrize("name", ["activation_checkpointing", "gradient_checkpointing"])
+def test_checkpointing_goes_off_by_the_name_that_turns_it_on(name):
+    line = f"args = TrainingArguments('o', {name}=True)"
+    assert added(f"{HF}{line}\n", "model.checkpointing", False, True) == [
+        f"-{line}", f"+args = TrainingArguments('o', {name}=False)"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["activation_checkpointing", "gradient_checkpointing"])
+def test_checkpointing_that_the_model_was_told_of(name):
+    """The arguments said nothing, so that nothing said there would change it."""
+    line = f"model.{name}_enable(gradient_checkpointing_kwargs={{'use_reentrant': False}})"
+    text = f"{HF}args = TrainingArguments('o')\n{line}\n"
+    assert added(text, "model.checkpointing", False, True) == [
+        f"-{line}", f"+model.{name}_disable()"
+    ]  # fmt: skip
+
+
+def test_checkpointing_of_which_nothing_is_said():
+    text = f"{HF}args = TrainingArguments('o')\n"
+    found = rewrite(text, "model.checkpointing", False, True)
+    assert (found.text, found.done, found.why) == (text, False, ())
+    found = rewrite(text.replace("'o'", "**more"), "model.checkpointing", False, True)
+    assert not found.done
+
+
+def test_names_of_checkpointing_from_elsewhere_are_told():
+    text = f"{HF}flag = 'gradient_checkpointing'\nargs = TrainingArguments(**more)\n"
+    found = rewrite(text, "model.checkpointing", False, True)
+    assert not found.done
+    assert len(set(found.why)) == 1
 
 
 def test_persistent_workers_need_workers():

@@ -149,7 +149,8 @@ KNOBS: Final[dict[str, Knob]] = {
     "model.checkpointing": Knob(
         bool,
         "calls of the layers themselves instead of through torch.utils.checkpoint "
-        "(gradient_checkpointing={value})",
+        "(transformers: activation_checkpointing={value}, in older ones "
+        "gradient_checkpointing={value})",
     ),
     "model.compile": Knob(bool, "model = torch.compile(model) once the model is on its device"),
     "model.compile_dynamic": Knob(bool, "torch.compile(model, dynamic={value})"),

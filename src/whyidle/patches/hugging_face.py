@@ -9,9 +9,11 @@ import libcst as cst
 
 from whyidle.model.knobs import Setting
 from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, current, meant
-from whyidle.patches._setter import Setter
+from whyidle.patches._keyword import Keyword, argument, current, meant
+from whyidle.patches._setter import Edits, Setter
 from whyidle.patches._source import NO_LITERAL, Source, source_of
+from whyidle.patches._spread import spread
+from whyidle.patches._training import method
 
 ARGUMENTS = tuple(
     f"{module}.{prefix}TrainingArguments"
@@ -38,18 +40,22 @@ KEYWORDS: dict[str, tuple[Keyword, Same]] = {
     "autocast.dtype": (Keyword("bf16", False), lambda value: value == "bfloat16" or None),
     "matmul.precision": (Keyword("tf32", None), lambda value: value == "high" or None),
     "model.compile": (Keyword("torch_compile", False), _same),
-    "model.checkpointing": (Keyword("gradient_checkpointing", False), _same),
     "optimizer.fused": (Keyword("optim", PLAIN), lambda value: f"{PLAIN}_fused" if value else None),
     "ddp.bucket_cap_mb": (Keyword("ddp_bucket_cap_mb", None), _same),
 }
 """knob -> the argument, and what it is for a setting; None: it cannot say that"""
 NEED_WORKERS = ("loader.persistent_workers", "loader.prefetch_factor")
 EXCLUDES = {"bf16": "fp16"}
+CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
+"""the newer name and the older: transformers 5 reads the older only where the newer is not given"""
 
 
-@source_form(*KEYWORDS, "model.attention")
+@source_form(*KEYWORDS, "model.attention", "model.checkpointing")
 def hugging_face(text: str, change: Change) -> Rewrite:
     """The arguments of the trainer, where a program makes them itself."""
+    if change.knob == "model.checkpointing":
+        known = not change.value and any(name in text for name in CHECKPOINTING)
+        return _checkpointing(source_of(text), change) if known else Rewrite(text)
     if "transformers" not in text:
         return Rewrite(text)
     source = source_of(text)
@@ -74,6 +80,26 @@ def hugging_face(text: str, change: Change) -> Rewrite:
         else:
             free.append(call)
     return setter.set(free)
+
+
+def _checkpointing(source: Source, change: Change) -> Rewrite:
+    """Whatever turns it on: the argument by the name that a call passes, else the model's own
+    method. A call that says nothing of it has turned nothing on."""
+    edits = Edits()
+    for name in CHECKPOINTING:
+        calls = [call for call in source.calls(ARGUMENTS) if _says(source, call, name)]
+        Setter(source, Keyword(name, None), change, edits).set(calls)
+        for call in source.every(cst.Call):
+            if method(call) == f"{name}_enable":
+                edits.replace(call, f"{source.code(call.func).removesuffix('enable')}disable()")
+            edits.done |= method(call) == f"{name}_disable"
+    return edits.rewrite(source)
+
+
+def _says(source: Source, call: cst.Call, name: str) -> bool:
+    """Whether a call passes an argument, or may."""
+    known = spread(source, call)
+    return known is None or name in known.keys or argument(call, Keyword(name, None)) is not None
 
 
 def _attention(source: Source, change: Change) -> Rewrite:

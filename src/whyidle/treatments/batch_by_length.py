@@ -15,7 +15,8 @@ def batch_by_length(_: Proof) -> Plan:
     that somebody chose is left alone."""
     return Plan(
         summary="batches of similar lengths: a sampler that sorts each shuffled pool of some "
-        "hundred batches by length (group_by_length=True), or sequences packed without padding",
+        "hundred batches by length, or sequences packed without padding; with transformers "
+        'train_sampling_strategy="group_by_length" (group_by_length=True before 5.2)',
         edits=(Edit(knob="loader.batch_by_length", value=True, was=False),),
         risk="which samples meet in a batch depends on their length; learning may, too",
     )
