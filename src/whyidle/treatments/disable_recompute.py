@@ -15,7 +15,8 @@ def disable_recompute(proof: Proof) -> Plan | None:
         return None
     return Plan(
         summary="call the layers directly instead of through torch.utils.checkpoint "
-        "(transformers: activation_checkpointing=False, in older ones gradient_checkpointing=False)",
+        "(transformers: activation_checkpointing=False, in older ones "
+        "gradient_checkpointing=False)",
         edits=(Edit(knob="model.checkpointing", value=False, was=True),),
         risk="out of memory where sequences or batches grow later: keep a way back",
     )

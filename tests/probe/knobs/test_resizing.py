@@ -101,6 +101,29 @@ def test_a_loader_that_is_made_of_another_one_is_as_large(turn):
     assert DataLoader(first.dataset, first.batch_size, sampler=sampler).batch_size == 24
 
 
+class Shard(BatchSampler):
+    """Every other batch, as each of two processes has it under Accelerate."""
+
+    def __init__(self, batch_sampler):
+        self.batch_sampler, self.batch_size = batch_sampler, batch_sampler.batch_size
+
+    def __iter__(self):
+        return (one for number, one in enumerate(self.batch_sampler) if number % 2)
+
+
+@pytest.mark.parametrize("shard", [lambda made: made, Shard], ids=["whole", "shard"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_batches_of_a_loader_are_nobodys_own_in_the_next(turn, shuffle, shard):
+    """As Accelerate makes each loader again, that of an evaluation as well."""
+    hand = turn(EDIT)
+    first = DataLoader(ROWS, 6, shuffle=shuffle)
+    again = DataLoader(first.dataset, batch_sampler=shard(first.batch_sampler))
+    assert set(sizes(again)[:-1]) == {24 if shuffle else 6}
+    assert KNOB not in hand.declined
+    DataLoader(ROWS, batch_sampler=[[0, 1], [2, 3]])
+    assert hand.declined[KNOB] == "the script puts its batches together itself"
+
+
 def test_a_mistake_of_the_script_is_told_as_ever(turn):
     turn(EDIT)
     with pytest.raises(ValueError, match="mutually exclusive"):

@@ -27,6 +27,8 @@ class Sizes:
         self.times = times
         self.made: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         """by dataset: frameworks make loaders anew from what loaders say of themselves"""
+        self.put_together: weakref.WeakSet[Any] = weakref.WeakSet()
+        """batch samplers that loaders made for themselves, of which frameworks do so, too"""
 
     def larger(self, bound: dict[str, Any]) -> int | None:
         """The batch size for a loader that is about to be made; None for one that is left alone.
@@ -39,7 +41,10 @@ class Sizes:
         size, data = bound.get("batch_size", 1), bound["dataset"]
         if type(size) is not int or get_worker_info() is not None:
             return None
-        if bound.get("batch_sampler") is not None:
+        if (given := bound.get("batch_sampler")) is not None:
+            shared = getattr(given, "batch_sampler", given)
+            if any(one is given or one is shared for one in self.put_together):
+                return None  # that of a loader that was given its size already, or a shard of it
             raise DeclinedError("the script puts its batches together itself")
         known = self._known(data)
         if size in known or not _shuffles(bound):
@@ -50,6 +55,11 @@ class Sizes:
             raise DeclinedError(f"an epoch of {count} samples would have {count // larger} steps")
         known.add(larger)
         return larger
+
+    def remember(self, loader: Any) -> None:
+        """A loader that puts its batches together as PyTorch does."""
+        if loader.batch_sampler is not None:
+            self.put_together.add(loader.batch_sampler)
 
     def _known(self, data: Any) -> set[int]:
         try:
@@ -96,12 +106,14 @@ def turn(hand: Hand, times: float) -> None:
             except TypeError:  # the script's own mistake, which PyTorch tells better
                 return original(self, *args, **kwargs)
             size = hand.contained([KNOB], larger, bound)
-            if size is None:
-                return original(self, *args, **kwargs)
-            bound |= bound.pop("kwargs", {})
-            result = original(**{**bound, "batch_size": size})
-            hand.took(KNOB)
-            return result
+            if size is not None:
+                bound |= bound.pop("kwargs", {})
+                original(**{**bound, "batch_size": size})
+                hand.took(KNOB)
+            else:
+                original(self, *args, **kwargs)
+            if bound.get("batch_sampler") is None:
+                hand.contained([KNOB], sizes.remember, self)
 
         return init
 
