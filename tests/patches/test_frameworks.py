@@ -59,13 +59,6 @@ def test_checkpointing_of_which_nothing_is_said():
     assert not found.done
 
 
-def test_names_of_checkpointing_from_elsewhere_are_told():
-    text = f"{HF}flag = 'gradient_checkpointing'\nargs = TrainingArguments(**more)\n"
-    found = rewrite(text, "model.checkpointing", False, True)
-    assert not found.done
-    assert len(set(found.why)) == 1
-
-
 def test_persistent_workers_need_workers():
     line = "args = TrainingArguments()"
     found = rewrite(f"{HF}{line}\n", "loader.persistent_workers", True)

@@ -1,4 +1,5 @@
-"""Jobs on the emulated device, with and without the next batch copied ahead; says what it saw."""
+"""Jobs on the emulated device, with and without the next batch copied ahead, or copied without
+waiting; says what it saw."""
 
 import json
 import sys
@@ -77,6 +78,12 @@ def changed_in_place(batch):
 def changed_as_array(batch):
     batch["x"].numpy()[:] *= 2.0
     return batch["x"].to("emulated")
+
+
+def changed_later(batch):
+    moved = batch["x"].to("emulated")
+    batch["x"][batch["x"] > 0.5] = -100.0
+    return moved
 
 
 def twice(batch):
@@ -164,6 +171,8 @@ def main():
     for name, settings in LOADERS.items():
         found[name] = treated(lambda settings=settings: loader(**settings), MOVES["plain"])
     found["own type"] = treated(lambda: loader(collate_fn=Bag), MOVES["plain"])
+    for name, move in {"plain": MOVES["plain"], "changed": changed_later}.items():
+        found[f"not waited for, {name}"] = treated(loader, move, "copy.non_blocking")
     found["long copies"] = long_copies()
     torch.emulated.mem_get_info = lambda device=None: (1000, 1000)
     found["little memory"] = treated(loader, MOVES["plain"])

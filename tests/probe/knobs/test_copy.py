@@ -2,9 +2,12 @@
 
 import pytest
 import torch
-from torch.utils.data import _utils
+from torch.utils.data import DataLoader, _utils
+
+from whyidle.probe.knobs._prefetch import PROVE
 
 PLAIN = torch.Tensor.to
+KNOB = "copy.non_blocking"
 
 
 @pytest.fixture
@@ -16,54 +19,156 @@ def asked(monkeypatch):
         calls.append((args, kwargs))
         return PLAIN(self, *args, **kwargs)
 
+    def pin_memory(self, *_):
+        if getattr(self, "pinned", False):
+            return self
+        made = self.clone()
+        made.pinned = True
+        return made
+
     monkeypatch.setattr(torch.Tensor, "to", to)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *_: self.clone())
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
     return calls
 
 
 @pytest.fixture
 def hand(asked, turn):
-    made = turn({"copy.non_blocking": True})
+    made = turn({KNOB: True})
     yield made
     made.back()
 
 
-def batch():
-    return _utils.pin_memory.pin_memory({"x": torch.ones(4, 3), "y": [torch.ones(4)]})
+def collate(rows):
+    """A batch as the loader's pinning makes it of what a collate function has put together."""
+    return _utils.pin_memory.pin_memory({"x": torch.ones(len(rows), 3), "y": [torch.ones(4)]})
 
 
-def test_what_the_loader_pinned_is_copied_without_waiting(hand, asked):
-    made = batch()
-    assert made["x"].to("meta").device.type == "meta"
-    made["y"][0].to(torch.device("meta"), torch.float16)
-    assert [kwargs for _, kwargs in asked] == [{"non_blocking": True}] * 2
-    assert hand.applied == {"copy.non_blocking": 2}
+def batches(number=PROVE + 2, make=collate):
+    return iter(DataLoader(range(4 * number), batch_size=4, collate_fn=make))
+
+
+def proved():
+    """A batch that comes after those whose copies are waited for."""
+    given = batches()
+    for _ in range(PROVE + 1):
+        batch = next(given)
+    return batch
+
+
+def told(asked):
+    return [kwargs.get("non_blocking", False) for _, kwargs in asked]
+
+
+def test_what_the_loader_pinned_is_copied_without_waiting_after_the_first_batches(hand, asked):
+    for batch in batches():
+        assert batch["x"].to("meta").device.type == "meta"
+        batch["y"][0].to(torch.device("meta"), torch.float16)
+    assert told(asked) == [False] * 2 * PROVE + [True] * 4
+    assert hand.applied == {KNOB: 4}
 
 
 def test_parts_of_it_as_well(hand, asked):
-    made = batch()
-    made["x"][:, :-1].to("meta")
-    assert asked[-1][1] == {"non_blocking": True}
+    proved()["x"][:, :-1].to("meta")
+    assert told(asked) == [True]
 
 
 def test_memory_that_the_script_pinned_may_be_written_anew(hand, asked):
-    batch()
+    proved()
     own = torch.ones(3).pin_memory()
     own.to("meta")
     torch.ones(3).to("meta")
-    assert [kwargs for _, kwargs in asked] == [{}, {}]
+    assert told(asked) == [False, False]
     assert not hand.applied
+
+
+def test_so_may_what_the_script_pinned_before_the_loader_would(hand, asked):
+    own = torch.ones(4, 3).pin_memory()
+    for batch in batches(make=lambda rows: _utils.pin_memory.pin_memory({"x": own})):
+        assert batch["x"] is own
+        batch["x"].to("meta")
+    assert set(told(asked)) == {False}
+    assert not hand.applied
+
+
+def in_place(tensor):
+    tensor[tensor == 1] = -100
+
+
+def past_pytorch(tensor):
+    tensor.numpy()[:] = -100
+
+
+@pytest.mark.parametrize("change", [in_place, past_pytorch])
+def test_a_batch_that_is_changed_after_its_copy_is_waited_for(hand, asked, change):
+    for batch in batches():
+        batch["x"].to("meta")
+        change(batch["x"])
+    assert set(told(asked)) == {False}
+    assert not hand.applied
+    assert hand.declined == {KNOB: "the script changes a batch after it has copied it"}
+
+
+def test_a_batch_that_is_changed_later_only_ends_it(hand, asked):
+    for number, batch in enumerate(batches(PROVE + 4)):
+        batch["x"].to("meta")
+        if number == PROVE + 1:
+            in_place(batch["x"][:1])
+    assert told(asked) == [False] * PROVE + [True] * 2 + [False] * 2
+    assert KNOB in hand.declined
+
+
+def test_a_batch_may_be_changed_before_its_copy(hand):
+    for batch in batches():
+        in_place(batch["x"])
+        batch["x"].to("meta")
+    assert hand.applied
+    assert not hand.declined
+
+
+def test_each_loader_shows_first_what_becomes_of_its_batches(hand, asked):
+    """As those of an evaluation, whose labels are masked where they are."""
+    proved()
+    for batch in batches():
+        batch["x"].to("meta")
+        in_place(batch["x"])
+    assert set(told(asked)) == {False}
+
+
+def test_batches_whose_changes_cannot_be_seen_are_waited_for(hand, asked, faults):
+    with torch.inference_mode():
+        for batch in batches():
+            batch["x"].to("meta")
+    assert set(told(asked)) == {False}
+    assert not faults(hand)
 
 
 @pytest.mark.parametrize("args", [("meta", torch.float16, False), ("meta", None, True)])
 def test_what_the_script_says_stands(hand, asked, args):
-    batch()["x"].to(*args)
-    batch()["x"].to("meta", non_blocking=False)
+    batch = proved()
+    batch["x"].to(*args)
+    batch["x"].to("meta", non_blocking=False)
     assert asked == [(args, {}), (("meta",), {"non_blocking": False})]
     assert not hand.applied
+    assert "says of each copy itself" in hand.waiting[KNOB]()
+
+
+@pytest.mark.parametrize(
+    ("home", "said", "becomes"),
+    [
+        ("accelerate.utils.operations", False, True),
+        ("transformers.tokenization_utils_base", False, True),
+        ("train", False, False),
+    ],
+)
+def test_a_framework_that_passes_its_default_on_has_decided_nothing(
+    hand, asked, home, said, becomes
+):
+    send = {"__name__": home}
+    exec("def send(x, wait):\n    return [one.to('meta', non_blocking=wait) for one in x]", send)
+    send["send"]([proved()["x"]], said)
+    assert told(asked) == [becomes]
 
 
 def test_another_type_on_the_host_is_no_copy_to_a_device(hand):
-    made = batch()
-    assert made["x"].to(torch.float64).dtype == torch.float64
+    assert proved()["x"].to(torch.float64).dtype == torch.float64
     assert not hand.applied

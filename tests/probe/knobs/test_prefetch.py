@@ -48,6 +48,12 @@ def test_it_declines(seen, job, why):
     assert why in seen[job]["declined"]
 
 
+def test_a_copy_is_not_waited_for_unless_the_batch_is_changed_after_it(seen):
+    assert seen["not waited for, plain"]["took"]
+    assert not seen["not waited for, changed"]["took"]
+    assert "changes a batch" in seen["not waited for, changed"]["declined"]
+
+
 def test_copies_run_beside_the_computing(seen):
     """Of the copies' time, what is left with nothing computed beside it."""
     assert seen["long copies"]["exposed"] < 0.5 * seen["long copies"]["exposed before"]

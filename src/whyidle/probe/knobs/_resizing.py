@@ -100,11 +100,12 @@ def turn(hand: Hand, times: float) -> None:
             return None
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 bound = signature.bind(self, *args, **kwargs).arguments
             except TypeError:  # the script's own mistake, which PyTorch tells better
-                return original(self, *args, **kwargs)
+                original(self, *args, **kwargs)
+                return
             size = hand.contained([KNOB], larger, bound)
             if size is not None:
                 bound |= bound.pop("kwargs", {})

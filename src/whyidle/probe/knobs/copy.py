@@ -1,14 +1,135 @@
-"""Copies to the device: that the host need not wait for, and of fewer bytes."""
+"""Copies to the device: that the host need not wait for, and of fewer bytes.
+
+Only what a loader has pinned is copied without waiting: from pageable memory a copy waits in any
+case, back to the host it has to be waited for, and pinned memory of the script's own may be written
+anew before it has been read. All three are left as they are.
+
+The batch on the host may be written anew as well, as by a script that masks labels where they were.
+A host that did not wait would have it done before the device has read them. So copies of the first
+batches are waited for, and until the next batch is asked for it is seen whether they changed (by
+the tensor's version, and in some batches by its bytes: memory can be written past PyTorch).
+"""
 
 from __future__ import annotations
 
+import sys
 import weakref
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import Hand, _narrowing
+from ._prefetch import EVERY, PROVE, same_bytes
 
 KNOB = "copy.non_blocking"
+Function = Callable[..., Any]
+PASSING = ("accelerate", "transformers")
+"""frameworks that pass ``non_blocking=False`` to every copy where the script says nothing of it"""
+WATCHED = 64
+"""so many of the copied tensors are watched at most"""
+
+
+class Copied(NamedTuple):
+    """A tensor of the host of which a copy was made; ``before`` are its bytes, where they are to be
+    compared."""
+
+    source: Callable[[], Any]
+    version: int
+    before: Any
+
+
+class Copies:
+    """What one process need not wait for."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.batches: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """how many each iterator has given"""
+        self.number = 0
+        """of the batch that was given last"""
+        self.copied: deque[Copied] = deque(maxlen=WATCHED)
+        self.said = self.off = False
+
+    def why(self) -> str:
+        """What it still waits for."""
+        if self.said:
+            return "the script says of each copy itself whether it is waited for (non_blocking=...)"
+        if self.copied:
+            return f"the copies of the first {PROVE} batches are waited for, and no more came"
+        return "no batch that a loader has pinned was copied to the device"
+
+    def pin_memory(self, original: Function) -> Function:
+        """The loader pins a part of a batch. What was pinned before is the script's own."""
+        import torch
+
+        def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(data, *args, **kwargs)
+            if isinstance(result, torch.Tensor) and result is not data:
+                self.pinned[id(result)] = result
+            return result
+
+        return pin_memory
+
+    def following(self, original: Function) -> Function:
+        """The script takes the next batch."""
+
+        def following(iterator: Any) -> Any:
+            if not self.off and not self.hand.child:
+                self.hand.contained([KNOB], self._next, iterator)
+            return original(iterator)
+
+        return following
+
+    def copy(self, original: Function) -> Function:
+        """The script moves a tensor."""
+
+        def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            found = None
+            if self.pinned:
+                found = self.hand.contained([KNOB], self._watch, tensor, args, kwargs)
+            if found is None:
+                return original(tensor, *args, **kwargs)
+            copied, wait = found
+            free = {} if wait else {"non_blocking": True}
+            result = original(tensor, *args, **kwargs | free)
+            if result.device != tensor.device:
+                self.copied.append(copied)
+                if not wait:
+                    self.hand.took(KNOB)
+            return result
+
+        return copy
+
+    def _next(self, iterator: Any) -> None:
+        """The script asks for a batch: is what it copied of those before as it was?"""
+        if any(map(_changed, self.copied)):
+            self.off = True
+            self.hand.decline([KNOB], "the script changes a batch after it has copied it")
+        alive = [each._replace(before=None) for each in self.copied if each.source() is not None]
+        self.copied = deque(alive, maxlen=WATCHED)
+        self.number = self.batches[iterator] = self.batches.get(iterator, 0) + 1
+
+    def _ours(self, tensor: Any) -> Any:
+        """What a loader has pinned, of which this is all or a part; None where it is neither."""
+        for one in (tensor, getattr(tensor, "_base", None)):
+            if one is not None and self.pinned.get(id(one)) is one:
+                return one
+        return None
+
+    def _watch(self, tensor: Any, args: Any, kwargs: Any) -> tuple[Copied, bool] | None:
+        """A copy of what is about to be made, and whether it has to be waited for; None for one
+        that is left alone."""
+        source = self._ours(tensor)
+        if source is None or self.off or self.hand.child or source.is_inference():
+            return None  # changes of the latter cannot be seen
+        said = "non_blocking" in kwargs or any(type(one) is bool for one in args)
+        if said and (kwargs.get("non_blocking") is not False or not _passed_on()):
+            self.said = True
+            return None
+        look = self.number <= PROVE or self.number % EVERY == 0
+        before = source.clone() if look else None
+        return Copied(weakref.ref(source), source._version, before), look
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -20,42 +141,30 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
 
 def _without_waiting(hand: Hand) -> None:
-    """Copy what a loader has pinned without waiting for it. From pageable memory a copy waits in
-    any case; back to the host it has to be waited for; and pinned memory of the script's own may
-    be written anew before it has been read. All three are left as they are."""
     import torch
+    from torch.utils.data import dataloader
     from torch.utils.data._utils import pin_memory as home
 
-    pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+    copies = Copies(hand)
+    hand.waits([KNOB], copies.why)
+    hand.replace(home, "pin_memory", copies.pin_memory)
+    hand.replace(dataloader._BaseDataLoaderIter, "__next__", copies.following)
+    hand.replace(torch.Tensor, "to", copies.copy)
+    hand.replace(torch.Tensor, "cuda", copies.copy)
 
-    def make_pin(original: Callable[..., Any]) -> Callable[..., Any]:
-        def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(data, *args, **kwargs)
-            if isinstance(result, torch.Tensor):
-                pinned[id(result)] = result
-            return result
 
-        return pin_memory
+def _changed(copied: Copied) -> bool:
+    source = copied.source()
+    if source is None:
+        return False
+    if source._version != copied.version:
+        return True
+    return copied.before is not None and not same_bytes(copied.before, source)
 
-    def ours(tensor: Any) -> bool:
-        base = getattr(tensor, "_base", None)
-        return pinned.get(id(tensor)) is tensor or (
-            base is not None and pinned.get(id(base)) is base
-        )
 
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
-            said = "non_blocking" in kwargs or any(type(one) is bool for one in args)
-            if not pinned or said or not ours(self):
-                return original(self, *args, **kwargs)
-            result = original(self, *args, non_blocking=True, **kwargs)
-            if result.device != self.device:
-                hand.took(KNOB)
-            return result
-
-        return copy
-
-    hand.waits([KNOB], "no batch that a loader has pinned was copied to the device")
-    hand.replace(home, "pin_memory", make_pin)
-    hand.replace(torch.Tensor, "to", make)
-    hand.replace(torch.Tensor, "cuda", make)
+def _passed_on() -> bool:
+    """Whether it is a framework that says so, past this folder's frames."""
+    frame, ours = sys._getframe(1), (__package__ or "").rpartition(".")[0] + "."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(ours):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in PASSING
