@@ -87,9 +87,16 @@ def test_of_a_file_that_the_script_opened_too(loop, tmp_path):
     with (tmp_path / "open").open("wb") as file:
         torch.save({"a": torch.ones(100)}, file)
         size = file.tell()
-    torch.save({}, io.BytesIO())
     (one,) = loop.saves
     assert (one["path"], one["bytes"]) == (str(tmp_path / "open"), size)
+    assert not loop.faults
+
+
+def test_of_memory_that_something_else_writes_to_a_file(loop):
+    memory = io.BytesIO()
+    torch.save({"a": torch.ones(100)}, memory)
+    (one,) = loop.saves
+    assert (one["path"], one["bytes"]) == ("<memory>", len(memory.getvalue()))
     assert not loop.faults
 
 

@@ -61,7 +61,10 @@ KNOBS: Final[dict[str, Knob]] = {
         bool, "a dataset whose numbers are 32 bits wide, and widen the batches on the device"
     ),
     "copy.non_blocking": Knob(
-        bool, "batch.to(device, non_blocking={value}) where batches go to the device"
+        bool,
+        "batch.to(device, non_blocking={value}) where batches go to the device; with Accelerate "
+        "dataloader_config=DataLoaderConfiguration(non_blocking={value}), with Hugging Face's "
+        "Trainer accelerator_config=dict(non_blocking={value})",
     ),
     "dataset.cache": Knob(
         bool, "a cache of what the dataset returns, by index, before any random augmentation"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -22,6 +23,8 @@ SURE = ("fsync", "replace", "rename")
 """functions of ``os`` that belong to a checkpoint, if they follow one in the same step: the file is
 brought to the disk and takes the place of the last one, whose memory is freed"""
 SPAN = "save_checkpoint"
+MEMORY = "<memory>"
+"""stands for the path of what something else will bring to a file: Lightning saves so"""
 
 
 class Saving:
@@ -62,7 +65,8 @@ class Saving:
         """Note a file that was written, by its name or opened: in so many ns, so many of them on a
         CPU."""
         named = isinstance(target, (str, os.PathLike))
-        path = os.fspath(target) if named else getattr(target, "name", None)
+        unnamed = MEMORY if isinstance(target, io.BytesIO) else None
+        path = os.fspath(target) if named else getattr(target, "name", unnamed)
         if not isinstance(path, str) or len(self.loop.saves) >= MOST_SAVES:
             return
         size = None

@@ -14,7 +14,7 @@ def async_checkpoint(proof: Proof) -> Plan | None:
     what saving waits for, and little of what it works."""
     return Plan(
         summary="torch.distributed.checkpoint.async_save (or copy the state to the CPU and save it "
-        "from another process)",
+        "from another process); with Lightning plugins=[AsyncCheckpointIO()]",
         edits=(Edit(knob="checkpoint.asynchronous", value=True, was=False),),
         predicted=proof.facts.get("beside"),
         risk="host memory for one more copy of the state; the file is complete only later",

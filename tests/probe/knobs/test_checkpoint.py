@@ -5,6 +5,7 @@
 
 import collections
 import filecmp
+import io
 import os
 import shutil
 import signal
@@ -439,3 +440,10 @@ def test_nothing_else_makes_saving_wait_for_nobody(turn, edit):
     hand = turn(edit)
     assert torch.save is save
     assert not hand.applied
+
+
+def test_why_nothing_was_saved_beside_the_training(turn):
+    hand = turn(EDIT)
+    assert hand.waiting[KNOB]() == "nothing was saved to a file by torch.save while it ran"
+    torch.save({}, io.BytesIO())
+    assert "AsyncCheckpointIO" in hand.waiting[KNOB]()

@@ -42,7 +42,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     if not hasattr(os, "fork"):
         raise DeclinedError("this system cannot fork a process")
     saves = Saves(hand, {KNOB: True})
-    hand.waits([KNOB], "nothing was saved to a file by torch.save while it ran")
+    hand.waits([KNOB], saves.why)
     hand.replace(torch, "save", saves.wrap)
     for owner in (builtins, io):
         hand.replace(owner, "open", saves.waiting.files.wrap)
@@ -60,12 +60,23 @@ class Saves:
         self.edits = edits
         self.writers = Writers()
         self.waiting = Waiting(hand, self.writers, edits)
+        self.in_memory = False
+
+    def why(self) -> str:
+        """What it still waits for."""
+        if self.in_memory:
+            return (
+                "torch.save wrote to memory, and something else brought that to the disk; with "
+                "Lightning, Trainer(..., plugins=[AsyncCheckpointIO()]) has a thread do it"
+            )
+        return "nothing was saved to a file by torch.save while it ran"
 
     def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Write beside the training where that is possible."""
 
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             write = functools.partial(_original, original, args, kwargs)
+            self.in_memory |= isinstance(f, io.BytesIO)
             if not isinstance(f, (str, os.PathLike, Opened)) or self.hand.child:
                 return write(obj, f)
             self.waiting.on(_name(f))
