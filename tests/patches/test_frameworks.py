@@ -5,6 +5,11 @@ from patching import added, rewrite
 
 HF = "from transformers import TrainingArguments, AutoModel\n"
 PL = "import lightning as L\n"
+AC = "from accelerate import Accelerator, DataLoaderConfiguration\n"
+LOOP = """for x in loader:
+    loss = model(x).sum()
+    framework.backward(loss)
+"""
 
 
 @pytest.mark.parametrize(
@@ -110,3 +115,75 @@ def test_lightnings_switches():
     assert "detect_anomaly=False" in rewrite(text, "autograd.anomaly_mode", False, True).text
     assert "deterministic=False" in rewrite(text, "torch.deterministic", False, True).text
     assert not rewrite(f"{PL}t = L.Trainer()\n", "autograd.anomaly_mode", False, True).done
+
+
+@pytest.mark.parametrize(
+    ("head", "made", "said"),
+    [
+        (AC, "Accelerator()", 'mixed_precision="bf16"'),
+        (AC, "Accelerator(mixed_precision='no')", "mixed_precision='bf16'"),
+        (PL, "L.Fabric()", 'precision="bf16-mixed"'),
+        (PL, "L.Fabric(precision='32-true')", "precision='bf16-mixed'"),
+    ],
+)
+def test_what_a_loop_of_ones_own_is_trained_by(head, made, said):
+    """Its ``backward`` takes the loss, and its precision holds for the forward pass."""
+    text = f"import torch\n{head}framework = {made}\n{LOOP}"
+    assert added(text, "autocast.dtype", "bfloat16") == [
+        f"-framework = {made}", f"+framework = {made.partition('(')[0]}({said})"
+    ]  # fmt: skip
+    assert rewrite(text, "autocast.dtype", "bfloat16").why == ()
+
+
+@pytest.mark.parametrize(
+    ("head", "made"),
+    [(AC, "Accelerator(mixed_precision='fp16')"), (PL, "L.Fabric(precision='64-true')")],
+)
+def test_whose_precision_was_chosen(head, made):
+    found = rewrite(f"{head}framework = {made}\n{LOOP}", "autocast.dtype", "bfloat16")
+    assert not found.done
+    assert found.why == ("line 2 sets a precision of its own",)
+
+
+def test_copies_that_accelerate_makes():
+    line = "loading = DataLoaderConfiguration(split_batches=True)"
+    assert added(f"{AC}{line}\n", "copy.non_blocking", True) == [
+        f"-{line}", f"+{line[:-1]}, non_blocking=True)"
+    ]  # fmt: skip
+
+
+def test_arguments_of_trl():
+    line = "args = SFTConfig(packing=True)"
+    text = f"from trl import SFTConfig\n{line}\n"
+    assert added(text, "loader.workers", 4) == [
+        f"-{line}", f"+{line[:-1]}, dataloader_num_workers=4)"
+    ]  # fmt: skip
+    found = rewrite(text, "model.checkpointing", False, True)
+    assert found.text == text
+    assert found.why == ("line 2 may turn it on without being told to",)
+
+
+PARSED = """from transformers import HfArgumentParser, TrainingArguments
+parser = HfArgumentParser((Own, TrainingArguments))
+"""
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "word"),
+    [("autocast.dtype", "bfloat16", "--bf16 True"), ("loader.workers", 4, "num_workers 4")],
+)
+def test_arguments_that_the_command_gives(knob, value, word):
+    found = rewrite(PARSED, knob, value)
+    assert not found.done
+    assert [word in why for why in found.why] == [True]
+    dotted = "import transformers as t\nt.HfArgumentParser(t.TrainingArguments)\n"
+    assert len(rewrite(dotted, knob, value).why) == 1
+    assert rewrite(PARSED.replace("TrainingArguments", "Other"), knob, value).why == ()
+
+
+def test_checkpointing_that_the_command_asks_for():
+    options = ("--gradient_checkpointing", "True")
+    assert rewrite(PARSED, "model.checkpointing", False, True, options=options).why == (
+        "line 2 reads it from the command: change `--gradient_checkpointing` there",
+    )
+    assert rewrite(PARSED, "model.checkpointing", False, True).why == ()

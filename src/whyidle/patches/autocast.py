@@ -37,7 +37,7 @@ def autocast(text: str, change: Change) -> Rewrite:
 def _around(source: Source, change: Change) -> Rewrite:
     edits = Edits()
     backward = [call for call in source.every(cst.Call) if method(call) == "backward"]
-    if not backward:
+    if not backward or any(_of_a_framework(call) for call in backward):
         return edits.rewrite(source)
     place = f"line {source.line(backward[0])}"
     torch = torch_name(source)
@@ -57,6 +57,11 @@ def _around(source: Source, change: Change) -> Rewrite:
     edits.changes[block] = all_within(source, head, first, last)
     edits.done = True
     return edits.rewrite(source)
+
+
+def _of_a_framework(call: cst.Call) -> bool:
+    """``accelerator.backward(loss)``: what it is told of precision holds for the forward pass."""
+    return any(arg.keyword is None and not arg.star for arg in call.args)
 
 
 Span = tuple["cst.IndentedBlock | cst.Module", int, int]

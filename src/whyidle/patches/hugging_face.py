@@ -10,18 +10,26 @@ import libcst as cst
 from whyidle.model.knobs import Setting
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, argument, current, meant
+from whyidle.patches._origin import given
 from whyidle.patches._setter import Edits, Setter
 from whyidle.patches._source import NO_LITERAL, Source, source_of
 from whyidle.patches._spread import spread
 from whyidle.patches._training import method
 
-ARGUMENTS = tuple(
+TRL = tuple(f"trl.{each}Config" for each in ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward"))
+"""arguments of TRL's trainers, which are those of transformers and some more"""
+ARGUMENTS = TRL + tuple(
     f"{module}.{prefix}TrainingArguments"
     for prefix, modules in {
         "": ("transformers", "transformers.training_args"),
         "Seq2Seq": ("transformers", "transformers.training_args_seq2seq"),
     }.items()
     for module in modules
+)
+PARSERS = (
+    "transformers.HfArgumentParser",
+    "transformers.hf_argparser.HfArgumentParser",
+    "trl.TrlParser",
 )
 WORKERS = Keyword("dataloader_num_workers", 0)
 PLAIN = "adamw_torch"
@@ -54,9 +62,9 @@ CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 def hugging_face(text: str, change: Change) -> Rewrite:
     """The arguments of the trainer, where a program makes them itself."""
     if change.knob == "model.checkpointing":
-        known = not change.value and any(name in text for name in CHECKPOINTING)
+        known = not change.value and any(word in text for word in (*CHECKPOINTING, "trl", "Hf"))
         return _checkpointing(source_of(text), change) if known else Rewrite(text)
-    if "transformers" not in text:
+    if "transformers" not in text and "trl" not in text:
         return Rewrite(text)
     source = source_of(text)
     if change.knob == "model.attention":
@@ -68,6 +76,8 @@ def hugging_face(text: str, change: Change) -> Rewrite:
     same = type(value) is type(change.value)
     told = replace(change, value=value, was=change.was if same else None)
     setter = Setter(source, keyword, told)
+    for call in _parsers(source):
+        setter.leave(call, f"reads it from the command: write `--{keyword.name} {value}` there")
     free = []
     for call in meant(source, source.calls(ARGUMENTS), keyword, told):
         other = EXCLUDES.get(keyword.name, "")
@@ -82,17 +92,34 @@ def hugging_face(text: str, change: Change) -> Rewrite:
     return setter.set(free)
 
 
+def _parsers(source: Source) -> list[cst.Call]:
+    """What makes the arguments of the trainer from the command's options."""
+    known = set(ARGUMENTS)
+    return [
+        call
+        for call in source.calls(PARSERS)
+        if any(source.names(part) & known for part in source.inside(cst.BaseExpression, call))
+    ]
+
+
 def _checkpointing(source: Source, change: Change) -> Rewrite:
     """Whatever turns it on: the argument by the name that a call passes, else the model's own
     method. A call that says nothing of it has turned nothing on."""
     edits = Edits()
     for name in CHECKPOINTING:
         calls = [call for call in source.calls(ARGUMENTS) if _says(source, call, name)]
-        Setter(source, Keyword(name, None), change, edits).set(calls)
+        setter = Setter(source, Keyword(name, None), change, edits)
+        setter.set(calls)
         for call in source.every(cst.Call):
             if method(call) == f"{name}_enable":
                 edits.replace(call, f"{source.code(call.func).removesuffix('enable')}disable()")
             edits.done |= method(call) == f"{name}_disable"
+        for call in _parsers(source):
+            if word := given(change.options, (f"--{name}",)):
+                setter.leave(call, f"reads it from the command: change `{word}` there")
+    for call in source.calls(TRL):
+        if not any(_says(source, call, name) for name in CHECKPOINTING):
+            setter.leave(call, "may turn it on without being told to")
     return edits.rewrite(source)
 
 

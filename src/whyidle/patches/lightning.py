@@ -1,11 +1,10 @@
-"""``Trainer(...)`` of Lightning."""
+"""``Trainer(...)`` and ``Fabric(...)`` of Lightning."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword, current
+from whyidle.patches._precision import mixed
 from whyidle.patches._setter import Setter
 from whyidle.patches._source import source_of
 
@@ -15,6 +14,13 @@ TRAINERS = (
     "lightning.pytorch.trainer.Trainer",
     "pytorch_lightning.Trainer",
     "pytorch_lightning.trainer.Trainer",
+)
+FABRICS = (
+    "lightning.Fabric",
+    "lightning.fabric.Fabric",
+    "lightning.fabric.fabric.Fabric",
+    "lightning_fabric.Fabric",
+    "lightning_fabric.fabric.Fabric",
 )
 KEYWORDS = {
     "autocast.dtype": Keyword("precision", None),
@@ -27,22 +33,14 @@ FULL = (None, 32, "32", "32-true")
 
 @source_form(*KEYWORDS)
 def lightning(text: str, change: Change) -> Rewrite:
-    """The trainer's own switches."""
+    """The trainer's own switches, and the precision of Fabric."""
     if "lightning" not in text:
         return Rewrite(text)
     source = source_of(text)
     keyword = KEYWORDS[change.knob]
+    if change.knob == "autocast.dtype":
+        makers = (*TRAINERS, *FABRICS)
+        return mixed(source, change, makers, keyword, full=FULL, wanted="bf16-mixed")
     calls = source.calls(TRAINERS)
-    if change.knob != "autocast.dtype":
-        calls = [call for call in calls if current(source, call, keyword) not in (None, False)]
-        return Setter(source, keyword, change).set(calls)
-    if change.value != "bfloat16":
-        return Rewrite(text)
-    setter = Setter(source, keyword, replace(change, value="bf16-mixed", was=None))
-    free = []
-    for call in calls:
-        if current(source, call, keyword) in (*FULL, "bf16-mixed"):
-            free.append(call)
-        else:
-            setter.leave(call, "sets a precision of its own")
-    return setter.set(free)
+    calls = [call for call in calls if current(source, call, keyword) not in (None, False)]
+    return Setter(source, keyword, change).set(calls)
