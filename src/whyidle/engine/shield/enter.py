@@ -19,6 +19,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_NOSUID, MS_NODEV = 0x2, 0x4
@@ -151,6 +152,9 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
         mount(source, target, None, MS_BIND | MS_REC)
     for (path,) in plan["read_only"]:
         read_only(path)
+    for (path,) in plan["sockets"]:
+        with suppress(FileNotFoundError):  # its service has gone meanwhile
+            mount(os.devnull, path, None, MS_BIND)
     for (path,) in plan["settings"]:
         mount(path, path, None, MS_BIND | MS_REC)
         read_only(path)

@@ -43,10 +43,12 @@ class Mount:
 
 @dataclass(slots=True)
 class Layout:
-    """What to mount: ``overlays`` as (folder, its shelf's number), and what becomes read-only."""
+    """What to mount: ``overlays`` as (folder, its shelf's number), and what becomes read-only;
+    ``sockets`` are services' that lie open beside the overlays."""
 
     overlays: list[tuple[str, int]] = field(default_factory=list)
     read_only: list[str] = field(default_factory=list)
+    sockets: list[str] = field(default_factory=list)
 
 
 def read(text: str) -> list[Mount]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import memory, mounts, network, skeleton, stale
+from whyidle.engine.shield import memory, mounts, network, skeleton, sockets, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 ENTER = Path(__file__).with_name("enter.py")
@@ -92,6 +92,8 @@ class Namespaces:
             layout = mounts.plan(self._mounts, usable, frozenset(refused))
             if not layout.overlays:
                 break
+            overlaid = [folder for folder, _ in layout.overlays]
+            layout.sockets = sockets.uncovered(self._mounts, overlaid)
             failed = self._try(user, layout)
             if not failed:
                 self._check_reach(layout)
@@ -164,6 +166,7 @@ class Namespaces:
             "memory": self._memory,
             "settings": [(each,) for each in settings],
             "read_only": [(folder,) for folder in layout.read_only],
+            "sockets": [(path,) for path in layout.sockets],
         }
         path = self._scratch / f"{self._commands}.plan"
         path.write_bytes(marshal.dumps(plan))

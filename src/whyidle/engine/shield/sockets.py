@@ -1,0 +1,56 @@
+"""Sockets of services that no overlay hides in a trial.
+
+Nobody can connect to a socket through an overlay. Where there is none, beside mounts further down
+and in what is read-only, a service would answer: that of Docker starts whatever it is asked for,
+outside of the trial.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from whyidle.engine.shield import memory
+from whyidle.engine.shield.mounts import KERNEL, LEFT, SERVICES, Mount, inside
+
+MOST_LOOKED_AT = 20_000
+"""entries of one mount, from its top down: it may be a data set, and services have their sockets
+high up"""
+
+
+def uncovered(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
+    """Those that could be reached in a trial, but those that only answer questions."""
+    apart = {*overlaid, *LEFT, *(mount.path for mount in mounts)}
+    name, usual = memory.MPS
+    kept = (*SERVICES, os.environ.get(name, usual))
+    return [
+        path
+        for mount in mounts
+        if mount.path not in overlaid
+        and mount.kind not in KERNEL.split()
+        and not any(inside(mount.path, each) for each in LEFT)
+        for path in _below(mount.path, apart)
+        if not any(inside(path, each) for each in kept)
+    ]
+
+
+def _below(top: str, apart: set[str]) -> Iterator[str]:
+    """The sockets of a mount, which may be one itself, outside of what is ``apart``."""
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.lstat(top).st_mode):
+            yield top
+    waiting, left = deque([top]), MOST_LOOKED_AT
+    while waiting and left > 0:
+        with suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in islice(entries, left):
+                left -= 1
+                if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting += [entry.path] if entry.path not in apart else []
+                elif stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
+                    yield entry.path
