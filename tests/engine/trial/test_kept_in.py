@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from whyidle.engine.shield import shield
 from whyidle.engine.trial import kept_in as _kept_in
 from whyidle.engine.trial.kept_in import KeptIn, leaves
 from whyidle.errors import TrialError
@@ -51,6 +53,26 @@ def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.M
         kept.check(["ssh", "node", "python", "train.py"], yes=False)
     kept.check(["ssh", "node"], yes=True)
     kept.check(["python", "train.py"], yes=False)
+
+
+def test_an_arm_is_not_kept_in_by_less_than_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    kept = KeptIn(network=False)
+    kept.check(["python", "train.py"], yes=True)
+    if kept.level == "python":
+        pytest.skip("there is nothing less")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with kept.arm(tmp_path / "one"):
+        pass
+    monkeypatch.setattr(_kept_in, "shield", partial(shield, best="python"))
+    with pytest.raises(TrialError, match=f"{kept.level}.* now \\(python") as caught:
+        kept.arm(tmp_path / "two").__enter__()
+    assert "no longer" in caught.value.what
+    with KeptIn(network=False).arm(tmp_path / "one"):
+        pass  # whoever has found no better one goes on
 
 
 ARM = """

@@ -1,6 +1,7 @@
 """The shield around a trial: it can overwrite nothing and publish nothing."""
 
 from whyidle.engine.shield.guard import Leak, Shield, Written, shield
+from whyidle.engine.shield.kinds import LEVELS, Level
 from whyidle.engine.shield.stale import mark
 
-__all__ = ["Leak", "Shield", "Written", "mark", "shield"]
+__all__ = ["LEVELS", "Leak", "Level", "Shield", "Written", "mark", "shield"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from whyidle.engine.shield import network
 
 Level = Literal["namespaces", "landlock", "python"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""the best first"""
 GUEST = "WHYIDLE_SHIELD"
 """the variable that tells the guest's part what to watch for"""
 

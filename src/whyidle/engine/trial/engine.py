@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from whyidle import catalog
+from whyidle.engine.shield import Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.errors import UsageError
 
@@ -25,12 +26,13 @@ class Terms:
     """What holds for all arms: the command, as it is typed in ``here``, whether it may reach the
     ``network``, and whether somebody said ``yes`` to what cannot be held back. ``resources`` are
     what an arm holds of a cluster (``cpu``, ``gpu``, or names of the cluster's own); none: all of
-    one machine."""
+    one machine. ``level`` is the kind of shield that arms have there at least."""
 
     command: Sequence[str]
     network: bool = False
     yes: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)
+    level: Level = "python"
     here: Path = field(default_factory=Path.cwd)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
@@ -50,7 +52,7 @@ class Engine(Protocol):
 
         Raises:
             OSError: the copies of patched files cannot be made.
-            TrialError: the machine that it ran on was lost.
+            TrialError: the machine that it ran on was lost, or its shield is no longer to be had.
         """
 
     def race(self, entries: Sequence[Entry]) -> list[Ran | None]:

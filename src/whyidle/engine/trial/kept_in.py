@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from whyidle.engine.shield import Leak, Shield, mark, shield
+from whyidle.engine.shield import LEVELS, Leak, Level, Shield, mark, shield
 from whyidle.errors import TrialError
 
 MOST = 5
@@ -30,11 +30,12 @@ ENDING = ("SIGTERM", "SIGHUP")
 
 
 class KeptIn:
-    """The guards of all arms, and what they held back. ``network`` lets the job reach it."""
+    """The guards of all arms, and what they held back. ``network`` lets the job reach it; ``level``
+    is the kind that they must have at least, as it was found before."""
 
-    def __init__(self, *, network: bool) -> None:
+    def __init__(self, *, network: bool, level: Level = "python") -> None:
         self.network = network
-        self.level = ""
+        self.level: Level = level
         self.leaks: dict[Leak, None] = {}
 
     def check(self, command: Sequence[str], *, yes: bool) -> None:
@@ -73,11 +74,22 @@ class KeptIn:
 
     @contextmanager
     def arm(self, folder: Path) -> Iterator[Shield]:
-        """A guard around one arm, whose ``folder`` stays writable."""
+        """A guard around one arm, whose ``folder`` stays writable.
+
+        Raises:
+            TrialError: it would hold back less than what was found before the first arm.
+        """
         scratch = folder / "scratch"
         scratch.mkdir()
         _mark_above(folder)
         with _ended(), shield(scratch, network=self.network, real=[folder]) as guard:
+            if LEVELS.index(guard.level) > LEVELS.index(self.level):
+                raise TrialError(
+                    "A trial can no longer be kept in as it was asked for.",
+                    why=f"Before the first one there was a better shield ({self.level}) than there "
+                    f"is now ({guard.level}): {guard.why}.",
+                    hint="Try again when the machine is less busy.",
+                )
             yield guard
             self.leaks |= dict.fromkeys(guard.leaks())
 

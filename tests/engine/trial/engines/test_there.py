@@ -3,11 +3,14 @@
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from whyidle import __version__
+from whyidle.engine.shield import shield
+from whyidle.engine.trial import kept_in
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.engine import Terms
 from whyidle.engine.trial.engines import _there
@@ -101,6 +104,16 @@ def test_a_recording_is_handed_back_and_nothing_beside_it(tmp_path):
     names = {str(p.relative_to(found.recording)) for p in found.recording.rglob("*")}
     assert names == {"1.spans", "folder", "folder/2.json"}
     assert (found.recording / "1.spans").read_bytes() == b"\x00\x01"
+
+
+def test_an_arm_is_kept_in_there_as_was_found_before_or_not_run(terms, monkeypatch):
+    level = seen(replace(terms, yes=True)).level
+    if level == "python":
+        pytest.skip("there is nothing less")
+    monkeypatch.setattr(kept_in, "shield", partial(shield, best="python"))
+    order = _there.Order(replace(terms, level=level), Asked(), "one")
+    with pytest.raises(TrialError, match="no longer be kept in"):
+        _there.run(order)
 
 
 def test_nothing_of_an_arm_is_left_there(terms, monkeypatch, tmp_path):

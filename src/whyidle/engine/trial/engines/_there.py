@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whyidle import __version__
-from whyidle.engine.shield import Leak
+from whyidle.engine.shield import Leak, Level
 from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.engine import Terms
@@ -55,11 +55,13 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A machine: why arms cannot run there (empty: they can), and what to do about that."""
+    """A machine: why arms cannot run there (empty: they can), and what to do about that; the kind
+    of shield that they have there."""
 
     host: str
     why: str = ""
     hint: str = ""
+    level: Level = "python"
 
 
 def named_files(terms: Terms) -> dict[str, str]:
@@ -83,11 +85,12 @@ def look(terms: Terms, files: Mapping[str, str], version: str) -> Seen:
     if version != __version__:
         return Seen(host, f"it has whyidle {__version__}, not {version}", "Install the same there.")
     with as_typed(terms):
+        kept_in = KeptIn(network=terms.network)
         try:
-            KeptIn(network=terms.network).check(terms.command, yes=terms.yes)
+            kept_in.check(terms.command, yes=terms.yes)
         except TrialError as error:
             return Seen(host, f"{error.what} {error.why}", error.hint)
-    return Seen(host)
+    return Seen(host, level=kept_in.level)
 
 
 def _unreached(terms: Terms, files: Mapping[str, str]) -> str:
@@ -115,13 +118,14 @@ def run(order: Order, go_on: GoOn | None = None) -> Came:
 
     Raises:
         OSError: the copies of patched files cannot be made.
+        TrialError: the shield that was found there is no longer to be had.
     """
     with as_typed(order.terms):
         top = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
         try:
             folder = top / order.name
             folder.mkdir()
-            kept_in = KeptIn(network=order.terms.network)
+            kept_in = KeptIn(network=order.terms.network, level=order.terms.level)
             with kept_in.arm(folder) as guard:
                 ran = arm.run(order.terms.command, order.asked, folder, guard, go_on)
             packed = pack(ran.recording) if order.asked.profile else b""

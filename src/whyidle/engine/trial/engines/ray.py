@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whyidle import __version__
-from whyidle.engine.shield import Leak
+from whyidle.engine.shield import Leak, Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.engine import Entry, Terms
 from whyidle.engine.trial.engines import _there
@@ -58,7 +59,8 @@ def start(terms: Terms) -> OnRay:
     if own:
         ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     try:
-        return OnRay(terms, _machine(terms), own=own)
+        machine = _machine(terms)
+        return OnRay(replace(terms, level=machine.level), machine, own=own)
     except BaseException:
         if own:
             ray.shutdown()
@@ -73,6 +75,7 @@ class _Machine:
         self.address: str = node["NodeManagerAddress"]
         self.resources: Mapping[str, float] = node["Resources"]
         self.host = self.address
+        self.level: Level = "python"
 
     def holds(self, asked: Mapping[str, float]) -> dict[str, float]:
         """What an arm holds of it, by Ray's names."""
@@ -109,7 +112,7 @@ def _machine(terms: Terms) -> _Machine:
             continue
         seen = _look(one, terms)
         if not seen.why:
-            one.host = seen.host
+            one.host, one.level = seen.host, seen.level
             return one
         refused.append(seen)
     raise TrialError(
@@ -155,6 +158,8 @@ class OnRay:
         except ray.exceptions.RayTaskError as error:
             if asked.patch is not None and isinstance(error, OSError):
                 raise
+            if isinstance(error.cause, TrialError):
+                raise error.cause from None
             said = _last(error)
         except ray.exceptions.GetTimeoutError:
             said = f"Ray found no room for it on {self._machine.host}: --resources"
