@@ -14,7 +14,7 @@ import pytest
 from behind import python, run
 
 from whyidle.engine.record import BOOT
-from whyidle.engine.shield import Shield, shield
+from whyidle.engine.shield import Shield, fence, fenced, shield
 
 KINDS = ("landlock", "python")
 
@@ -199,7 +199,7 @@ def test_what_is_no_python_cannot_write_and_is_told(landlock: Shield, project: P
     assert done.stdout.split() == ["True"] * 4 + ["data"], done.stderr
     assert tree(project) == before
     told = [("program " + each, f"{project / 'train.py'}:4") for each in ("cp", "echo", "mv", "rm")]
-    assert [tuple(each) for each in landlock.leaks()] == told
+    assert [each[:2] for each in landlock.leaks()] == told
 
 
 def test_files_that_c_code_opens_are_refused(landlock: Shield, project: Path):
@@ -242,6 +242,18 @@ def test_pipes_and_devices_are_left_alone(guard: Shield, project: Path):
     assert python(guard, code).split() == ["through"]
 
 
+SENDERS = """
+import socket, subprocess
+try:
+    socket.create_connection(("192.0.2.1", 443), timeout=5)
+except OSError:
+    pass
+subprocess.run(["bash", "send.sh"])
+subprocess.run(["git", "push", "nowhere"], stderr=subprocess.DEVNULL)
+subprocess.run(["git", "--version"], stdout=subprocess.DEVNULL)
+subprocess.run("git push nowhere", shell=True, stderr=subprocess.DEVNULL)
+"""
+
 CONNECT = """
 import socket, subprocess
 for place in (("192.0.2.1", 443), ("metrics.example.org", 443)):
@@ -258,7 +270,7 @@ def test_python_connects_to_itself_only(guard: Shield, project: Path):
     (project / "train.py").write_text(CONNECT)
     done = run(guard, sys.executable, "train.py")
     assert (done.returncode, done.stdout.split()) == (0, [str(errno.ENETUNREACH)] * 2), done.stderr
-    assert [tuple(each) for each in guard.leaks()] == [
+    assert [each[:2] for each in guard.leaks()] == [
         ("connection to 192.0.2.1:443", f"{project / 'train.py'}:5"),
         ("connection to metrics.example.org:443", f"{project / 'train.py'}:5"),
     ]
@@ -270,6 +282,41 @@ def test_programs_reach_no_service(landlock: Shield):
         pytest.skip(f"a kernel whose Landlock knows no ports: {done.stderr}")
     other = run(landlock, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/29512")
     assert "refused" in other.stderr
+
+
+def test_where_the_kernel_knows_no_ports_programs_that_send_are_told_so(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As before Linux 6.7: the third version of Landlock, asked of a newer kernel."""
+    text = fenced.FENCE.read_text()
+    newest = "return call(CREATE, None,"
+    assert newest in text
+    (tmp_path / "fence.py").write_text(text.replace(newest, "return 3 or call(CREATE, None,"))
+    monkeypatch.setattr(fenced, "FENCE", tmp_path / "fence.py")
+    (tmp_path / "scratch").mkdir()
+    (project / "train.py").write_text(SENDERS)
+    (project / "send.sh").write_text("exec 3<>/dev/tcp/127.0.0.1/443")
+    with shield(tmp_path / "scratch", best="landlock") as guard:
+        if guard.level != "landlock":
+            pytest.skip(f"no Landlock to be had here: {guard.why}")
+        done = run(guard, sys.executable, "train.py")
+        told = {each.what: each.held for each in guard.leaks()}
+        assert guard.sends
+    assert "refused" in done.stderr  # by nobody who listens, as before there were ports
+    assert told == {
+        "connection to 192.0.2.1:443": True,
+        "program bash": False,
+        "program git": False,
+    }
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_where_all_is_refused_programs_do_not_send(tmp_path: Path, *, network: bool):
+    (tmp_path / "scratch").mkdir()
+    with shield(tmp_path / "scratch", network=network, best="landlock") as guard:
+        if guard.level != "landlock" or fence.version() < fence.PORTS_SINCE:
+            pytest.skip("no Landlock with ports to be had here")
+        assert not guard.sends
 
 
 def test_with_a_network_connections_are_told_and_not_refused(project: Path, tmp_path: Path):

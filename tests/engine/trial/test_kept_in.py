@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.shield import shield
+from whyidle.engine.shield import Leak, fenced, shield
 from whyidle.engine.trial import kept_in as _kept_in
-from whyidle.engine.trial.kept_in import KeptIn, leaves
+from whyidle.engine.trial.kept_in import KeptIn, leaves, told_of
 from whyidle.errors import TrialError
 
 
@@ -53,6 +53,40 @@ def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.M
         kept.check(["ssh", "node", "python", "train.py"], yes=False)
     kept.check(["ssh", "node"], yes=True)
     kept.check(["python", "train.py"], yes=False)
+
+
+def test_where_programs_reach_the_network_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As where Landlock is of a kernel before Linux 6.7."""
+    monkeypatch.chdir(tmp_path)
+    text = fenced.FENCE.read_text().replace("return call(CREATE, None,", "return 3 or call(CREATE,")
+    (tmp_path / "fence.py").write_text(text)
+    monkeypatch.setattr(fenced, "FENCE", tmp_path / "fence.py")
+    monkeypatch.setattr(_kept_in, "shield", partial(shield, best="landlock"))
+    kept = KeptIn(network=False)
+    kept.check(["python", "train.py"], yes=True)
+    if kept.level != "landlock":
+        pytest.skip("no Landlock to be had here")
+    with pytest.raises(TrialError, match=r"Linux 6\.7") as caught:
+        kept.check(["python", "train.py"], yes=False)
+    assert "reach the network" in caught.value.what
+    KeptIn(network=True).check(["python", "train.py"], yes=True)
+
+
+def test_what_is_not_held_back_is_told_apart():
+    leaks = [Leak("connection to hub:443", "a.py:1"), Leak("program rclone", "a.py:2", held=False)]
+    assert told_of(leaks, network=False) == [
+        "Held back in trials: connection to hub:443 (a.py:1).",
+        "Not held back in trials: program rclone (a.py:2).",
+    ]
+    assert told_of(leaks[1:], network=False) == [
+        "Not held back in trials: program rclone (a.py:2)."
+    ]
+    assert told_of(leaks, network=True) == [
+        "Let through in trials (--network): connection to hub:443 (a.py:1); "
+        "program rclone (a.py:2)."
+    ]
 
 
 def test_an_arm_is_not_kept_in_by_less_than_was_found(

@@ -3,6 +3,7 @@
 With Landlock it gives up the right to write anywhere but in the planned folders, and to connect to
 ports at which services listen; whatever it starts has no more rights than it. Standard library
 only, and of that little: it is started anew before every trial. Statuses are those of ``enter.py``.
+Without a command it prints `OPEN` where the kernel refuses no ports.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ WRITE_FILE, REMOVE, MAKE, REFER, TRUNCATE = 1 << 1, 0b11 << 4, 0b1111111 << 6, 1
 ON_FILES = WRITE_FILE | TRUNCATE
 CONNECT_TCP = 1 << 1
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
-FAILED = 125
+PORTS_SINCE = 4
+"""the version from which on it knows ports: Linux 6.7"""
+FAILED, OPEN = 125, "open"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,15 +48,15 @@ def version() -> int:
     return call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
 
 
-def restrict(writable: list[str], ports: list[tuple[int, int]], existing: list[str]) -> None:
+def restrict(writable: list[str], ports: list[tuple[int, int]], existing: list[str]) -> bool:
     """From here on, for this process and all that it starts: write only below ``writable``, and to
     what is there below ``existing``; and, where any are given and the kernel can, connect only to
-    ``ports`` (first, last)."""
+    ``ports`` (first, last). Whether it can."""
     have = version()
     files = WRITE_FILE | REMOVE | MAKE
     files |= (REFER if have >= 2 else 0) | (TRUNCATE if have >= 3 else 0)
-    net = CONNECT_TCP if ports and have >= 4 else 0
-    rules = struct.pack("=QQ", files, net) if have >= 4 else struct.pack("=Q", files)
+    net = CONNECT_TCP if ports and have >= PORTS_SINCE else 0
+    rules = struct.pack("=QQ", files, net) if have >= PORTS_SINCE else struct.pack("=Q", files)
     ruleset = call(CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0))
     for path in writable:
         _allow(ruleset, path, files)
@@ -71,6 +74,7 @@ def restrict(writable: list[str], ports: list[tuple[int, int]], existing: list[s
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     call(RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
+    return have >= PORTS_SINCE
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -99,9 +103,10 @@ def main(arguments: list[str]) -> int:
     parent = os.getppid()
     with open(arguments[0], "rb") as file:
         plan = marshal.load(file)
+    refuses = False
     if plan["writable"] is not None:
         try:
-            restrict(plan["writable"], plan["ports"], plan["existing"])
+            refuses = restrict(plan["writable"], plan["ports"], plan["existing"])
         except OSError as error:
             sys.stderr.write(f"whyidle: the trial could not be shielded: {error.strerror}\n")
             return FAILED
@@ -109,6 +114,7 @@ def main(arguments: list[str]) -> int:
     os.environ.update(plan["environment"])
     words = arguments[1:]
     if not words:
+        sys.stdout.write("" if refuses else OPEN)
         return 0
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it executes would

@@ -23,6 +23,8 @@ from whyidle.engine.shield import memory, mounts, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 FENCE = Path(__file__).with_name("fence.py")
+OPEN = "open"
+"""what it prints where programs can connect to any port"""
 TRY_S = 20.0
 FIRST_PORT, LAST_PORT = 1024, 65535
 SERVICES = (1433, 1521, 3128, 3306, 4317, 4318, 5000, 5432, 5672, 6379, 8000, 8080, 8086, 8443)
@@ -46,6 +48,7 @@ class Fenced:
         self.made = [stale.mark(tempfile.mkdtemp(prefix="whyidle-"))]
         """for temporary files: a short name, since sockets of loader workers are among them"""
         self.denied: list[str] = []
+        self.sends = asked.closed
         self._shared: list[memory.Shared] = []
         if level == "landlock":
             try:
@@ -116,6 +119,7 @@ class Fenced:
             self.uppers.clear()
         if done.returncode:
             raise UnavailableError(reason(done.stderr))
+        self.sends = self._asked.closed and done.stdout.decode() == OPEN
 
 
 def _devices() -> list[str]:

@@ -31,10 +31,12 @@ class Written:
 class Leak(NamedTuple):
     """Something that a job did which no copy of its files can undo: ``connection to host:port``,
     ``program cp``, ``write to PATH refused``; and the line of the user's (``FILE:LINE``, or empty)
-    that did it."""
+    that did it. Whether it was ``held`` back: without ports in the kernel's Landlock, a program
+    that sends is not."""
 
     what: str
     where: str
+    held: bool = True
 
 
 class Shield:
@@ -99,6 +101,11 @@ class Shield:
         return [found[place] for place in sorted(found)]
 
     @property
+    def sends(self) -> bool:
+        """Whether programs and C++ code reach the network, though the command has none."""
+        return self._kind.sends
+
+    @property
     def denied(self) -> list[str]:
         """Folders directly in which nothing can be written in a trial."""
         return self._kind.denied
@@ -114,7 +121,8 @@ class Shield:
         for path in self._notes.glob("*.notes"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 what, _, where = line.partition("\t")
-                found.add(Leak(what, where))
+                held = not (self.sends and what.startswith("program "))
+                found.add(Leak(what, where, held))
         sent = any(each.what.startswith(("connection", "look-up")) for each in found)
         if not sent and next(self._notes.glob("*.routes"), None):
             found.add(Leak("connection or look-up of a name, by code that is not Python", ""))

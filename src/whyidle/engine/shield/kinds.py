@@ -55,6 +55,8 @@ class Kind(Protocol):
 
     uppers: list[Upper]
     made: list[Path]
+    sends: bool
+    """whether code that is no Python reaches a network that is to be closed"""
 
     @property
     def denied(self) -> list[str]:

@@ -36,6 +36,7 @@ class Namespaces:
     """
 
     level: Literal["namespaces"] = "namespaces"
+    sends = False
 
     def __init__(self, asked: Asked) -> None:
         if not sys.platform.startswith("linux"):

@@ -63,12 +63,20 @@ class KeptIn:
             scratch = mark(folder) / "scratch"
             scratch.mkdir()
             with shield(scratch, network=self.network) as guard:
-                self.level, why = guard.level, guard.why
+                self.level, why, sends = guard.level, guard.why, guard.sends
         if self.level == "python" and not yes:
             raise TrialError(
                 "Here a trial is kept in by Python only.",
                 why="Files that other programs or C++ code of the job write, and what they send, "
                 f"would not be held back ({why}).",
+                hint="whyidle fix --yes ... goes on all the same.",
+            )
+        if sends and not yes:
+            raise TrialError(
+                "Here programs of a trial reach the network.",
+                why="What programs or C++ code of the job upload would be real: there are no "
+                f"namespaces ({why}), and this kernel's Landlock knows no ports (Linux 6.7 has "
+                "one that does).",
                 hint="whyidle fix --yes ... goes on all the same.",
             )
 
@@ -101,12 +109,17 @@ class KeptIn:
 def told_of(leaks: Iterable[Leak], *, network: bool) -> list[str]:
     """What was held back, or with ``network`` let through, a sentence each."""
     found = list(leaks)
-    told = [f"{leak.what}{f' ({leak.where})' if leak.where else ''}" for leak in found[:MOST]]
-    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
-    if not told:
-        return []
-    head = "Let through in trials (--network)" if network else "Held back in trials"
-    return [f"{head}: {'; '.join(told)}{more}."]
+    if network:
+        return _told("Let through in trials (--network)", found)
+    held = [leak for leak in found if leak.held]
+    other = [leak for leak in found if not leak.held]
+    return _told("Held back in trials", held) + _told("Not held back in trials", other)
+
+
+def _told(head: str, leaks: Sequence[Leak]) -> list[str]:
+    told = [f"{leak.what}{f' ({leak.where})' if leak.where else ''}" for leak in leaks[:MOST]]
+    more = f"; and {len(leaks) - MOST} more" if len(leaks) > MOST else ""
+    return [f"{head}: {'; '.join(told)}{more}."] if told else []
 
 
 def leaves(words: Sequence[str]) -> bool:

@@ -145,9 +145,11 @@ class Notes:
         name = os.path.basename(os.fsdecode(program))
         if name in ("sh", "bash") and isinstance(words, (list, tuple)) and len(words) > 2:
             self._shell(words[-1])
-        elif name not in READERS and not self._python(os.fsdecode(program), name):
+        elif self._looks(name, words):
+            return
+        elif not self._python(os.fsdecode(program), name):
             self.note(f"program {name}")
-        elif name not in READERS and not self._reached(words, rest[-1] if rest else None):
+        elif not self._reached(words, rest[-1] if rest else None):
             self.note(f"program {name}, without the variables that keep it in")
 
     @staticmethod
@@ -161,10 +163,18 @@ class Notes:
         names = {os.fsdecode(each) for each in environment}
         return {"WHYIDLE_SHIELD", "PYTHONPATH"} <= names
 
+    @staticmethod
+    def _looks(name: str, words: Any) -> bool:
+        """Whether a program only looks at the machine, which ``git push`` does not."""
+        if name not in READERS:
+            return False
+        every = words if isinstance(words, (list, tuple)) else str(words).split()
+        return name != "git" or "push" not in map(os.fsdecode, every)
+
     def _shell(self, command: Any) -> None:
         words = os.fsdecode(command).split()
         name = os.path.basename(words[0]) if words else "sh"
-        if name not in READERS and not name.startswith("python"):
+        if not self._looks(name, words) and not name.startswith("python"):
             self.note(f"program {name}")
 
     @staticmethod
