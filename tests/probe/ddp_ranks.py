@@ -13,11 +13,13 @@ from pathlib import Path
 import small_jobs as jobs
 import torch
 import torch.distributed as dist
+import torch.nn.utils.clip_grad
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from whyidle.probe import knobs
 
+CLIPPING = {"": None, " clipped": torch.nn.utils, " clipped there": torch.nn.utils.clip_grad}
 EPOCH = 7
 """micro-batches: two steps of three, and one of what is left"""
 
@@ -39,7 +41,7 @@ def accumulating(edits, clip, rank, folder):
             model(torch.randn(3, 4, generator=made)).pow(2).mean().backward()
             if number % 3 == 0 or number == EPOCH:
                 if clip:
-                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+                    clip.clip_grad_norm_(model.parameters(), 0.05)
                 optimizer.step()
                 optimizer.zero_grad()
         model.eval()
@@ -82,11 +84,9 @@ def hooks(rank, folder):
 
 WORK = {
     **{
-        f"{name}{' clipped' * clip}": lambda *where, edits=edits, clip=clip: accumulating(
-            edits, clip, *where
-        )
+        name + how: lambda *where, edits=edits, clip=clip: accumulating(edits, clip, *where)
         for name, edits in (("plain", {}), ("no sync", {"ddp.no_sync": 3}))
-        for clip in (False, True)
+        for how, clip in CLIPPING.items()
     },
     "settings": settings,
     "hooks": hooks,

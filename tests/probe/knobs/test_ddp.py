@@ -35,7 +35,7 @@ def ranks(tmp_path_factory):
     return {name: (one[name], other[name]) for name in ddp_ranks.WORK}
 
 
-@pytest.mark.parametrize("clip", ["", " clipped"])
+@pytest.mark.parametrize("clip", ddp_ranks.CLIPPING)
 def test_gradients_are_exchanged_in_the_last_pass_also_where_an_epoch_ends(ranks, clip):
     plain, _ = ranks["plain" + clip]
     one, other = ranks["no sync" + clip]

@@ -15,6 +15,7 @@ ARGUMENTS = (
     "find_unused_parameters",
 )
 HOOK = "ddp.comm_hook"
+CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -136,9 +137,12 @@ class Accumulation:
 def _users() -> Iterator[tuple[Any, str]]:
     """What reads gradients before the optimizer does."""
     import torch
+    from torch.nn.utils import clip_grad
 
-    yield torch.nn.utils, "clip_grad_norm_"
-    yield torch.nn.utils, "clip_grad_value_"
+    for owner in (torch.nn.utils, clip_grad):  # scripts and libraries take them from either
+        for name in CLIPPING:
+            if hasattr(owner, name):  # the last two since PyTorch 2.6
+                yield owner, name
     scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
     yield scaler, "unscale_"
 
