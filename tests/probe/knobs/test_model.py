@@ -1,9 +1,12 @@
 """The model as a whole: which module it is, and what becomes of it."""
 
+import collections
 import copy
+import dataclasses
 import gc
 import pickle
 import weakref
+from typing import NamedTuple
 
 import pytest
 import small_jobs as jobs
@@ -246,6 +249,51 @@ def test_autocast_gives_back_what_losses_are_made_of(turn):
     treated = jobs.train(jobs.model())
     assert treated != plain
     assert treated == pytest.approx(plain, rel=0.1)
+
+
+class Output(collections.OrderedDict):
+    """As the results of Hugging Face's models: what is set as an item is an attribute, too."""
+
+    def __setitem__(self, name, value):
+        super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+
+class Pair(NamedTuple):
+    logits: torch.Tensor
+    more: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    logits: torch.Tensor
+    step: int = 0
+
+
+@pytest.mark.parametrize("kind", [Output, Pair, Record])
+def test_results_of_other_kinds_are_full_again(turn, kind):
+    kept = []
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = jobs.model()
+
+        def forward(self, x):
+            found = self.inner(x)
+            made = {Output: lambda: Output(logits=found), Pair: lambda: Pair(found, (found,))}
+            kept.append(made.get(kind, lambda: Record(found))())
+            return kept[-1]
+
+    turn({"autocast.dtype": "bfloat16"})
+    net = Net()
+    for _ in range(2):
+        found = net(torch.ones(2, 8))
+    assert type(found) is kind
+    assert found.logits.dtype == torch.float32
+    assert kept[-1].logits.dtype == torch.bfloat16  # what the model keeps is its own
+    assert kind is not Output or found["logits"] is found.logits
+    assert kind is not Pair or found.more[0].dtype == torch.float32
 
 
 def test_half_precision_needs_a_scaler(turn):

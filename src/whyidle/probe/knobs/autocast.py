@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import DeclinedError, Hand
@@ -37,6 +40,22 @@ def _full(found: Any) -> Any:
         return found.float() if found.dtype == torch.bfloat16 else found
     if type(found) in (list, tuple):
         return type(found)(map(_full, found))
-    if type(found) is dict:
-        return {name: _full(value) for name, value in found.items()}
+    if isinstance(found, tuple) and hasattr(found, "_fields"):  # a named one
+        return type(found)(*map(_full, found))
+    if isinstance(found, dict):
+        return _with(found, found, type(found).__setitem__)
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        held = {each.name: getattr(found, each.name, None) for each in dataclasses.fields(found)}
+        return _with(found, held, object.__setattr__)
     return found
+
+
+def _with(found: Any, held: Mapping[Any, Any], put: Callable[[Any, Any, Any], None]) -> Any:
+    """The same with full values: a copy, since the model may keep what it gives. Dicts of Hugging
+    Face set their attributes along with their items."""
+    full = {name: _full(value) for name, value in held.items()}
+    others = {name: value for name, value in full.items() if value is not held[name]}
+    made = copy.copy(found) if others else found
+    for name, value in others.items():
+        put(made, name, value)
+    return made
