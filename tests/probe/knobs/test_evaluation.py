@@ -86,6 +86,75 @@ def test_an_input_that_needs_a_gradient_gets_one(turn):
     assert grads == [True, False, True, True]  # and from then on it is let be
 
 
+class Kept:
+    """A result of the script's own kind."""
+
+    def __init__(self, out):
+        self.out = out
+
+
+class Keeping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = jobs.model()
+
+    def forward(self, x):
+        return Kept(self.body(x))
+
+
+def consistent(net, take, every):
+    """Each step learns from what the model gives in evaluation mode, too."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses, waiting = [], 0
+    for step in range(8):
+        net.eval()
+        target = take(net(torch.ones(2, 8)))
+        net.train()
+        waiting = waiting + (take(net(torch.randn(2, 8))) - target).pow(2).mean()
+        if step % every == every - 1:
+            optimizer.zero_grad()
+            waiting.backward()
+            optimizer.step()
+            losses.append(waiting.item())
+            waiting = 0
+    return losses
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "take"), [(jobs.model, lambda x: x), (Keeping, lambda x: x.out)], ids=["", "kept"]
+)
+def test_what_is_learned_from_later_keeps_its_graph(turn, kind, take, every):
+    torch.manual_seed(0)
+    plain = consistent(kind(), take, every)
+    hand = turn(EDIT)
+    torch.manual_seed(0)
+    assert consistent(kind(), take, every) == plain
+    assert not hand.applied
+    assert "of what it gave" in hand.waiting["evaluation.gradients"]()
+
+
+class Whole(torch.nn.Module):
+    """As a module of Lightning: it is put into evaluation mode, and what it wraps is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.loss = jobs.model(), torch.nn.MSELoss()
+
+
+def test_the_model_may_be_what_is_only_wrapped(turn):
+    hand = turn(EDIT)
+    whole, grads = Whole(), []
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+    for _ in range(3):
+        jobs.train(whole.net, 2, optimizer)
+        whole.eval()
+        grads.append(whole.net(torch.ones(2, 8)).requires_grad)
+        whole.train()
+    assert grads == [True, False, False]
+    assert hand.applied == {"evaluation.gradients": 2}
+
+
 class Frozen(torch.nn.Module):
     def __init__(self):
         super().__init__()

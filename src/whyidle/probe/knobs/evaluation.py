@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import NO_FORM, Hand, _ahead
+from ._graphless import learned_from
 
 KNOBS = ("evaluation.gradients", "evaluation.inference_mode")
 Site = tuple[str, int]
 """file and line"""
 LONGER = "; whyidle fix runs the job for longer with a larger --budget"
 ONE_ONLY = (
-    "too few evaluations ran: the first from each line is left as it is, and must end before the "
-    "next one, to see that nothing is learned in it"
+    "too few evaluations ran: the first from each line is left as it is, and training must go on "
+    "before the next one, to see that nothing is learned from it"
 )
 NO_GRAPH = "evaluation records no gradients as it is"
 ASKED = "what the model is given while it evaluates asks for gradients itself"
@@ -25,13 +26,19 @@ class Phases:
     """Evaluation, from ``eval()`` of the model until it is called in training mode again.
 
     That nothing is learned from a phase is seen, not assumed: the first one from each line of the
-    script is left as it is, and counts as proof where no gradient was asked for in it. Who trains
-    in evaluation mode (attacks, test-time training, forces as gradients) is left alone for good.
+    script is left as it is, and counts as proof where no gradient was asked for in it, and none
+    came to what the model gave in it until the optimizer has stepped. Who trains in evaluation mode
+    (attacks, test-time training, forces as gradients) or from what came of it (pseudo-targets,
+    consistency losses) is left alone for good.
     """
 
     def __init__(self) -> None:
         self.trained: set[int] = set()
         self.proven: set[Site] = set()
+        self.ended: set[Site] = set()
+        """lines whose evaluation is over"""
+        self.past: set[Site] = set()
+        """and after which the optimizer has stepped"""
         self.now: Site | None = None
         self.called = False
         self.changes = 0
@@ -51,6 +58,7 @@ class Phases:
         """The model is put into evaluation mode there."""
         if site != self.now:
             self.now, self.called = site, False
+        self.proven |= self.past
         self.changes += 1
         self.seen += 1
         self.known.clear()
@@ -59,15 +67,36 @@ class Phases:
     def end(self) -> None:
         """The model is called to be trained."""
         if self.now is not None and self.called:
-            self.proven.add(self.now)
+            self.ended.add(self.now)
         self.changes += 1
         self.now = None
+
+    def stepped(self) -> None:
+        """The optimizer has: whatever its losses were made of has had its gradients."""
+        self.past |= self.ended
+
+    def learned(self) -> None:
+        """Something is learned from an evaluation."""
+        self.off = True
 
     def asked(self) -> None:
         """Somebody asks for gradients."""
         model = self.model()
         if model is not None and not model.training:
-            self.off = True
+            self.learned()
+
+    def trains(self, module: Any) -> bool:
+        """Whether a call in training mode is one of the model, after an evaluation. Whoever puts a
+        whole into evaluation mode may call what it only wraps."""
+        if self.now is None or not getattr(self.model(), "training", False):
+            return False
+        return self.whole(module)
+
+    def listens(self, module: Any) -> bool:
+        """Whether a call in evaluation mode is left as it is, to see what becomes of it."""
+        if self.off or self.now is None or self.now in self.proven:
+            return False
+        return self.whole(module)
 
     def applies(self, module: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether a call in evaluation mode may forget how it came to its result."""
@@ -88,7 +117,7 @@ class Phases:
         if not self.seen:
             return f"the model was not put into evaluation mode (eval()) while it ran{LONGER}"
         if self.off:
-            return "gradients are asked for while it evaluates"
+            return "gradients are asked for while it evaluates, or of what it gave then"
         if not self.again:
             return f"{ONE_ONLY}{LONGER}"
         return ""
@@ -159,6 +188,7 @@ def _watch_learning(hand: Hand, own: list[str], phases: Phases) -> None:
     def learn(optimizer: Any, *_: Any) -> None:
         if not phases.trained:
             phases.trained.update(id(p) for g in optimizer.param_groups for p in g["params"])
+        phases.stepped()
 
     hand.undo.append(register_optimizer_step_post_hook(learn).remove)
 
@@ -199,8 +229,13 @@ def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if self.training:
-                if phases.now is not None and self is phases.model():
+                if phases.trains(self):
                     phases.end()
+            elif phases.listens(self):
+                phases.called = True
+                found = original(self, *args, **kwargs)
+                hand.contained(own, learned_from, found, phases.learned)
+                return found
             elif phases.applies(self, args, kwargs) and own:
                 if torch.is_grad_enabled():
                     hand.took(*own)
