@@ -1,5 +1,6 @@
 """Evaluation without a graph: seen to be one first, and never where something is learned."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import small_jobs as jobs
 import torch
 
 from whyidle.engine import applied
-from whyidle.probe.knobs.evaluation import NO_GRAPH
+from whyidle.probe.knobs.evaluation import LATE, NO_GRAPH
 
 EDIT = {"evaluation.gradients": False}
 
@@ -132,6 +133,25 @@ def test_what_is_learned_from_later_keeps_its_graph(turn, kind, take, every):
     assert consistent(kind(), take, every) == plain
     assert not hand.applied
     assert "of what it gave" in hand.waiting["evaluation.gradients"]()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_gradients_that_are_first_asked_for_late(turn):
+    """Too late for the job, but it is told why."""
+
+    def evaluate(net, grads):
+        net.eval()
+        out = net(torch.ones(2, 8))
+        grads.append(out.requires_grad)
+        if len(grads) == 3:
+            out.sum().backward()
+        net.train()
+        return out.sum().item()
+
+    turn(EDIT)
+    with pytest.raises(RuntimeError, match="does not require grad") as raised:
+        job(jobs.model(), evaluate=evaluate)
+    assert raised.value.__notes__ == [LATE]
 
 
 class Whole(torch.nn.Module):

@@ -1,30 +1,193 @@
-"""Calls of the model without a graph, and what is seen of it while it still records one."""
+"""Calls of the model without a graph, and what is seen of it while it still records one.
+
+Whether a graph is recorded should not change a number, but may: PyTorch chooses kernels by it, and
+a script may ask. So some calls of an evaluation that is left as it is are computed without, too,
+and must give the same. Not where a second call would do more than give a result: where modules have
+hooks, ranks compute together, or the call changed its inputs, or what the model holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ._structures import leaves
+from .. import guard
+from . import Hand
+from ._codec import PLAIN
+from ._structures import equal, leaves, near, parts
+from ._untouched import State
+
+PROVE = 3
+"""so many calls of each kind are computed both ways"""
+Ask = Callable[[], Any]
 
 
-def learned_from(found: Any, learned: Callable[[], None]) -> None:
-    """Have ``learned`` called when a gradient comes to what the model gave: whenever, and in
-    whatever mode the model is by then."""
-    for tensor in graphs(found):
-        tensor.grad_fn.register_prehook(lambda _: learned())
+class Listener:
+    """Of evaluations that are left as they are."""
+
+    def __init__(self, hand: Hand, knobs: Sequence[str], learned: Callable[[], None]) -> None:
+        self.hand, self.knobs, self.learned = hand, knobs, learned
+        self.exact = "evaluation.gradients" in knobs
+        """bit by bit; the others round"""
+        self.proven: Counter[Any] = Counter()
+        self.inside = False
+
+    def call(self, line: Any, ask: Ask, model: Any, given: Any) -> Any:
+        """What a call of the model gives, in an evaluation that began at that line."""
+        if self.inside:
+            return ask()
+        self.inside = True
+        try:
+            before = self.hand.contained(self.knobs, self._before, line, model, given)
+            found = ask()
+            self.hand.contained(self.knobs, self._after, before, found, ask, model, given)
+        finally:
+            self.inside = False
+        return found
+
+    def _before(self, line: Any, model: Any, given: Any) -> tuple[State, Any] | None:
+        """What must not change; None where the call is not made twice."""
+        import torch
+
+        if not (self.knobs and torch.is_grad_enabled()) or self.proven[line] >= PROVE:
+            return None
+        self.proven[line] += 1
+        return None if _seen_by_others(model) else (State(model), _held(model, given))
+
+    def _after(
+        self, before: tuple[State, Any] | None, found: Any, ask: Ask, model: Any, given: Any
+    ) -> None:
+        for tensor in graphs(found):
+            tensor.grad_fn.register_prehook(lambda _: self.learned())
+        if before is None or not list(graphs(found)):
+            return
+        state, held = before
+        now = State(model)
+        if now.versions == state.versions and _same(held, _held(model, given)):
+            state.put_back()
+            try:
+                self._compare(found, ask)
+            finally:
+                now.put_back()
+
+    def _compare(self, found: Any, ask: Ask) -> None:
+        try:
+            with without_graph():
+                other = ask()
+        except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
+            if guard.handling(error) is not None:
+                raise
+            self.hand.decline(self.knobs, f"the model refuses to compute without them: {error}")
+        else:
+            if not alike(found, other, _equal if self.exact else near):
+                self.hand.decline(self.knobs, "without them the model gives other numbers")
+
+
+@contextlib.contextmanager
+def without_graph() -> Iterator[None]:
+    """As it was but for the graph: PyTorch's attention has a faster way without one, which rounds
+    otherwise, and gives zeros where a mask says padding."""
+    import torch
+
+    switch = _switch()
+    with torch.no_grad():
+        if switch is None:
+            yield
+            return
+        fast = switch.get_fastpath_enabled()
+        switch.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            switch.set_fastpath_enabled(fast)
+
+
+def attends_fast(model: Any) -> bool:
+    """Whether it goes that way although a graph is recorded, as frozen attention does, or cannot be
+    kept from it."""
+    import torch
+
+    frozen = [
+        not any(p.requires_grad for p in one.parameters())
+        for one in model.modules()
+        if isinstance(one, torch.nn.MultiheadAttention)
+    ]
+    return any(frozen) or (bool(frozen) and _switch() is None)
+
+
+def _switch() -> Any:
+    import torch
+
+    return getattr(torch.backends, "mha", None)
 
 
 def graphs(found: Any) -> Iterator[Any]:
     """The tensors of a result that know how they came about."""
-    for one in every(found):
+    for one in _every(found):
         if getattr(one, "grad_fn", None) is not None:
             yield one
 
 
-def every(found: Any) -> Iterator[Any]:
+def _every(found: Any) -> Iterator[Any]:
     """What a result holds: also where it is an object of the script's, as a dataclass."""
     for _, one in leaves(found):
         yield one
         if type(one).__module__.partition(".")[0] not in ("builtins", "torch"):
             yield from (inner for _, inner in leaves(getattr(one, "__dict__", {})))
+
+
+def alike(found: Any, other: Any, same: Callable[[Any, Any], bool]) -> bool:
+    """Whether two results hold the same tensors and plain values."""
+    import torch
+
+    one, two = list(_every(found)), list(_every(other))
+    if list(map(type, one)) != list(map(type, two)):
+        return False
+    return all(
+        same(a, b) if isinstance(a, torch.Tensor) else type(a) not in PLAIN or repr(a) == repr(b)
+        for a, b in zip(one, two, strict=True)
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Bit by bit, with numbers that are none."""
+    import torch
+
+    if not one.is_floating_point():
+        return equal(one, other)
+    alike = one.shape == other.shape and one.dtype == other.dtype
+    return alike and torch.allclose(one, other, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+def _seen_by_others(model: Any) -> bool:
+    """Whether a call is counted or noted by somebody. PyTorch's own hooks make weights."""
+    import torch
+    from torch.nn.modules import module
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return True
+    hooks = [*module._global_forward_hooks.values(), *module._global_forward_pre_hooks.values()]
+    for one in model.modules():
+        hooks += [*one._forward_hooks.values(), *one._forward_pre_hooks.values()]
+    homes = [getattr(hook, "__module__", None) or "" for hook in hooks]
+    return not all(home.startswith("torch.nn.utils.") for home in homes)
+
+
+def _held(model: Any, given: Any) -> list[Any]:
+    """What the model's modules hold, two levels deep, and how often inputs were changed."""
+    tensors = parts(given)[0].values()
+    found: list[Any] = [0 if one.is_inference() else one._version for one in tensors]
+    for module in model.modules():
+        for name, value in vars(module).items():
+            found += [name, value]
+            if isinstance(value, Mapping):
+                found += [*value, *value.values()]
+            elif isinstance(value, (list, tuple, set, frozenset)):
+                found += value
+    return found
+
+
+def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

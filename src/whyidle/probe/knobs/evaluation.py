@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import NO_FORM, Hand, _ahead
-from ._graphless import learned_from
+from ._graphless import Listener, attends_fast, without_graph
 
 KNOBS = ("evaluation.gradients", "evaluation.inference_mode")
+LATE = (
+    "whyidle: the plan has evaluation compute no gradients, and so it did; leave evaluation.* out "
+    "of the plan where some evaluations need them"
+)
 Site = tuple[str, int]
 """file and line"""
 LONGER = "; whyidle fix runs the job for longer with a larger --budget"
@@ -19,6 +24,10 @@ ONE_ONLY = (
     "before the next one, to see that nothing is learned from it"
 )
 NO_GRAPH = "evaluation records no gradients as it is"
+FAST = (
+    "a part of its attention is frozen: PyTorch computes it in another way than the rest, and "
+    "without gradients all of it alike"
+)
 ASKED = "what the model is given while it evaluates asks for gradients itself"
 
 
@@ -51,6 +60,8 @@ class Phases:
         """whether the model was called in one that was proven before"""
         self.without = False
         """whether gradients were off there as it is"""
+        self.fast = False
+        """whether its attention cannot be computed alike without a graph"""
         self.known: dict[int, bool] = {}
         """by id, which modules hold all that is trained: asked before every call in one"""
 
@@ -63,6 +74,7 @@ class Phases:
         self.seen += 1
         self.known.clear()
         self.model = weakref.ref(model)
+        self.fast = attends_fast(model)
 
     def end(self) -> None:
         """The model is called to be trained."""
@@ -107,7 +119,7 @@ class Phases:
             return False
         self.again = True
         given = (*args, *kwargs.values())
-        return not any(getattr(value, "requires_grad", False) for value in given)
+        return not self.fast and not any(getattr(value, "requires_grad", False) for value in given)
 
     def missing(self) -> str:
         """What is missing to take hold in an evaluation; empty where nothing is, or where nothing
@@ -127,7 +139,7 @@ class Phases:
         ``missing``."""
         if not self.trained:
             return ""
-        return self.missing() or (NO_GRAPH if self.without else ASKED)
+        return self.missing() or (NO_GRAPH if self.without else FAST if self.fast else ASKED)
 
     def whole(self, module: Any) -> bool:
         """Whether it holds every parameter that is trained, so that it is the model."""
@@ -152,6 +164,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     hand.waits(own, phases.kept)
     if ahead is not None:
         hand.waits([_ahead.KNOB], lambda: phases.missing() or (phases.trained and ahead.why) or "")
+    listener = Listener(hand, own, phases.learned)
     kinds: set[type] = set()
 
     def begins(module: Any, site: Site) -> None:
@@ -163,7 +176,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
                 kinds.add(kind)
                 if ahead is not None:
                     hand.replace(kind, "__call__", _together(ahead))
-                hand.replace(kind, "__call__", _calls(hand, own, phases))
+                hand.replace(kind, "__call__", _calls(hand, own, phases, listener))
 
     def make_eval(original: Callable[..., Any]) -> Callable[..., Any]:
         def evaluate(self: Any) -> Any:
@@ -195,7 +208,12 @@ def _watch_learning(hand: Hand, own: list[str], phases: Phases) -> None:
     def make_grad(original: Callable[..., Any]) -> Callable[..., Any]:
         def grad(*args: Any, **kwargs: Any) -> Any:
             hand.contained(own, phases.asked)
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            except RuntimeError as error:
+                if hand.applied and phases.now in phases.proven and hasattr(error, "add_note"):
+                    error.add_note(LATE)  # since Python 3.11
+                raise
 
         return grad
 
@@ -223,7 +241,7 @@ def _together(ahead: _ahead.Ahead) -> Callable[..., Any]:
     return make
 
 
-def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
+def _calls(hand: Hand, own: list[str], phases: Phases, listener: Listener) -> Callable[..., Any]:
     import torch
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -233,13 +251,14 @@ def _calls(hand: Hand, own: list[str], phases: Phases) -> Callable[..., Any]:
                     phases.end()
             elif phases.listens(self):
                 phases.called = True
-                found = original(self, *args, **kwargs)
-                hand.contained(own, learned_from, found, phases.learned)
-                return found
+                ask = functools.partial(original, self, *args, **kwargs)
+                return listener.call(phases.now, ask, self, (args, kwargs))
             elif phases.applies(self, args, kwargs) and own:
+                if torch.is_grad_enabled() and own[0] in hand.declined:
+                    return original(self, *args, **kwargs)
                 if torch.is_grad_enabled():
                     hand.took(*own)
-                    with torch.no_grad():
+                    with without_graph():
                         return original(self, *args, **kwargs)
                 if not phases.without:
                     phases.without = True
