@@ -10,7 +10,8 @@ from whyidle.model.treatment import Plan, treatment
 @treatment("needless-compute", consent="none")
 def disable_recompute(proof: Proof) -> Plan | None:
     """The numbers stay the same; memory grows by the activations kept. Declines where it is
-    evaluation that computes too much."""
+    evaluation that computes too much; applied at run time also where what is computed twice changes
+    its buffers, as batch norm does, for these would be changed once in each step."""
     if proof.facts.get("gradients"):
         return None
     return Plan(
@@ -18,5 +19,6 @@ def disable_recompute(proof: Proof) -> Plan | None:
         "(transformers: activation_checkpointing=False, in older ones "
         "gradient_checkpointing=False)",
         edits=(Edit(knob="model.checkpointing", value=False, was=True),),
-        risk="out of memory where sequences or batches grow later: keep a way back",
+        risk="out of memory where sequences or batches grow later: keep a way back; batch norm in "
+        "these layers counts each batch once, no longer twice",
     )

@@ -12,6 +12,7 @@ import pytest
 import small_jobs as jobs
 import torch
 from torch._inductor.codegen import common
+from torch.nn.utils import parametrizations
 from torch.utils import checkpoint
 
 COMPILE = {"model.compile": True}
@@ -333,8 +334,66 @@ def test_activations_are_kept(turn, older):
     torch.manual_seed(0)
     net = Recomputing(use_reentrant=older, preserve_rng_state=True)
     assert jobs.train(net) == plain
-    assert net.calls == 4  # and not twice in each step
-    assert hand.applied == {"model.checkpointing": 4}
+    assert net.calls == 2 + 3  # and not twice in each step but the first
+    assert hand.applied == {"model.checkpointing": 3}
+
+
+class Closed(torch.nn.Module):
+    """What it checkpoints are functions that do not say which modules they call."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.Sequential(torch.nn.Linear(8, 8), *parts)
+
+    def forward(self, x):
+        for part in self.parts:
+            x = checkpoint.checkpoint(lambda x, part=part: part(x), x, use_reentrant=False)
+        return x
+
+
+class Scaled(Closed):
+    """Its own method is checkpointed, and no module that it calls knows of the buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(1))
+
+    def run(self, x):
+        self.scale = self.scale * 1.1
+        return self.parts(x) * self.scale
+
+    def forward(self, x):
+        return checkpoint.checkpoint(self.run, x, use_reentrant=False)
+
+
+COUNTING = {
+    "BatchNorm1d": lambda: Closed(torch.nn.ReLU(), torch.nn.BatchNorm1d(8)),
+    "_SpectralNorm": lambda: Closed(parametrizations.spectral_norm(torch.nn.Linear(8, 8))),
+    "Linear": lambda: Closed(torch.nn.utils.spectral_norm(torch.nn.Linear(8, 8))),
+    "Scaled": Scaled,
+}
+
+
+@pytest.mark.parametrize("kind", COUNTING)
+def test_what_counts_its_calls_is_called_as_often_as_ever(turn, kind):
+    def buffers():
+        torch.manual_seed(0)
+        net = COUNTING[kind]()
+        jobs.train(net)
+        return [one.tolist() for one in net.buffers()]
+
+    plain = buffers()
+    hand = turn({"model.checkpointing": False})
+    assert buffers() == plain
+    assert hand.declined["model.checkpointing"].startswith(f"{kind} changes ")
+    assert not hand.applied
+
+
+def test_functions_that_are_made_anew_for_each_call(turn):
+    hand = turn({"model.checkpointing": False})
+    jobs.train(Closed(torch.nn.ReLU(), torch.nn.BatchNorm1d(8).eval()).eval())
+    assert hand.applied == {"model.checkpointing": 3 * 3}
+    assert not hand.declined
 
 
 def test_what_gets_no_gradient_gets_none(turn):
