@@ -96,11 +96,11 @@ def _place(function: Any) -> str | None:
 
 
 def _asked() -> str | None:
-    """The first line outside the framework and this folder that asked for an iterator."""
+    """The first line outside the framework and the probe that asked for an iterator."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if os.path.dirname(name) != HERE and f"torch{os.sep}utils{os.sep}data" not in name:
+        if not name.startswith(HERE + os.sep) and f"torch{os.sep}utils{os.sep}data" not in name:
             return f"{name}({frame.f_lineno}): {frame.f_code.co_name}"
         frame = frame.f_back  # type: ignore[assignment]
     return None

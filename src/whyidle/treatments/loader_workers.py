@@ -41,7 +41,8 @@ def loader_workers(proof: Proof) -> Plan | None:
         edits.append(Edit(knob="loader.full_affinity", value=True, was=False))
     risk = (
         "an IterableDataset that does not divide its samples among workers repeats them; "
-        "open HDF5 or LMDB handles do not survive a fork; memory grows with the workers"
+        "open HDF5 or LMDB handles do not survive a fork; memory grows with the workers; a dataset "
+        "that the loop changes per epoch stays in kept workers as it was: then do not keep them"
     )
     if on_device:
         risk = "the dataset launches kernels, which a forked worker cannot; " + risk

@@ -14,5 +14,6 @@ def persistent_workers(_proof: Proof) -> Plan | None:
     return Plan(
         summary="DataLoader(..., persistent_workers=True)",
         edits=(Edit(knob="loader.persistent_workers", value=True, was=False),),
-        risk="memory of workers stays; a dataset that is changed per epoch must not be in them",
+        risk="memory of workers stays; a dataset that the loop changes per epoch (set_epoch, new "
+        "negatives, another transform) stays in them as it was: then leave it out",
     )

@@ -47,6 +47,7 @@ PLACES = [
     (DistributedDataParallel, "__init__"),
     (DistributedDataParallel, "forward"),
     (DataLoader, "__init__"),
+    (DataLoader, "__iter__"),
     (BatchSampler, "__iter__"),
     (dataloader._BaseDataLoaderIter, "__next__"),
     (_utils.fetch._MapDatasetFetcher, "fetch"),

@@ -211,6 +211,82 @@ def test_what_changes_from_epoch_to_epoch(turn, hidden):
     ) in why
 
 
+class Labelled(Slow):
+    """Labels that the loop corrects, and a transform that it resizes."""
+
+    def __init__(self, kind=list):
+        super().__init__()
+        self.labels = kind([0] * 64)
+        self.transform = types.SimpleNamespace(transforms=[types.SimpleNamespace(size=3)])
+
+    def made(self, index):
+        size = self.transform.transforms[0].size + STATE["epoch"]
+        return torch.full((size,), float(self.labels[index]))
+
+
+def relabelled(data, epoch):
+    data.labels[40] = epoch + 1
+
+
+def resized(data, epoch):
+    data.transform.transforms[0].size += 1
+
+
+def resized_unseen(data, epoch):
+    STATE["epoch"] = epoch + 1
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+@pytest.mark.parametrize("part", [False, True])
+def test_labels_that_the_loop_corrects_are_not_stale(turn, kind, part):
+    made = []
+
+    def make():
+        made.append(Labelled(kind))
+        return Subset(made[-1], range(64)) if part else made[-1]
+
+    same, hand, _ = both(turn, make, epochs=5, after=lambda e: relabelled(made[-1], e))
+    assert same
+    assert "changes from epoch to epoch: " in hand.declined["dataset.cache"]
+
+
+@pytest.mark.parametrize("change", [resized, resized_unseen])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_samples_that_grow_between_epochs(turn, change, workers):
+    """Kept ones and new ones in one batch could not be stacked."""
+    made = []
+
+    def make():
+        STATE["epoch"] = 0
+        made.append(Labelled())
+        return Subset(made[-1], range(64))
+
+    loading = {"collate_fn": torch.stack, "num_workers": workers}
+    same, hand, _ = both(turn, make, epochs=5, after=lambda e: change(made[-1], e), **loading)
+    STATE["epoch"] = 0
+    assert same
+    assert workers or hand.declined
+
+
+def test_a_batch_that_draws_at_last_is_made_as_ever(turn):
+    """Which samples of it are made first makes no difference."""
+
+    class Late(Labelled):
+        def made(self, index):
+            drawn = random.random() if STATE["epoch"] > 1 else 0.0
+            return torch.tensor([index + drawn])
+
+    def make():
+        STATE["epoch"] = 0
+        random.seed(8)
+        return Subset(Late(), range(64))
+
+    same, hand, _ = both(turn, make, epochs=4, after=lambda e: resized_unseen(None, e))
+    STATE["epoch"] = 0
+    assert same
+    assert hand.declined
+
+
 class Opening(Slow):
     """Opens what it reads when it is first asked."""
 

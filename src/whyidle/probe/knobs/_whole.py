@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import types
 from typing import Any
 
 from . import Hand
 from ._chance import disturb, own, restore, same, states
 from ._codec import UnknownError, decode, encode
+from ._contents import changed, fingerprint
 from ._keeping import KNOB, PROVE, Keeping, Source
 from ._prefix import Prefix
 from ._shared import DRAWS, OFF, PROVEN, Index
@@ -51,10 +51,10 @@ class Keeper(Keeping):
         now = fingerprint(dataset)
         if now == self.was:
             return
-        changed = sorted({name.partition(".")[0] for name, _ in now.items() ^ self.was.items()})
+        names = changed(self.was, now)
         self.changes, self.was = self.changes + 1, now
         if self.changes > CHANGES:
-            self.stop(f"the dataset changes from epoch to epoch: {', '.join(changed[:3])}")
+            self.stop(f"the dataset changes from epoch to epoch: {', '.join(names[:3])}")
         elif self.changes:
             self._anew()
 
@@ -85,6 +85,10 @@ class Keeper(Keeping):
             return result if len(wanted) == len(indices) else make(indices)
         if before is not None:
             self.safely(self._learn, wanted, result, before, source, took_s)
+        if len(wanted) < len(indices) and (self.index.state[OFF] or self.index.state[DRAWS]):
+            if before is not None:  # what is kept of the others is not to be trusted, either
+                self.safely(restore, before)
+            return make(indices)
         made = iter(result)
         return [next(made) if one is None else one[0] for one in known]
 
@@ -154,16 +158,3 @@ class Keeper(Keeping):
             self.stop("its samples are made as fast as kept ones would be read")
             return False
         return True
-
-
-def fingerprint(value: Any, name: str = "", depth: int = 3) -> dict[str, Any]:
-    """The attributes of a dataset, and of what it holds: numbers and texts as they are, anything
-    else by what object it is."""
-    found: dict[str, Any] = {}
-    for key, one in vars(value).items() if hasattr(value, "__dict__") else ():
-        path = f"{name}.{key}" if name else key
-        plain = isinstance(one, (bool, int, float, str, type(None)))
-        found[path] = one if plain else id(one)
-        if depth and not plain and not isinstance(one, (type, types.ModuleType)):
-            found |= fingerprint(one, path, depth - 1)
-    return found

@@ -6,7 +6,16 @@ import inspect
 import multiprocessing
 from typing import Any
 
-from . import NO_FORM, DeclinedError, Hand, _grouping, _prefetch, _resizing, _starting
+from . import (
+    NO_FORM,
+    DeclinedError,
+    Hand,
+    _grouping,
+    _kept_workers,
+    _prefetch,
+    _resizing,
+    _starting,
+)
 from ._forking import may_have_several_workers, may_start_workers
 
 ARGUMENTS = {
@@ -33,30 +42,39 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         _resizing.turn(hand, edits[_resizing.KNOB])
     if not asked:
         return
+    ours = _kept_workers.turn(hand) if asked.get(_kept_workers.KNOB) else None
     signature = inspect.signature(DataLoader.__init__)
 
     def make(original: Any) -> Any:
-        def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 bound = signature.bind(self, *args, **kwargs).arguments
             except TypeError:  # the script's own mistake, which PyTorch tells better
-                return original(self, *args, **kwargs)
+                original(self, *args, **kwargs)
+                return
             told = hand.contained(asked, _told, hand, asked, bound)
-            if not told:
-                return original(self, *args, **kwargs)
-            named = _named(told, bound)
-            bound |= bound.pop("kwargs", {})
-            try:
-                result = original(**{**bound, **named})
-            except (ValueError, RuntimeError, TypeError) as error:
-                hand.decline(told, f"the DataLoader refuses: {error}")
-                return original(self, *args, **kwargs)
-            hand.took(*told)
-            return result
+            if not told or not _made(hand, told, bound, original):
+                original(self, *args, **kwargs)
+                told = {}
+            if ours is not None:
+                hand.contained([_kept_workers.KNOB], ours.made, self, _kept_workers.KNOB in told)
 
         return init
 
     hand.replace(DataLoader, "__init__", make)
+
+
+def _made(hand: Hand, told: dict[str, Any], bound: dict[str, Any], original: Any) -> bool:
+    """Make a loader as it is told to be; whether PyTorch makes it so."""
+    named = _named(told, bound)
+    bound |= bound.pop("kwargs", {})
+    try:
+        original(**{**bound, **named})
+    except (ValueError, RuntimeError, TypeError) as error:
+        hand.decline(told, f"the DataLoader refuses: {error}")
+        return False
+    hand.took(*told)
+    return True
 
 
 def _asked(hand: Hand, edits: dict[str, Any]) -> dict[str, Any]:

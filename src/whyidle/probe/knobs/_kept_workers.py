@@ -1,0 +1,99 @@
+"""Workers that are kept between epochs, as long as what they have copies of stays as it was.
+
+A kept worker has the dataset of the epoch that it was started in. Where the training loop draws new
+negatives into it, tells it the epoch or exchanges its transform, an epoch begins with new workers,
+which draws the random number that it would have drawn without us; where that happens again and
+again, workers are no longer kept.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from . import Hand
+from ._contents import changed, fingerprint
+
+KNOB = "loader.persistent_workers"
+CHANGES = 2
+"""so often what is loaded may have changed between epochs: as with ``dataset.cache``"""
+MARK = "_whyidle_kept"
+
+
+class Kept:
+    """What one loader's workers have copies of."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.was: dict[str, Any] = {}
+        self.changes = 0
+
+    def epoch(self, loader: Any) -> bool:
+        """Another one begins: whether workers may be kept on."""
+        was, self.was = self.was, _copied(loader)
+        if loader._iterator is None:
+            return True
+        if was == self.was:
+            _draw(loader)
+            return True
+        loader._iterator = None  # its workers end where nobody has it any more, as without us
+        self.changes += 1
+        if self.changes <= CHANGES:
+            return True
+        names = ", ".join(changed(was, self.was)[:3])
+        self.hand.decline([KNOB], f"the loop changes what its workers load from: {names}")
+        return False
+
+
+def _copied(loader: Any) -> dict[str, Any]:
+    """What workers are started with."""
+    found = {f"dataset.{name}": one for name, one in fingerprint(loader.dataset).items()}
+    for part in ("collate_fn", "worker_init_fn"):
+        found[part] = fingerprint(getattr(loader, part))
+    return found
+
+
+def _draw(loader: Any) -> None:
+    """What seeds new workers is drawn from the job's own generator, which shuffles with it next."""
+    import torch
+
+    torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+
+class Ours:
+    """The loaders whose workers would not be kept but for us."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
+        """theirs: frameworks make loaders anew from what loaders say of themselves"""
+
+    def made(self, loader: Any, told: bool) -> None:
+        """A loader was made; ``told``: by us, to keep its workers."""
+        try:
+            ours = told or loader.dataset in self.datasets
+            if told:
+                self.datasets.add(loader.dataset)
+        except TypeError:  # a list, say: nothing can be remembered of it
+            ours = told
+        if ours and loader.persistent_workers:
+            vars(loader)[MARK] = Kept(self.hand)
+
+
+def turn(hand: Hand) -> Ours:
+    """Have them looked at where epochs begin."""
+    from torch.utils.data import DataLoader
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def begun(self: Any) -> Any:
+            kept = vars(self).get(MARK)
+            if kept is not None and not hand.contained([KNOB], kept.epoch, self):
+                vars(self)["persistent_workers"] = False  # PyTorch lets nobody set it later
+                self._iterator = vars(self)[MARK] = None
+            return original(self)
+
+        return begun
+
+    hand.replace(DataLoader, "__iter__", make)
+    return Ours(hand)
