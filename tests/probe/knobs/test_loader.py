@@ -176,9 +176,31 @@ class Sharded(IterableDataset):
         return iter(range(first, 6, stride))
 
 
-def test_a_stream_that_is_not_divided_is_left_alone(turn):
+class Seeded(Stream):
+    """Asks which worker it is in, and gives everything in an order of its own."""
+
+    def __iter__(self):
+        info = get_worker_info()
+        order = random.Random(info.id if info else 0)
+        return iter(sorted(range(6), key=lambda _: 0 if info is None else order.random()))
+
+
+class Parted(IterableDataset):
+    """Divides its samples in a method of its own."""
+
+    def part(self):
+        info = get_worker_info()
+        return (0, 1) if info is None else (info.id, info.num_workers)
+
+    def __iter__(self):
+        first, stride = self.part()
+        return iter(range(first, 6, stride))
+
+
+@pytest.mark.parametrize("stream", [Stream, Seeded])
+def test_a_stream_that_is_not_divided_is_left_alone(turn, stream):
     hand = turn(WORKERS)
-    loader = DataLoader(Stream(), batch_size=2)
+    loader = DataLoader(stream(), batch_size=2)
     assert loader.num_workers == 0
     assert torch.cat(list(loader)).tolist() == list(range(6))
     assert "does not divide its samples" in hand.declined["loader.workers"]
@@ -202,9 +224,10 @@ def test_a_stream_that_one_worker_gives_is_not_given_to_two(turn):
     assert "does not divide its samples" in hand.declined["loader.workers"]
 
 
-def test_a_stream_that_is_divided_may_have_workers(turn):
+@pytest.mark.parametrize("stream", [Sharded, Parted])
+def test_a_stream_that_is_divided_may_have_workers(turn, stream):
     hand = turn(WORKERS)
-    loader = DataLoader(Sharded(), batch_size=3)
+    loader = DataLoader(stream(), batch_size=3)
     assert sorted(torch.cat(list(loader)).tolist()) == list(range(6))
     assert hand.applied == {"loader.workers": 1}
 

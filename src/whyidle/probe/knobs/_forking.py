@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import DeclinedError
+from ._names import names_of
 
 ALONE = frozenset(
     [
@@ -55,13 +56,14 @@ SMALL_BYTES = 64 << 20
 
 
 def undivided(dataset: Any) -> bool:
-    """Whether each of several workers would give all its samples, as far as its own code shows."""
+    """Whether each of several workers would give all its samples, as far as its own code shows: one
+    that only asks which worker it is in may seed its random numbers."""
     from torch.utils.data import IterableDataset
 
     if not isinstance(dataset, IterableDataset):
         return False
-    code = getattr(type(dataset).__iter__, "__code__", None)
-    return code is None or "get_worker_info" not in code.co_names
+    kind = type(dataset)
+    return not names_of(kind.__iter__, kind) >= {"get_worker_info", "num_workers"}
 
 
 def may_have_several_workers(dataset: Any, *, seeded: bool) -> None:
