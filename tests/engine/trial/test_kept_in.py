@@ -15,7 +15,7 @@ import pytest
 
 from whyidle.engine.shield import Leak, fenced, shield
 from whyidle.engine.trial import kept_in as _kept_in
-from whyidle.engine.trial.kept_in import KeptIn, leaves, told_of
+from whyidle.engine.trial.kept_in import KeptIn, told_of
 from whyidle.errors import TrialError
 
 
@@ -27,23 +27,6 @@ def test_with_a_network_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     kept = KeptIn(network=True)
     kept.check(["python"], yes=True)
     assert kept.level
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("srun python train.py", True),
-        ("/usr/bin/ssh node python train.py", True),
-        ("docker run image", True),
-        ("ray job submit -- python train.py", True),
-        ("ray start", False),
-        ("python ssh", False),
-        ("./srun.sh", False),
-        ("", False),
-    ],
-)
-def test_launchers_are_known_by_their_first_words(command: str, expected: bool):
-    assert leaves(command.split()) is expected
 
 
 def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -12,20 +12,11 @@ from types import FrameType
 from typing import NoReturn
 
 from whyidle.engine.shield import LEVELS, Leak, Level, Shield, mark, shield
+from whyidle.engine.trial.launchers import launcher
 from whyidle.errors import TrialError
 
 MOST = 5
 """of what was held back so many are told"""
-LAUNCHERS = (
-    ("srun",),
-    ("sbatch",),
-    ("ssh",),
-    ("kubectl",),
-    ("docker",),
-    ("podman",),
-    ("ray", "job", "submit"),
-)
-"""what they start is no child of theirs: a service starts it, here or on another machine"""
 ENDING = ("SIGTERM", "SIGHUP")
 
 
@@ -51,9 +42,10 @@ class KeptIn:
                 "them.",
                 hint="whyidle fix --network --yes ... goes on all the same.",
             )
-        if leaves(command) and not yes:
+        starts = launcher(command)
+        if starts is not None and not yes:
             raise TrialError(
-                f"What {command[0]} starts is not kept in.",
+                f"What {starts} starts is not kept in.",
                 why="Another machine or a service runs it: what the job writes and sends there "
                 "is real.",
                 hint="Try the command that it starts, or whyidle fix --yes ... to go on all the "
@@ -120,12 +112,6 @@ def _told(head: str, leaks: Sequence[Leak]) -> list[str]:
     told = [f"{leak.what}{f' ({leak.where})' if leak.where else ''}" for leak in leaks[:MOST]]
     more = f"; and {len(leaks) - MOST} more" if len(leaks) > MOST else ""
     return [f"{head}: {'; '.join(told)}{more}."] if told else []
-
-
-def leaves(words: Sequence[str]) -> bool:
-    """Whether a command is a launcher whose job runs outside of the trial."""
-    named = (Path(words[0]).name, *words[1:]) if words else ()
-    return any(named[: len(launcher)] == launcher for launcher in LAUNCHERS)
 
 
 def _mark_above(folder: Path) -> None:
