@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import drawn, guard, holding, noise
+from . import above, drawn, guard, holding, noise
 from .done import Done
 from .together import Ranks
 
@@ -158,6 +158,7 @@ class Witness:
         if self.ranks.enough(self.marks, due):
             self.tell("stopped")
             self.ranks.gather()
+            guard.contained(self.folder, "shells", lambda: above.hold(self.folder))
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 

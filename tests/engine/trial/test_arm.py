@@ -109,6 +109,18 @@ def test_a_job_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nobody tells")
+def test_a_shell_does_not_go_on_after_it(train):
+    """Its next line may remove the machine."""
+    inner, after = train.with_name("inner.sh"), train.with_name("after")
+    inner.write_text(f"{sys.executable} {train} 100000\ntouch {after}\n")
+    words = ["sh", "-c", f"bash {inner}; touch {after}; sleep 60"]
+    found = run(words, Asked(steps=12, seconds=0.2), train.parent / "arm", Open())
+    assert found.ending == "stopped"
+    assert found.good
+    assert not after.exists()
+
+
 def _run_of(process):
     try:
         return process.environ().get("WHYIDLE_RUN")

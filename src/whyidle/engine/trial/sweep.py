@@ -20,6 +20,16 @@ def kin(pid: int) -> list[psutil.Process]:
     return []
 
 
+def over(pid: int) -> bool:
+    """Whether nothing is left of a command but shells that were stopped, so that they do not go on
+    after what they started has ended."""
+    with suppress(psutil.Error, OSError):
+        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            still = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+            return all(each.status() in still for each in kin(pid))
+    return False
+
+
 def end(recording: Path, descended: Sequence[psutil.Process]) -> None:
     """End what the command left behind, and see it gone: launchers start their ranks in sessions of
     their own. Every process of the arm has the name of its recording in its environment, but one

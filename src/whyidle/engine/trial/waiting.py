@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from whyidle.engine.trial import sweep
 from whyidle.engine.trial.ranks import LOST_S, lost
 from whyidle.engine.trial.told import Rung, rung, stopped
 from whyidle.engine.trial.tree import Tree
@@ -54,8 +55,8 @@ class Watch:
         self._lost_at: float | None = None
 
     def wait(self) -> int | None:
-        """Until it ends, or has told and had its grace, or its time is up, or one rank has left the
-        others waiting, or it is outrun; None where it was ended."""
+        """Until it ends, or has told and had its grace (or only shells are left), or its time is
+        up, or one rank has left the others waiting, or it is outrun; None where it was ended."""
         begin = time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
@@ -67,6 +68,8 @@ class Watch:
             self._look(now)
             since = begin if self._told is None else None
             limits = ((since, self.patience_s), (self._told, GRACE_S), (self._lost_at, LOST_S))
+            if self._told is not None and sweep.over(self.child.pid):
+                return None
             if self._told is None and self.outrun.look():
                 return None
             if any(at is not None and now - at > seconds for at, seconds in limits):
