@@ -4,6 +4,8 @@ from itertools import chain
 
 import pytest
 import torch
+import torch.distributed as ranks
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -97,6 +99,37 @@ def test_all_ranks_mix_alike(turn):
         seen.append([sum(map(data.length, batch)) for _ in range(2) for batch in loader][25:])
     apart = [abs(one - other) for one, other in zip(*seen, strict=True)]
     assert sum(apart) < 0.2 * sum(seen[0])
+
+
+@pytest.fixture
+def two_ranks():
+    """This is one of them; the group has no network."""
+    ranks.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    yield
+    ranks.destroy_process_group()
+
+
+def test_an_order_that_ranks_draw_in_common_is_left_alone(turn, two_ranks):
+    """As accelerate does, which then gives each of them every second batch."""
+    plain = epochs(Lines())
+    hand = turn(EDIT)
+    assert epochs(Lines()) == plain
+    assert not hand.applied
+    assert hand.declined == {
+        KNOB: "its ranks share one order, and each of them knows other lengths"
+    }
+
+
+def test_a_rank_with_a_part_of_its_own_has_its_own_order(turn, two_ranks):
+    sampler = DistributedSampler(Lines(), shuffle=True)
+    hand = turn(EDIT)
+    loader = DataLoader(sampler.dataset, 4, sampler=sampler, collate_fn=rows)
+    whole = DataLoader(sampler.dataset, 4, shuffle=True, collate_fn=rows)
+    list(whole)  # all lengths are known
+    seen = [sorted(chain(*loader)) for _ in range(2)]
+    assert seen[0] == seen[1]
+    assert hand.applied == {KNOB: 2}
+    assert not hand.declined
 
 
 @pytest.mark.parametrize(

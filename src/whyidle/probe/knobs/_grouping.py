@@ -6,7 +6,8 @@ into batches, and these are mixed. Every sample comes as often as before, batche
 no random number of the job is drawn: the mixing has a generator of its own, the same on all ranks.
 
 Only for loaders that shuffle (PyTorch's random or distributed sampler, PyTorch's batch sampler):
-an order that somebody chose is left alone. So is a dataset whose samples are all of one length.
+an order that somebody chose is left alone. So is a dataset whose samples are all of one length, and
+an order that ranks draw in common.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Grouping:
         if lengths is None:
             return None
         lengths.epochs += 1
-        why = lengths.use() if lengths.epochs > 1 else "first"
+        why = (_common(batches) or lengths.use()) if lengths.epochs > 1 else "first"
         if why:
             if lengths.epochs > 1:
                 self.hand.decline([KNOB], why)
@@ -106,6 +107,18 @@ class Grouping:
         self.hand.took(KNOB)
         chance = random.Random(SEED + lengths.epochs)
         return _grouped(original(batches), lengths, chance)
+
+
+def _common(batches: Any) -> str:
+    """Why the order is not this process's alone to change; empty where it is. Some frameworks draw
+    it alike on all ranks, and give each of them some of the batches."""
+    import torch.distributed as ranks
+    from torch.utils.data.distributed import DistributedSampler
+
+    several = ranks.is_available() and ranks.is_initialized() and ranks.get_world_size() > 1
+    if not several or type(batches.sampler) is DistributedSampler:
+        return ""
+    return "its ranks share one order, and each of them knows other lengths"
 
 
 def _grouped(plain: Iterator[Any], lengths: Lengths, chance: random.Random) -> Iterator[Any]:
