@@ -54,6 +54,7 @@ PLACES = [
     (_utils.pin_memory, "pin_memory"),
     (checkpoint, "checkpoint"),
     (_utils.fetch._MapDatasetFetcher, "__init__"),
+    (_utils.fetch._IterableDatasetFetcher, "__init__"),
     (_utils.fetch._IterableDatasetFetcher, "fetch"),
     (builtins, "open"),
     (io, "open"),

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from whyidle.probe.knobs import _unpadded, collate
 
@@ -173,6 +173,40 @@ def test_a_loader_that_is_a_batch_ahead_of_the_script(turn):
     assert losses == pytest.approx(plain, rel=1e-3)
     assert max(widths[12:]) <= 32
     assert min(widths[12:]) < max(widths[12:])
+
+
+def evaluated(model, data, workers):
+    """What it says of each word, put together as scripts do."""
+    model.eval()
+    loader = DataLoader(data, batch_size=4, num_workers=workers)
+    with torch.no_grad():
+        said = [model(b["input_ids"], b["attention_mask"]).argmax(-1) for b in loader]
+    model.train()
+    return torch.cat(said)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("held_out", [True, False], ids=["held out", "trained on"])
+def test_an_evaluation_is_left_its_lengths(turn, workers, held_out):
+    hand = turn(EDIT)
+    model, data = Reader(each), Lines()
+    part = Subset(data, range(8, 24)) if held_out else data
+    _, widths = train(model, data, num_workers=workers)
+    assert max(widths[12:]) <= 32
+    assert evaluated(model, part, workers).shape == (len(part), LONG)
+    assert max(train(model, data, num_workers=workers)[1]) <= 32
+    assert not hand.declined
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_evaluation_before_the_training_teaches_nothing(turn, workers):
+    turn(EDIT)
+    model = Reader(each)
+    base = Lines()
+    kept, rest = Subset(base, range(16)), Subset(base, range(16, ROWS))
+    assert evaluated(model, kept, workers).shape == (16, LONG)
+    assert min(train(model, rest, num_workers=workers, epochs=3)[1]) <= 32
+    assert evaluated(model, kept, workers).shape == (16, LONG)
 
 
 def test_the_proof_changes_nothing(turn):

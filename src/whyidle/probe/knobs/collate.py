@@ -4,6 +4,10 @@ The first batches are as ever: with them it is proven that the model makes the s
 without the padding at its end (``_unpadded``), and that the loss leaves it out. From then on what a
 mask shows to be padding is cut off where batches are made, each batch by itself. Random numbers of
 dropout are drawn for fewer positions, so they are others.
+
+Only batches of the datasets that it was proven with, and of those none where gradients are turned
+off when they begin to be read: what a model says of the batches of an evaluation is put together by
+many scripts, which takes equal lengths.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ LEARNING, PROVEN, OFF = 0, 1, 2
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
     """Trim what loaders make, once that is known to be the same."""
+    import torch
     from torch.utils.data import dataloader
     from torch.utils.data._utils import fetch
 
@@ -37,10 +42,18 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         return
     trims = Trims(hand)
 
+    def make_init(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, dataset, *args, **kwargs)
+            self._whyidle_trains = dataset if torch.is_grad_enabled() else None
+
+        return init
+
     def make_fetch(original: Callable[..., Any]) -> Callable[..., Any]:
         def fetched(self: Any, *args: Any, **kwargs: Any) -> Any:
             data = original(self, *args, **kwargs)
-            return trims.made(data) if trims.state[0] == PROVEN else data
+            own = id(getattr(self, "_whyidle_trains", None))
+            return trims.made(data) if trims.state[0] == PROVEN and own in trims.of else data
 
         return fetched
 
@@ -48,12 +61,13 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         def following(self: Any) -> Any:
             data = original(self)
             if trims.state[0] == LEARNING and not hand.child:
-                trims.safely(trims.taken, data)
+                trims.safely(trims.taken, data, self._dataset)
             return data
 
         return following
 
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        hand.replace(kind, "__init__", make_init)
         hand.replace(kind, "fetch", make_fetch)
     hand.replace(dataloader._BaseDataLoaderIter, "__next__", make_next)
     outermost(hand, edits, trims.wrap)
@@ -66,8 +80,14 @@ class Trims:
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
         self.state: Any = memoryview(mmap.mmap(-1, 1))
+        self.of: Any = memoryview(mmap.mmap(-1, 8 * PROVE)).cast("Q")
+        """by its id, the dataset of each proof; the workers', too"""
+        self.held: list[Any] = []
+        """these datasets: no other is to get such an id"""
         self.now: Cut | None = None
         """what could be cut off the batch that the script has now"""
+        self.dataset: Any = None
+        """where that is from"""
         self.models = self.proofs = self.tries = 0
 
     def stop(self, why: str) -> None:
@@ -88,9 +108,9 @@ class Trims:
             self.hand.fault([KNOB], error)
         return None
 
-    def taken(self, data: Any) -> None:
+    def taken(self, data: Any, dataset: Any) -> None:
         """The script is given a batch, which is whole still."""
-        self.now = cut_of(data)
+        self.now, self.dataset = cut_of(data), dataset
         self.tries = 0 if self.now is not None else self.tries + 1
         if self.tries > TRIES:
             self.stop("no mask shows that batches end in padding which could be cut off")
@@ -121,6 +141,8 @@ class Trims:
             return
         if not told_apart(model, call, args, kwargs, cut) and not cut.ignored:
             raise UnfitError("whether its loss leaves padding out is not told")
+        self.held.append(self.dataset)
+        self.of[self.proofs] = id(self.dataset)
         self.proofs += 1
         if self.proofs >= PROVE and self.state[0] == LEARNING:
             self.state[0] = PROVEN
