@@ -208,6 +208,18 @@ def test_no_decorator_reaches_the_body_of_a_coroutine(head):
     assert rewrite(guarded, "evaluation.gradients", False).done
 
 
+@pytest.mark.parametrize(
+    "made", ["torch.nn.TransformerEncoder(l, 2)", "nn.MultiheadAttention(8, 2)", "nn.Transformer()"]
+)
+def test_attention_that_gives_other_numbers_without_gradients_is_left(made):
+    text = PLAIN + f"\nlayers = {made}\n"
+    found = rewrite(text, "evaluation.gradients", False)
+    assert (found.text, found.done) == (text, False)
+    assert "goes a faster way under no_grad" in found.why[0]
+    guarded = text.replace("def test(", "@torch.no_grad()\ndef test(")
+    assert rewrite(guarded, "evaluation.gradients", False).done
+
+
 def test_lines_of_training_are_no_evaluation():
     assert not rewrite(PLAIN, "evaluation.gradients", False, lines=(20,)).done
 

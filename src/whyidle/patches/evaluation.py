@@ -16,13 +16,21 @@ from whyidle.patches._training import method, training_loops, trains
 
 NAMES = re.compile(r"(^|_)(eval(uat(e|ion))?|val(id(ate|ation)?)?|test|infer(ence)?|predict)(_|$)")
 WITHOUT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
+ATTENTION = re.compile(r"\bnn\.Transformer\b|\bTransformer(En|De)coder|\bMultiheadAttention\b")
+"""PyTorch's own, which goes a faster way without gradients; a trial keeps it from that"""
+FASTER = (
+    "evaluates with PyTorch's attention, which goes a faster way under no_grad: that rounds "
+    "otherwise, and gives zeros where a mask says padding; the same numbers come after "
+    "`torch.backends.mha.set_fastpath_enabled(False)`"
+)
 
 
 @source_form("evaluation.gradients", "evaluation.inference_mode")
 def evaluation(text: str, change: Change) -> Rewrite:
     """The function or the loop that the finding's lines lie in, where it trains nothing; without
     lines the one function that calls ``eval()`` and loops. Never ``inference_mode``: what a model
-    keeps from an evaluation, as a table that has grown, could not be trained on any more."""
+    keeps from an evaluation, as a table that has grown, could not be trained on any more. A file
+    that names PyTorch's attention is left: without gradients it gives other numbers."""
     wants = change.value is False if change.knob == "evaluation.gradients" else bool(change.value)
     if not wants or ("eval(" not in text and not change.lines):
         return Rewrite(text)
@@ -34,6 +42,8 @@ def evaluation(text: str, change: Change) -> Rewrite:
         elif isinstance(found, cst.FunctionDef) and found.asynchronous is not None:
             line = source.line(found)
             edits.why.append(f"line {line} is a coroutine, whose body no decorator reaches")
+        elif ATTENTION.search(text):
+            edits.why.append(f"line {source.line(found)} {FASTER}")
         elif torch is None:
             edits.why.append(
                 f"line {source.line(found)} evaluates, in a file without `import torch`"

@@ -9,11 +9,15 @@ from whyidle.model.treatment import Plan, treatment
 
 @treatment("needless-compute", consent="none")
 def evaluate_without_gradients(proof: Proof) -> Plan | None:
-    """The numbers stay the same. Declines where nothing says that it is evaluation."""
+    """The numbers stay the same. Declines where nothing says that it is evaluation. Applied at run
+    time, the first evaluation from each line is left as it is, to see that nothing is learned from
+    it and that its first calls give the same without gradients; these are not computed twice where
+    that could be noticed: with hooks, several ranks, or a model that changes when it is called."""
     if not proof.facts.get("gradients"):
         return None
     return Plan(
         summary="with torch.inference_mode(): around evaluation",
         edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
-        risk="code that needs gradients while it evaluates fails",
+        risk="code that needs gradients while it evaluates fails; where the script says so itself, "
+        "nn.TransformerEncoder goes a faster way, which gives zeros where a mask says padding",
     )
