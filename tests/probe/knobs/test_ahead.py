@@ -138,6 +138,29 @@ def test_inputs_that_the_script_makes_itself_are_computed_one_by_one(turn, prepa
     assert hand.declined == {KNOB: "the model's inputs are not what its loader gives"}
 
 
+class OneAhead(DataLoader):
+    """Asks for a batch before it gives the one before, as accelerate's loaders."""
+
+    def __iter__(self):
+        batches = super().__iter__()
+        current = next(batches)
+        for following in batches:
+            yield current
+            current = following
+        yield current
+
+
+def test_a_loader_that_is_one_batch_ahead(turn):
+    losses, results, _ = job(Counted(), OneAhead(ROWS, 4))
+    hand = turn(EDIT)
+    numbers, treated, sizes = job(Counted(), OneAhead(ROWS, 4))
+    assert numbers == losses
+    same(treated, results)
+    assert sizes[-3:] == [16, 16, 14]
+    assert hand.applied[KNOB] == (EPOCHS - 2) * 12
+    assert not hand.declined
+
+
 class Stateful(Counted):
     def __init__(self):
         super().__init__()

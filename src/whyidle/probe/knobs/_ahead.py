@@ -43,7 +43,7 @@ class Group:
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = batches
         self.at = -1
-        """which one the script has"""
+        """which one was handed out last"""
         self.given: dict[Path, Sequence[Any]] = {}
         """by place among the model's inputs, one for each batch"""
         self.rest: list[tuple[Path, Any]] = []
@@ -90,7 +90,9 @@ class Ahead:
 
     def __init__(self, hand: Hand, phases: Any, times: int) -> None:
         self.hand, self.phases, self.times = hand, phases, times
-        self.group: Group | None = None
+        self.handed: deque[tuple[Group, int]] = deque(maxlen=2)
+        """what was handed out last, each as one of its group: loaders that stand before PyTorch's,
+        as accelerate's, ask for the next batch before they give the one that they have"""
         self.off = self.inside = False
         self.misses = self.groups = 0
         self.why = "evaluation asks no DataLoader for its batches"
@@ -107,13 +109,14 @@ class Ahead:
             iterator._whyidle_ahead = Line() if active and in_order else None
         line = getattr(iterator, "_whyidle_ahead", None)
         if line is None:
-            self.group = None
+            self.handed.clear()
             return draw()
         if not line.ready and line.error is None:
             line.fill(draw, self.times if self.active() else 1)
             line.group = Group(tuple(line.ready))
-        batch, self.group = line.take(), line.group
+        batch = line.take()
         line.group.at += 1
+        self.handed.append((line.group, line.group.at))
         return batch
 
     def active(self) -> bool:
@@ -129,7 +132,8 @@ class Ahead:
 
     def stop(self, why: str) -> None:
         """No more of it."""
-        self.off, self.group = True, None
+        self.off = True
+        self.handed.clear()
         self.hand.decline([KNOB], why)
 
     # -- calls ------------------------------------------------------------------------------
@@ -140,32 +144,28 @@ class Ahead:
         """What the model makes of its inputs."""
         import torch
 
-        group = self.group
-        idle = self.inside or group is None or model.training or torch.is_grad_enabled()
+        idle = self.inside or not self.handed or model.training or torch.is_grad_enabled()
         if idle or not self.active() or not self.phases.whole(model):
             return original(model, *args, **kwargs)
-        found = self.hand.contained([KNOB], self._answer, group, original, model, (args, kwargs))
+        found = self.hand.contained([KNOB], self._answer, original, model, (args, kwargs))
         if KNOB in self.hand.declined:
             self.off = True
         return original(model, *args, **kwargs) if found is None else found[0]
 
-    def _answer(
-        self, group: Group, original: Callable[..., Any], model: Any, given: Any
-    ) -> tuple[Any] | None:
+    def _answer(self, original: Callable[..., Any], model: Any, given: Any) -> tuple[Any] | None:
         """The results of the present batch; None where the model is to be asked."""
-        tensors, rest = parts(given)
         try:
-            if group.at == 0 and not group.results and len(group.batches) > 1:
-                self._compute(group, original, model, given)
-            own = group.model is model and group.changes == self.phases.changes
-            if not own or not _as_given(group, tensors, rest):
-                self._missed(group)
+            asked = (original, model, given)
+            place = next((one for one in reversed(self.handed) if self._is(*one, *asked)), None)
+            if place is None:
+                self._missed(self.handed[-1][0])
                 return None
         except DeclinedError as reason:
             self.stop(str(reason))
             return None
         self.misses = 0
-        result, group.results[group.at] = group.results[group.at], None
+        group, at = place
+        result, group.results[at] = group.results[at], None
         if self.proving:
             alone = self._ask(original, model, given)
             if not near(alone, result):
@@ -173,6 +173,16 @@ class Ahead:
             return (alone,)
         self.hand.took(KNOB)
         return (result,)
+
+    def _is(
+        self, group: Group, at: int, original: Callable[..., Any], model: Any, given: Any
+    ) -> bool:
+        """Whether the model is given that batch of the group, and the results are there."""
+        tensors, rest = parts(given)
+        if at == 0 and not group.results and len(group.batches) > 1:
+            self._compute(group, original, model, given)
+        own = group.model is model and group.changes == self.phases.changes
+        return own and _as_given(group, at, tensors, rest)
 
     def _missed(self, group: Group) -> None:
         if len(group.batches) < 2:  # the last batch, by itself
@@ -265,15 +275,17 @@ def _in_order(iterator: Any) -> bool:
     return type(getattr(sampler, "sampler", None)) is SequentialSampler
 
 
-def _as_given(group: Group, tensors: Mapping[Path, Any], rest: Sequence[tuple[Path, Any]]) -> bool:
+def _as_given(
+    group: Group, at: int, tensors: Mapping[Path, Any], rest: Sequence[tuple[Path, Any]]
+) -> bool:
     """Whether the model is given what its results were computed of, and for the first time."""
-    if not 0 <= group.at < len(group.results) or group.results[group.at] is None:
+    if not 0 <= at < len(group.results) or group.results[at] is None:
         return False
     if tensors.keys() != group.given.keys() or len(rest) != len(group.rest):
         return False
     if not all(map(_alike, rest, group.rest)):
         return False
-    return all(equal(group.given[place][group.at], one) for place, one in tensors.items())
+    return all(equal(group.given[place][at], one) for place, one in tensors.items())
 
 
 def _alike(one: tuple[Path, Any], other: tuple[Path, Any]) -> bool:
