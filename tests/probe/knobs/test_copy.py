@@ -115,6 +115,7 @@ def test_a_batch_that_is_changed_later_only_ends_it(hand, asked):
             in_place(batch["x"][:1])
     assert told(asked) == [False] * PROVE + [True] * 2 + [False] * 2
     assert KNOB in hand.declined
+    assert not hand.applied  # nobody is to write it into the script
 
 
 def test_a_batch_may_be_changed_before_its_copy(hand):
@@ -132,6 +133,18 @@ def test_each_loader_shows_first_what_becomes_of_its_batches(hand, asked):
         batch["x"].to("meta")
         in_place(batch["x"])
     assert set(told(asked)) == {False}
+    assert hand.declined
+
+
+def test_an_evaluation_that_changes_its_batches_takes_nothing_back(hand):
+    train = batches(PROVE + 4)
+    for batch in train:
+        batch["x"].to("meta")
+    for batch in batches():
+        batch["x"].to("meta")
+        in_place(batch["x"])
+    assert hand.applied == {KNOB: 4}
+    assert hand.declined
 
 
 def test_batches_whose_changes_cannot_be_seen_are_waited_for(hand, asked, faults):

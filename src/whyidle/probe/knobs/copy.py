@@ -30,12 +30,13 @@ WATCHED = 64
 
 
 class Copied(NamedTuple):
-    """A tensor of the host of which a copy was made; ``before`` are its bytes, where they are to be
-    compared."""
+    """A tensor of the host of which a copy was made, and whether that was waited for; ``before``
+    are its bytes, where they are to be compared."""
 
     source: Callable[[], Any]
     version: int
     before: Any
+    waited: bool
 
 
 class Copies:
@@ -90,12 +91,11 @@ class Copies:
                 found = self.hand.contained([KNOB], self._watch, tensor, args, kwargs)
             if found is None:
                 return original(tensor, *args, **kwargs)
-            copied, wait = found
-            free = {} if wait else {"non_blocking": True}
+            free = {} if found.waited else {"non_blocking": True}
             result = original(tensor, *args, **kwargs | free)
             if result.device != tensor.device:
-                self.copied.append(copied)
-                if not wait:
+                self.copied.append(found)
+                if not found.waited:
                     self.hand.took(KNOB)
             return result
 
@@ -103,8 +103,10 @@ class Copies:
 
     def _next(self, iterator: Any) -> None:
         """The script asks for a batch: is what it copied of those before as it was?"""
-        if any(map(_changed, self.copied)):
+        if changed := [each for each in self.copied if _changed(each)]:
             self.off = True
+            if not all(each.waited for each in changed):
+                self.hand.applied.pop(KNOB, None)  # it may have been read too late
             self.hand.decline([KNOB], "the script changes a batch after it has copied it")
         alive = [each._replace(before=None) for each in self.copied if each.source() is not None]
         self.copied = deque(alive, maxlen=WATCHED)
@@ -117,9 +119,8 @@ class Copies:
                 return one
         return None
 
-    def _watch(self, tensor: Any, args: Any, kwargs: Any) -> tuple[Copied, bool] | None:
-        """A copy of what is about to be made, and whether it has to be waited for; None for one
-        that is left alone."""
+    def _watch(self, tensor: Any, args: Any, kwargs: Any) -> Copied | None:
+        """A copy that is about to be made; None for one that is left alone."""
         source = self._ours(tensor)
         if source is None or self.off or self.hand.child or source.is_inference():
             return None  # changes of the latter cannot be seen
@@ -129,7 +130,7 @@ class Copies:
             return None
         look = self.number <= PROVE or self.number % EVERY == 0
         before = source.clone() if look else None
-        return Copied(weakref.ref(source), source._version, before), look
+        return Copied(weakref.ref(source), source._version, before, look)
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
