@@ -94,12 +94,12 @@ def hugging_face(text: str, change: Change) -> Rewrite:
 
 def _parsers(source: Source) -> list[cst.Call]:
     """What makes the arguments of the trainer from the command's options."""
-    known = set(ARGUMENTS)
-    return [
-        call
-        for call in source.calls(PARSERS)
-        if any(source.names(part) & known for part in source.inside(cst.BaseExpression, call))
-    ]
+    known, found = set(ARGUMENTS), []
+    for call in source.calls(PARSERS):
+        parts = (*source.inside(cst.Name, call), *source.inside(cst.Attribute, call))
+        if any(source.names(part) & known for part in parts):
+            found.append(call)
+    return found
 
 
 def _checkpointing(source: Source, change: Change) -> Rewrite:
