@@ -4,7 +4,11 @@ import time
 
 import pytest
 
-from whyidle.probe import exchange, ranks
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch._C._distributed_c10d import ProcessGroup, Work  # noqa: E402
+
+from whyidle.probe import exchange, ranks  # noqa: E402
 
 
 class Loop:
@@ -37,8 +41,8 @@ def known():
 
 def test_a_collective_lasts_from_its_call_to_the_end_of_its_wait(known):
     work = object()
-    call = ranks._issued(known, lambda: work, "gloo:all_reduce")
-    assert call() is work
+    call = ranks._issued(known, lambda group: work, "allreduce", "gloo:all_reduce")
+    assert call(None) is work
     assert not known.loop.spans
     ranks._waited(known, work, 7)
     (wait, flight) = known.loop.spans
@@ -48,19 +52,54 @@ def test_a_collective_lasts_from_its_call_to_the_end_of_its_wait(known):
 
 
 def test_a_call_that_has_waited_itself_is_one_span(known):
-    ranks._issued(known, lambda: None, "nccl:broadcast")()
+    ranks._issued(known, lambda group: None, "broadcast", "nccl:broadcast")(None)
     assert [span[3] for span in known.loop.spans] == ["nccl:broadcast"]
 
 
 def test_the_job_s_own_errors_pass_and_ours_do_not(known):
-    def broken():
+    def broken(group):
         raise RuntimeError("of the job")
 
     with pytest.raises(RuntimeError, match="of the job"):
-        ranks._issued(known, broken, "gloo:all_reduce")()
+        ranks._issued(known, broken, "allreduce", "gloo:all_reduce")(None)
     known.pending = None
-    assert ranks._issued(known, lambda: 3, "gloo:all_reduce")() == 3
+    assert ranks._issued(known, lambda group: 3, "allreduce", "gloo:all_reduce")(None) == 3
     assert known.loop.faults[0][0] == "collectives"
+
+
+@pytest.fixture
+def group(known):
+    """The groups of a job of one rank, whose collectives are recorded."""
+    dist = torch.distributed
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    ranks._collectives(known)
+    yield dist
+    known.loop.undo.pop("collectives", bool)()
+    dist.destroy_process_group()
+
+
+def test_collectives_go_on_once_they_are_recorded_no_more(known, group):
+    one = torch.ones(3)
+    group.all_reduce(one)
+    group.all_reduce(one, async_op=True).wait()
+    assert [span[3] for span in known.loop.spans] == [ranks.WAIT, "gloo:all_reduce"] * 2
+    known.loop.undo.pop("collectives")()
+    group.all_reduce(one)
+    group.all_reduce(one, async_op=True).wait()
+    assert len(known.loop.spans) == 4
+    for owner, method in [*((ProcessGroup, each) for each in ranks.COLLECTIVES), (Work, "wait")]:
+        assert type(vars(owner).get(method)).__name__ in ("instancemethod", "NoneType")
+
+
+def test_a_process_group_written_in_python_has_pytorch_s_own_errors(known, group):
+    class Own(ProcessGroup):
+        pass
+
+    with pytest.raises(RuntimeError, match="backend"):
+        Own(0, 1).barrier()
+    known.loop.undo.pop("collectives")()
+    with pytest.raises(RuntimeError, match="backend"):
+        Own(0, 1).barrier()
 
 
 class Model:
@@ -98,7 +137,6 @@ def test_where_a_model_is_wrapped_is_noted(known):
 
 
 def test_what_a_mark_costs_is_measured_here():
-    torch = pytest.importorskip("torch")
     state = torch.get_rng_state()
     assert 100 < exchange._mark_ns() < 1e6
     assert torch.equal(state, torch.get_rng_state())

@@ -14,6 +14,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from .recorder import ANNOTATION, now
+from .wrapping import put
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -224,10 +225,10 @@ def _attach(loop: Loop, module: Any) -> None:
             code, number = args[0] if args else kwargs.get("code"), kwargs.get("compile_id")
             loop.contained("compile", compiler.compiled, code, number, begin, failed)
 
-    module._compile = _compile
+    off = put(module, "_compile", _compile)
 
     def undo() -> None:
-        module._compile = original
+        off()
         compiler.silence()
         loop.traced()
 

@@ -21,6 +21,7 @@ from . import guard
 from .frames import outwards
 from .recorder import ANNOTATION, now
 from .sampler import describe
+from .wrapping import put
 
 if TYPE_CHECKING:
     from .ranks import Ranks
@@ -58,8 +59,7 @@ def _walk(ranks: Ranks, reducer: Any) -> None:
             ranks.contained("walk", ranks.loop.span, WALK, ANNOTATION, begin)
         return result
 
-    reducer.prepare_for_backward = prepare_for_backward
-    ranks.loop.undo["walk"] = lambda: setattr(reducer, "prepare_for_backward", original)
+    ranks.loop.undo["walk"] = put(reducer, "prepare_for_backward", prepare_for_backward)
 
 
 def _backward(ranks: Ranks) -> None:
@@ -80,8 +80,7 @@ def _backward(ranks: Ranks) -> None:
         ranks.contained("exchange", exchanged, ranks, begin, ran, queued)
         return result
 
-    torch.autograd.backward = backward
-    ranks.loop.undo["exchange"] = lambda: setattr(torch.autograd, "backward", original)
+    ranks.loop.undo["exchange"] = put(torch.autograd, "backward", backward)
 
 
 def exchanged(ranks: Ranks, begin: int, ran: int, queued: int) -> None:

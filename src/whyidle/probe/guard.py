@@ -6,9 +6,10 @@ import _thread
 import os
 import signal
 from collections.abc import Callable
-from types import FunctionType, MethodType, ModuleType, TracebackType
+from types import CodeType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
+HIDING = "hiding from torch.compile"
 seen: set[str] = set()
 
 
@@ -89,19 +90,20 @@ def compiling() -> Callable[[], bool]:
     return torch._utils.is_compiling  # until PyTorch 2.2
 
 
-def hide(*modules: ModuleType) -> None:
-    """Have ``torch.compile`` run our functions as they are, never trace them."""
+def skip(code: CodeType) -> None:
+    """Have ``torch.compile`` run this as it is."""
     from torch._C._dynamo import eval_frame
 
     if hasattr(eval_frame, "skip_code"):  # until PyTorch 2.6 or so
-        skip = eval_frame.skip_code
+        eval_frame.skip_code(code)
     else:
         action = eval_frame._FrameAction
         strategy = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        eval_frame.set_code_exec_strategy(code, strategy)
 
-        def skip(code: Any) -> None:
-            eval_frame.set_code_exec_strategy(code, strategy)
 
+def hide(*modules: ModuleType) -> None:
+    """Have ``torch.compile`` run our functions as they are, never trace them."""
     waiting = [
         member.__code__
         for module in modules

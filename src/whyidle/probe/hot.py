@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import device
 from .recorder import ANNOTATION, OP
+from .wrapping import put
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -113,8 +114,7 @@ def _next_batch(loop: Loop, kind: Any) -> None:
             except Exception as error:  # contained
                 loop.failed("loader", error)
 
-    kind.__next__ = __next__
-    loop.undo["loader"] = lambda: setattr(kind, "__next__", original)
+    loop.undo["loader"] = put(kind, "__next__", __next__)
 
 
 def _backward(loop: Loop, autograd: Any) -> None:
@@ -152,8 +152,7 @@ def _backward(loop: Loop, autograd: Any) -> None:
             except Exception as error:  # contained
                 loop.failed("backward", error)
 
-    autograd.backward = backward
-    loop.undo["backward"] = lambda: setattr(autograd, "backward", original)
+    loop.undo["backward"] = put(autograd, "backward", backward)
 
 
 def _went_back(loop: Loop, begin: int) -> None:

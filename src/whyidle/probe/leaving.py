@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import guard
 from .sampler import PARTING_S
+from .wrapping import put
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -42,8 +43,7 @@ def _wrap(loop: Loop, name: str) -> None:
         return original(*args, **kwargs)
 
     wrapper.__module__ = "os"  # by which it can be pickled
-    setattr(os, name, wrapper)
-    loop.undo[where] = lambda: setattr(os, name, original)
+    loop.undo[where] = put(os, name, wrapper)
 
 
 def leave(loop: Loop) -> None:

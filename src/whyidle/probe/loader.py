@@ -23,6 +23,7 @@ from typing import Any
 from . import _checksum, ids, padding
 from ._settings import describe, surroundings, worker
 from .recorder import ANNOTATION, now
+from .wrapping import put
 
 BATCH = struct.Struct("<9q3Ii")
 """begin ns, end ns, then ns of: the thread's CPU, the process's CPU, run-queue delay of the
@@ -306,7 +307,7 @@ def _wrap_made(loop: Any, loader: Loader, base: Any, kind: Any) -> None:
             loop.failed("iterator", error)
         return made
 
-    _put(loop, "iterator", kind, "_get_iterator", _get_iterator)
+    loop.undo["iterator"] = put(kind, "_get_iterator", _get_iterator)
 
 
 def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
@@ -330,7 +331,7 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
             except Exception as error:  # contained
                 loop.failed("taken", error)
 
-    _put(loop, "taken", kind, "_next_data", _next_data)
+    loop.undo["taken"] = put(kind, "_next_data", _next_data)
 
 
 def _ready(iterator: Any) -> int:
@@ -342,12 +343,6 @@ def _ready(iterator: Any) -> int:
     if iterator._data_queue is not iterator._worker_result_queue:
         held += iterator._data_queue.qsize()
     return held + sum(len(info) == 2 for info in iterator._task_info.values())
-
-
-def _put(loop: Any, where: str, owner: Any, name: str, wrapper: Any) -> None:
-    original = owner.__dict__[name]
-    setattr(owner, name, wrapper)
-    loop.undo[where] = lambda: setattr(owner, name, original)
 
 
 def _time_pickling(loader: Loader) -> Callable[[], None]:
@@ -363,14 +358,12 @@ def _time_pickling(loader: Loader) -> Callable[[], None]:
         finally:
             loader.pickled += time.thread_time_ns() - begin
 
-    ForkingPickler.dumps = classmethod(dumps)  # type: ignore[assignment]
-    return lambda: setattr(ForkingPickler, "dumps", original)
+    return put(ForkingPickler, "dumps", classmethod(dumps))
 
 
 def _time_unpickling(loader: Loader) -> Callable[[], None]:
     from multiprocessing.reduction import ForkingPickler
 
-    original = ForkingPickler.__dict__["loads"]
     loads = ForkingPickler.loads
 
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -380,8 +373,7 @@ def _time_unpickling(loader: Loader) -> Callable[[], None]:
         finally:
             loader.unpickled += time.thread_time_ns() - begin
 
-    ForkingPickler.loads = staticmethod(timed)
-    return lambda: setattr(ForkingPickler, "loads", original)
+    return put(ForkingPickler, "loads", staticmethod(timed))
 
 
 def _tensors(data: Any, left: int = MOST_DEEP) -> int:

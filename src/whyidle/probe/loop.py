@@ -385,7 +385,7 @@ def install(recorder: Recorder) -> Loop:
     try:
         guard.hide(*(sys.modules[name] for name in list(sys.modules) if name.startswith(PACKAGE)))
     except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
-        guard.note(recorder.folder, "hiding from torch.compile", error)
+        guard.note(recorder.folder, guard.HIDING, error)
     return loop
 
 

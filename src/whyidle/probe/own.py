@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from .wrapping import put
+
 if TYPE_CHECKING:
     from .loop import Loop
 
@@ -38,6 +40,5 @@ def _wrap(loop: Loop, forbid: Callable[[str], None], owner: Any, name: str) -> N
         loop.contained("burst", forbid, WHY)
         return original(*args, **kwargs)
 
-    setattr(owner, name, wrapper)
     where = f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
-    loop.undo[where] = lambda: setattr(owner, name, original)
+    loop.undo[where] = put(owner, name, wrapper)

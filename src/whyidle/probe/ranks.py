@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import exchange, guard
 from .recorder import ANNOTATION, now
+from .wrapping import put
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -164,15 +165,13 @@ def _joined(ranks: Ranks) -> None:
 def _collectives(ranks: Ranks) -> None:
     from torch._C._distributed_c10d import ProcessGroup, Work
 
-    owners: list[tuple[Any, str, Any]] = []
+    undoes: list[Callable[[], None]] = []
     for method, kind in COLLECTIVES.items():
         original = getattr(ProcessGroup, method, None)
         if original is not None:
-            name = f"{ranks.backend}:{kind}"
-            owners.append((ProcessGroup, method, original))
-            setattr(ProcessGroup, method, _issued(ranks, original, name))
+            call = _issued(ranks, original, method, f"{ranks.backend}:{kind}")
+            undoes.append(put(ProcessGroup, method, call))
     original = Work.wait
-    owners.append((Work, "wait", original))
 
     @functools.wraps(original)
     def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -182,23 +181,24 @@ def _collectives(ranks: Ranks) -> None:
         finally:
             ranks.contained("collectives", _waited, ranks, work, begin)
 
-    Work.wait = wait  # type: ignore[assignment,method-assign]
-
-    def undo() -> None:
-        for owner, method, original in owners:
-            setattr(owner, method, original)
-
-    ranks.loop.undo["collectives"] = undo
+    undoes.append(put(Work, "wait", wait))
+    ranks.loop.undo["collectives"] = lambda: [undo() for undo in undoes]
 
 
-def _issued(ranks: Ranks, original: Any, name: str) -> Callable[..., Any]:
+def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[..., Any]:
+    """A process group written in Python is asked for its own method from C++, which then finds ours
+    on the class: it is known as no override where it calls C++ in a frame of the method's name,
+    with the group as its first argument."""
+
     @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         begin = now()
-        work = original(*args, **kwargs)
+        work = original(self, *args, **kwargs)
         ranks.contained("collectives", _called, ranks, work, name, begin)
         return work
 
+    code = call.__code__ = call.__code__.replace(co_name=method)
+    guard.contained(ranks.loop.recorder.folder, guard.HIDING, lambda: guard.skip(code))
     return call
 
 

@@ -17,6 +17,27 @@ if TYPE_CHECKING:
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+_NOTHING = object()
+
+
+def put(owner: Any, name: str, wrapper: Any) -> Callable[[], None]:
+    """Set ``owner.name``; what is returned takes it off again. That leaves what somebody else has
+    set since, with ours inside it, which finds nothing to write into. What the owner holds itself
+    is put back, not what ``getattr`` makes of it: a method of a C++ class would lose its object."""
+    original = vars(owner).get(name, _NOTHING)
+    setattr(owner, name, wrapper)
+
+    def undo() -> None:
+        if vars(owner).get(name) is not wrapper:
+            return
+        if original is _NOTHING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+    return undo
+
+
 def patch(loop: Loop, where: str, owner: Any, name: str, wrap: Wrap) -> None:
     """Replace ``owner.name`` by what ``wrap`` makes of it, and remember how to take it off."""
     original = getattr(owner, name)
@@ -25,14 +46,8 @@ def patch(loop: Loop, where: str, owner: Any, name: str, wrap: Wrap) -> None:
     owners = [owner]
     if home is not None and home is not owner and getattr(home, name, None) is original:
         owners.append(home)  # where it was defined, or it could not be pickled by its name
-    for each in owners:
-        setattr(each, name, wrapper)
-
-    def undo() -> None:
-        for each in owners:
-            setattr(each, name, original)
-
-    loop.undo[where] = undo
+    undoes = [put(each, name, wrapper) for each in owners]
+    loop.undo[where] = lambda: [undo() for undo in undoes]
 
 
 def spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
