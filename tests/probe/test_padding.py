@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 
-from whyidle.probe import padding  # noqa: E402
+from whyidle.probe import _checksum, padding  # noqa: E402
 from whyidle.probe.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
 
 SIZES = (10, 4, 7, 5)
@@ -174,3 +174,23 @@ def test_a_fault_ends_the_looking_and_nothing_else(monkeypatch):
     looking.taken(1)
     looking.taken(1)
     assert [where for where, _ in loop.faults] == ["padding"]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool, torch.float16])
+def test_a_batch_that_was_looked_at_can_be_resized(dtype):
+    batch = mask().to(dtype)
+    assert padding.as_array(batch).shape == (4, 10)
+    assert batch.resize_(64, 10).shape == (64, 10)
+
+
+def test_a_type_that_numpy_does_not_know_tells_nothing():
+    assert padding.as_array(torch.zeros(4, 10).to(torch.float8_e5m2)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
+def test_a_checksum_leaves_the_batch_as_it_is(dtype):
+    batch = (torch.arange(40).reshape(4, 10) % 2).to(dtype)
+    index, told = _checksum.of_one([8, 1, 2, 3], batch)
+    assert (index, told) == _checksum.of_one([1, 8], batch[[1, 0]])
+    assert told != _checksum.of_one([8], batch[:1].logical_not().to(dtype))[1]
+    assert batch.resize_(64, 10).shape == (64, 10)

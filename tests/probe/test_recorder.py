@@ -86,3 +86,18 @@ def test_who_listens_hears_of_what_was_kept_the_short_way(recorder):
     recorder.short.extend((tag(1, OP), 1, 2))
     recorder.flush()
     assert heard == [(tag(1, OP), 1, 2)]
+
+
+def test_nothing_is_kept_in_memory_once_nothing_is_written(recorder):
+    for _ in range(3):
+        recorder.sample((1, -1, 7, 0, 0))
+    recorder.end()
+    recorder.sample((1, -1, 7, 0, 0))
+    assert not recorder.samples
+
+
+def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
+    monkeypatch.setattr(recording, "MOST_WAITING", 2)
+    for _ in range(3):
+        recorder.sample((1, -1, 7, 0, 0))
+    assert len(recorder.samples) == 2

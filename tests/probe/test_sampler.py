@@ -1,6 +1,7 @@
 """The probe's thread: it looks, it ends when asked, and a process waits for that."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -239,3 +240,23 @@ def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
     assert min(apart) >= 500
     assert max(apart) < 1500
     assert 950 < sum(apart) / len(apart) < 1050
+
+
+WAITING = """
+import os, signal, sys, threading
+from whyidle.probe.recorder import Recorder
+from whyidle.probe.sampler import Sampler
+
+sampler = Sampler(Recorder(sys.argv[1]), threading.get_ident())
+sampler.start()
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.kill(os.getpid(), signal.SIGUSR1)
+assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+sampler.stop()
+"""
+
+
+def test_a_signal_that_the_job_waits_for_comes_to_the_job(tmp_path):
+    """It holds it back in all of its threads, as jobs do that a scheduler warns of their end."""
+    done = subprocess.run([sys.executable, "-c", WAITING, str(tmp_path)], check=False)
+    assert done.returncode == 0

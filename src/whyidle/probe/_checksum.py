@@ -30,9 +30,17 @@ def of_one(index: Any, data: Any) -> tuple[int, int] | None:
         row = tensor[chosen]
         if row.device.type != "cpu" or row.numel() * row.element_size() > MOST_BYTES:
             return None
-        total = zlib.crc32(row.detach().contiguous().numpy().tobytes(), total)
+        total = zlib.crc32(_bytes(row), total)
         seen = seen or tensor.is_floating_point() or row.numel() > 1
     return (index[chosen], total) if seen else None
+
+
+def _bytes(row: Any) -> bytes:
+    """Of a copy: what has been an array of NumPy cannot be resized by the job any more."""
+    import torch
+
+    own = row.detach().clone().contiguous().reshape(-1)
+    return bytes(own.view(torch.uint8).numpy())  # NumPy does not know all types
 
 
 def _tensors(data: Any, depth: int = 0) -> Iterator[Any]:

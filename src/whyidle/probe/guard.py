@@ -11,6 +11,8 @@ from typing import Any
 
 HIDING = "hiding from torch.compile"
 seen: set[str] = set()
+OF_A_FAULT = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
+"""signals that a thread raises against itself"""
 
 
 def contain(folder: str, where: str, error: BaseException, undo: Callable[[], Any]) -> None:
@@ -34,6 +36,22 @@ def contained(folder: str, where: str, work: Callable[[], Any]) -> None:
         work()
     except Exception as error:  # a traceback of ours in the job's output would be harm
         note(folder, where, error)
+
+
+def start(work: Callable[[], Any]) -> None:
+    """Do it on a thread of our own, which the job's own count of threads does not see, and which
+    takes none of the job's signals: one that the job holds back in all of its threads, to wait for
+    it, would come to ours, and end the process. Held back before the thread begins."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _of_a_fault())
+        _thread.start_new_thread(work, ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _of_a_fault() -> set[signal.Signals]:
+    return {getattr(signal, name) for name in OF_A_FAULT if hasattr(signal, name)}
 
 
 def note(folder: str, where: str, error: BaseException) -> None:
@@ -74,7 +92,7 @@ def again(error: BaseException) -> bool:
     number = handling(error)
     if number is None:
         return False
-    _thread.start_new_thread(lambda: _thread.interrupt_main(number), ())
+    start(lambda: _thread.interrupt_main(number))
     return True
 
 

@@ -60,7 +60,7 @@ def leave(loop: Loop) -> None:
         finally:
             written.release()
 
-    _thread.start_new_thread(write, ())
+    guard.start(write)
     written.acquire(timeout=PARTING_S)
 
 

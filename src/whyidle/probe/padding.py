@@ -109,7 +109,8 @@ def _tensors(data: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, A
 
 
 def as_array(one: Any) -> Any:
-    """A tensor of the CPU as an array on the same memory, or a short list of integers as it is."""
+    """A tensor of the CPU as an array on the same memory, or a short list of integers as it is.
+    Not by ``Tensor.numpy``: what has been an array so cannot be resized by the job any more."""
     torch = sys.modules["torch"]
     if isinstance(one, (list, tuple)):
         return one if len(one) <= MOST_ROWS and all(type(x) is int for x in one) else None
@@ -117,7 +118,12 @@ def as_array(one: Any) -> Any:
         return None
     if one.layout is not torch.strided or one.dtype is torch.bfloat16 or not one.numel():
         return None
-    return one.numpy() if one.dim() in (1, 2, 3) else None
+    if one.dim() not in (1, 2, 3):
+        return None
+    try:
+        return sys.modules["numpy"].from_dlpack(one)
+    except (AttributeError, BufferError, RuntimeError, TypeError):  # this NumPy has no such type
+        return None
 
 
 def _shape(array: Any) -> tuple[int, ...]:

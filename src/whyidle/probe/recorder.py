@@ -35,8 +35,8 @@ APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 """plain calls: a file object asks the job for the interpreter's lock twice as often"""
 FLUSH_S = 0.25
 MOST_WAITING = 1 << 17
-"""spans in memory at most (15 MB); beyond it the oldest are dropped, which a process that never
-trains, and so never writes, comes to"""
+"""spans in memory at most (15 MB), and rows of any other kind; beyond it the oldest spans are
+dropped, which a process that never trains, and so never writes, comes to"""
 MOST_SHORT = 3 << 15
 """numbers of spans kept the short way that wait at most (4 MB): those of 10,000 steps"""
 MOST_EARLY = 1 << 12
@@ -57,6 +57,7 @@ def tag(number: int, kind: int) -> int:
     return -1 - (number << 3 | kind)
 
 
+Sample = tuple[int, int, int, int, int]
 Short = tuple[int, int, int]
 """a span of the home thread: tag, begin and end"""
 
@@ -83,7 +84,7 @@ class Recorder:
         self.documents: dict[str, Any] = {}
         self.tables: dict[str, tuple[struct.Struct, list[Any]]] = {}
         self.spans: deque[tuple[int, int, int, int, int]] = deque(maxlen=MOST_WAITING)
-        self.samples: list[tuple[int, int, int, int, int]] = []
+        self.samples: list[Sample] = []
         self.add = self.spans.append
         self.short.clear()
         self.home = 0
@@ -124,6 +125,11 @@ class Recorder:
                 found = self.tables.setdefault(suffix, (layout, []))
             found[1].append(row)
             self._rows += 1
+
+    def sample(self, row: Sample) -> None:
+        """A look at a stack, as in ``SAMPLE``."""
+        if len(self.samples) < MOST_WAITING and not self.broken:
+            self.samples.append(row)
 
     def live_in(self, thread: int) -> None:
         """What is kept the short way is this thread's from now on."""
@@ -178,7 +184,7 @@ class Recorder:
         self.add = self.spans.append
         self.ended()
         self.short.clear()
-        self.tables = {}
+        self.tables, self.samples = {}, []
 
     def _write_spans(self, spans: list[Any]) -> None:
         if "worker.json" in self.documents or not (self.facts or spans):

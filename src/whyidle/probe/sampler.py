@@ -112,9 +112,9 @@ class Sampler:
             self.watched, self._clock, self._last = thread, _Clock(_native(thread)), (0, 0)
 
     def start(self) -> None:
-        """Begin, on a thread that the job's own count of threads does not see."""
+        """Begin."""
         self._running.acquire()
-        _thread.start_new_thread(self._contained, ())
+        guard.start(self._contained)
 
     def _contained(self) -> None:
         try:
@@ -199,7 +199,7 @@ class Sampler:
             held = min(max(0, got - wanted - max(0, after - before)) // 1000, LONGEST_US)
             asked = got - held * 1000  # later than wanted by what it waited for a core
             told = held | min(slept, MOST_SLEEPS) << HELD_BITS | (AWAKE if awake else 0)
-            self.recorder.samples.append((asked, runnable, self.watched, stack, told))
+            self.recorder.sample((asked, runnable, self.watched, stack, told))
         self._account(time.thread_time() - begun)
         return False
 

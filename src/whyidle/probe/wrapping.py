@@ -72,4 +72,4 @@ def mark(loop: Loop, begin: int) -> None:
     """Note the stack of this thread as a sample, so that a rare span has its exact place."""
     if loop.sampler is not None and threading.get_ident() == loop.sampler.watched:
         stack = loop.sampler.stacks.number(outwards(sys._getframe(1)))
-        loop.recorder.samples.append((begin, -1, threading.get_ident(), stack, 0))
+        loop.recorder.sample((begin, -1, threading.get_ident(), stack, 0))
