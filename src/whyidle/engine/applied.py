@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,15 +16,22 @@ EDITS = "edits.json"
 """what was asked for, in the folder of the recording"""
 
 
+Made = Mapping[str, Mapping[str, str]]
+"""knob -> ``file:line`` of the job that makes what it sets -> why it was not set there; empty where
+it was. A knob that sets nothing as it is made is not among them"""
+
+
 class Turned(msgspec.Struct, frozen=True):
     """What became of the knobs in one process: how often each took hold, why others did not, and
     what those came to that find out for themselves; and what those that took no hold were
-    ``waiting`` for, which counts as their reason where no process knows another."""
+    ``waiting`` for, which counts as their reason where no process knows another; and which lines
+    ``made`` what they set."""
 
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
     chose: dict[str, str] = {}
     waiting: dict[str, str] = {}
+    made: dict[str, dict[str, str]] = {}
 
 
 def ask(
@@ -56,16 +63,28 @@ def turned(recording: Path) -> Turned:
     declined: dict[str, str] = {}
     chose: dict[str, str] = {}
     waiting: dict[str, str] = {}
+    made: list[Made] = []
     for path in sorted(recording.glob("*.knobs.json")):
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=Turned)
             declined |= one.declined
             chose |= one.chose
             waiting |= one.waiting
+            made.append(one.made)
             for knob, times in one.applied.items():
                 applied[knob] = applied.get(knob, 0) + times
     unmet = {knob: why for knob, why in waiting.items() if knob not in applied}
-    return Turned(applied, unmet | declined, chose)
+    return Turned(applied, unmet | declined, chose, made=together(made))
+
+
+def together(told: Iterable[Made]) -> dict[str, dict[str, str]]:
+    """What several tell; a line that has left something as it was stands as one that did."""
+    found: dict[str, dict[str, str]] = {}
+    for knob, lines in (pair for made in told for pair in made.items()):
+        known = found.setdefault(knob, {})
+        for line, why in lines.items():
+            known[line] = known.get(line) or why
+    return found
 
 
 def notes(recording: Path) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from whyidle import catalog
 from whyidle.engine._diff import unified
 from whyidle.engine._own_files import OwnFiles, own_files
+from whyidle.engine.applied import Made
 from whyidle.model.diagnosis import Edit, Place
 from whyidle.model.knobs import Setting, by_hand
 from whyidle.model.patch import Change, Rewrite, SourceForm
@@ -48,13 +49,17 @@ class Patch:
 
 
 def make_patch(
-    kept: Sequence[Kept], command: Sequence[str], folder: Path, device: str = "cuda"
+    kept: Sequence[Kept],
+    command: Sequence[str],
+    folder: Path,
+    device: str = "cuda",
+    made: Made | None = None,
 ) -> Patch:
     """The patch for fixes that were kept for a command that is started in ``folder`` and trains on
-    a kind of device."""
+    a kind of device; ``made`` is where what they set was made."""
     named = [place.file for fix in kept for place in fix.where if place.file]
     own = own_files(command, folder, named)
-    tree = _Tree.read(own, AS_PYTORCH.get(device, device))
+    tree = _Tree.read(own, AS_PYTORCH.get(device, device), _by_file(made or {}, folder))
     first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
     sentences = [f"{fix.treatment}: {said}" for fix in first if (said := tree.apply(fix, folder))]
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
@@ -65,6 +70,10 @@ def make_patch(
     return Patch(diff, changed, tuple(dict.fromkeys(sentences)), own)
 
 
+_ByFile = dict[str, dict[Path, dict[int, str]]]
+"""knob -> file -> line that made what it sets -> why it was not set there"""
+
+
 @dataclass(slots=True)
 class _Tree:
     """The user's files, as they are and as they become."""
@@ -73,11 +82,12 @@ class _Tree:
     before: dict[Path, str]
     texts: dict[Path, str]
     device: str
+    made: _ByFile
 
     @classmethod
-    def read(cls, own: OwnFiles, device: str) -> _Tree:
+    def read(cls, own: OwnFiles, device: str, made: _ByFile) -> _Tree:
         texts = {path: text for path in own.files if (text := _text(path)) is not None}
-        return cls(own, texts, dict(texts), device)
+        return cls(own, texts, dict(texts), device, made)
 
     def apply(self, fix: Kept, folder: Path) -> str:
         """Write a fix into whichever files have a place for it; what is left to say."""
@@ -103,13 +113,33 @@ class _Tree:
         )
         for path in paths:
             for form in _forms(edit.knob):
-                named = _lines(fix.where, path, folder)
-                lines = _moved(named, self.before[path], self.texts[path])
-                found = _written(form, self.texts[path], replace(change, lines=lines), path)
+                before, now = self.before[path], self.texts[path]
+                lines = _moved(_lines(fix.where, path, folder), before, now)
+                made = self._made(edit.knob, path)
+                change = replace(change, lines=lines, made=made)
+                found = _written(form, now, change, path)
                 self.texts[path] = found.text
                 done |= found.done
                 why += [f"{path.relative_to(self.own.root)}, {each}" for each in found.why]
         return done, why
+
+    def _made(self, knob: str, path: Path) -> dict[int, str] | None:
+        """Lines of a file as it is by now that made what a knob sets."""
+        if knob not in self.made:
+            return None
+        before, now = self.before[path], self.texts[path]
+        lines = self.made[knob].get(path, {})
+        return {new: why for line, why in lines.items() for new in _moved((line,), before, now)}
+
+
+def _by_file(made: Made, folder: Path) -> _ByFile:
+    found: _ByFile = {}
+    for knob, places in made.items():
+        files = found.setdefault(knob, {})
+        for place, why in places.items():
+            name, _, line = place.rpartition(":")
+            files.setdefault((folder / name).resolve(), {})[int(line)] = why
+    return found
 
 
 def _in_order(edits: Iterable[Edit]) -> list[Edit]:

@@ -18,7 +18,9 @@ class Change:
     """One knob's new setting. ``was`` is the old one where it is known, ``lines`` are those of this
     file that the finding names (from 1), ``options`` the words of the command behind the script.
     ``insert``: no file has a place for it, and this is the script, so a new line may say it.
-    ``device`` is the type of the devices that train, ``beside`` what else the same fix sets."""
+    ``device`` is the type of the devices that train, ``beside`` what else the same fix sets.
+    ``made`` are lines of this file that made what the knob sets while fixes were tried, and why it
+    was not set there, empty where it was; None where that is not known of any file."""
 
     knob: str
     value: Setting
@@ -28,6 +30,7 @@ class Change:
     insert: bool = False
     device: str = "cuda"
     beside: Mapping[str, Setting] = field(default_factory=dict)
+    made: Mapping[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

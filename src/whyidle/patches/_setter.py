@@ -11,10 +11,12 @@ import libcst as cst
 from whyidle.model.knobs import as_python
 from whyidle.model.patch import Change, Rewrite
 from whyidle.patches._arguments import with_keyword
-from whyidle.patches._keyword import Keyword, argument
-from whyidle.patches._origin import flags_of, given, origin
+from whyidle.patches._keyword import Keyword, argument, current
+from whyidle.patches._origin import Origin, flags_of, given, origin
 from whyidle.patches._source import NO_LITERAL, Changes, Source
 from whyidle.patches._spread import Spread, spread
+
+UNCHANGED = "was not changed in the trials"
 
 
 @dataclass(slots=True)
@@ -53,6 +55,34 @@ class Setter:
     keyword: Keyword
     change: Change
     edits: Edits = field(default_factory=Edits)
+    untried: list[cst.Call] = field(default_factory=list)
+
+    def tried(self, calls: Sequence[cst.Call]) -> list[cst.Call]:
+        """The calls that made what the trials changed, where that is known; the others are left,
+        and so is what was made by no such call."""
+        made = self.change.made
+        if made is None:
+            return list(calls)
+        found, seen = [], set()
+        for call in calls:
+            lines = made.keys() & set(self.source.lines(call))
+            seen |= lines
+            if lines and not any(made[line] for line in lines):
+                found.append(call)
+            else:
+                self._untried(call, next((made[line] for line in lines if made[line]), ""))
+        for line in sorted(made.keys() - seen):
+            if not made[line]:
+                self.edits.why.append(f"line {line} makes one in a way that is not followed")
+        return found
+
+    def _untried(self, call: cst.Call, why: str) -> None:
+        """Leave what the trials have left. What has the new value already is nothing to tell of,
+        nor is it what they changed."""
+        self.untried.append(call)
+        now = current(self.source, call, self.keyword, self.change.options)
+        if why or now != self.change.value or type(now) is not type(self.change.value):
+            self.leave(call, f"was left as it is in the trials: {why}" if why else UNCHANGED)
 
     def set(self, calls: Sequence[cst.Call], code: Code | None = None) -> Rewrite:
         """Set the keyword at each of the calls. ``code`` is asked for each of them where the
@@ -107,7 +137,9 @@ class Setter:
             self.leave(call, f"has {self.keyword.name}={source.code(value)}{by}")
         elif word := given(self.change.options, found.options):
             self._told(call, word)
-        elif found.others and not self._only_here(found.others):
+        elif self._of_untried(found) and found.options:
+            self.leave(call, f"has {self.keyword.name}={source.code(value)}, as others have")
+        elif self._of_untried(found) or (found.others and not self._only_here(found.others)):
             self.edits.replace(value, code)
         else:
             self.edits.replace(found.node, code)
@@ -119,6 +151,12 @@ class Setter:
             isinstance(arg, cst.Arg) and arg.keyword and arg.keyword.value == self.keyword.name
             for arg in parents
         )
+
+    def _of_untried(self, found: Origin) -> bool:
+        """Whether what the trials have left has its value from the same place."""
+        values = [argument(call, self.keyword) for call in self.untried]
+        others = [origin(self.source, value) for value in values if value is not None]
+        return any(other is not None and other.node is found.node for other in others)
 
     def _told(self, call: cst.CSTNode, word: str) -> None:
         self.leave(call, f"gets {self.keyword.name} from the command line: change `{word}` there")

@@ -32,7 +32,8 @@ def distributed(text: str, change: Change) -> Rewrite:
         return _hook(source, change)
     keyword = KEYWORDS[change.knob]
     calls = meant(source, source.calls(DDP), keyword, change)
-    return Setter(source, keyword, change).set(calls)
+    setter = Setter(source, keyword, change)
+    return setter.set(setter.tried(calls))
 
 
 def _hook(source: Source, change: Change) -> Rewrite:

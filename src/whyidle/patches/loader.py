@@ -35,14 +35,14 @@ def loader(text: str, change: Change) -> Rewrite:
     calls = meant(source, source.calls(DATA_LOADER), keyword, change)
     setter = Setter(source, keyword, change)
     if change.knob not in NEED_WORKERS or not change.value:
-        return setter.set(calls)
+        return setter.set(setter.tried(calls))
     guarded = NEED_WORKERS[change.knob]
     served = [call for call in calls if _served(source, call, change)]
-    rewrite = setter.set(served, lambda call: _guarded(source, call, guarded, change.value))
     if calls and not served:
         line = source.line(calls[0])
         return Rewrite(text, why=(f"line {line} makes a DataLoader without workers",))
-    return rewrite
+    tried = setter.tried(served)
+    return setter.set(tried, lambda call: _guarded(source, call, guarded, change.value))
 
 
 def _served(source: Source, call: cst.Call, change: Change) -> bool:

@@ -33,7 +33,7 @@ def optimizer(text: str, change: Change) -> Rewrite:
     keyword = Keyword(name, False)
     setter = Setter(source, keyword, change)
     free = []
-    for call in meant(source, source.calls(places), keyword, change):
+    for call in setter.tried(meant(source, source.calls(places), keyword, change)):
         other = _other(source, call, name) if change.value else ""
         if other:
             setter.leave(call, f"may set {other}, which excludes {name}")

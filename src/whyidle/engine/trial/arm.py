@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from whyidle.engine import applied
+from whyidle.engine.applied import Made
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
@@ -83,6 +84,7 @@ class Ran:
     applied: Mapping[str, int] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
     chose: Mapping[str, str] = field(default_factory=dict)
+    made: Made = field(default_factory=dict)
     rung: Rung | None = None
     ranks: Mapping[int, Told] = field(default_factory=dict)
     lost: Sequence[int] = ()
@@ -182,6 +184,7 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
         applied=turned.applied,
         declined=turned.declined,
         chose=turned.chose,
+        made=turned.made,
         rung=rung(recording),
         ranks=ranks.by_rank(found),
         lost=watch.lost,

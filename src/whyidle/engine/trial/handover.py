@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from whyidle.engine.applied import together
 from whyidle.engine.patch import Kept, Patch, make_patch
 from whyidle.engine.trial import said
 from whyidle.engine.trial.arm import Ran
@@ -42,7 +43,9 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
         return None
     causes = {finding.cause: finding.where for finding in found.before.findings}
     kept = [Kept(one.treatment, one.edits, causes.get(one.cause, ())) for one in found.kept]
-    patch = make_patch(kept, list(healing.command), folder, found.before.device.kind)
+    judged = [one for one in (*found.judged, found.whole) if one is not None and one.kept]
+    made = together(ran.made for one in judged for ran in one.treats)
+    patch = make_patch(kept, list(healing.command), folder, found.before.device.kind, made)
     if not patch.diff:
         return Handover(patch, None, "", good=False)
     return _run(healing, found, patch)

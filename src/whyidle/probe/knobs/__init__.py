@@ -2,7 +2,8 @@
 
 ``loader.workers`` is turned by ``loader.turn``, and so on. What is asked for stands in the JSON
 file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``. A knob says in
-``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it was. A fault
+``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it was. Of what
+is set as it is made it says at which lines of the job it was set, and why not at others. A fault
 while a knob is turned, or later in what it put into the job, leaves that knob alone and is noted
 like every other (``guard``).
 """
@@ -14,11 +15,13 @@ import functools
 import importlib
 import json
 import os
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from .. import guard
+from ._line import line_of
 
 NO_FORM = "it has no form that could be applied while the script runs"
 Maker = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -38,6 +41,11 @@ class Hand:
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
         self.chose: dict[str, str] = {}
+        self.made: dict[str, dict[str, str]] = {}
+        """knob -> ``file:line`` that makes what it sets -> why it is not set there, or nothing"""
+        self.line: str | None = None
+        """the one that is being carried out"""
+        self.start = os.getcwd()
         self.waiting: dict[str, Callable[[], str]] = {}
         """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
         self.beside: dict[type, Collection[str]] = {}
@@ -49,7 +57,7 @@ class Hand:
     def _forked(self) -> None:
         """A child tells of what takes hold in it."""
         self.applied, self.declined, self.chose = {}, {}, {}
-        self.waiting = {}
+        self.waiting, self.made = {}, {}
 
     @property
     def child(self) -> bool:
@@ -77,10 +85,22 @@ class Hand:
 
     def took(self, *knobs: str) -> None:
         """These have taken hold, once more."""
+        new = self._note(knobs)
         for knob in knobs:
             count = self.applied[knob] = self.applied.get(knob, 0) + 1
-            if not count & (count - 1):  # seldom, and yet nearly right where the job is killed
+            if new or not count & (count - 1):  # seldom, and yet nearly right where it is killed
                 self.tell()
+
+    def _note(self, knobs: Collection[str], why: str = "") -> bool:
+        """That these took hold on what is being made, or why not; whether that is news of its line.
+        One that was left stands for all that its line makes."""
+        if self.line is None:
+            return False
+        known = [self.made.setdefault(knob, {}) for knob in knobs]
+        new = any(why or self.line not in lines for lines in known)
+        for lines in known:
+            lines[self.line] = lines.get(self.line) or why
+        return new
 
     def choose(self, knob: str, what: str) -> None:
         """A knob that finds out for itself tells what it has come to, for people."""
@@ -89,6 +109,7 @@ class Hand:
 
     def decline(self, knobs: Collection[str], why: str) -> None:
         """These cannot be turned. What took hold elsewhere stands."""
+        self._note(knobs, why)
         for knob in knobs:
             if knob not in self.declined:
                 self.declined[knob] = why
@@ -118,6 +139,7 @@ class Hand:
     def tell(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
         told = {"applied": self.applied, "declined": self.declined, "chose": self.chose}
+        told["made"] = self.made
         settled = {*self.applied, *self.declined}
         told["waiting"] = {
             knob: text
@@ -143,6 +165,25 @@ class Hand:
             setattr(owner, name, original) if own else delattr(owner, name)
 
         self.undo.append(undo)
+
+    def replace_making(self, kind: type, make: Maker) -> None:
+        """As ``replace`` of what makes the objects of a kind, and tell at which lines that is."""
+
+        def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+            init = make(original)
+
+            def making(*args: Any, **named: Any) -> Any:
+                made = args[0] if args else named.get("self")
+                before = self.line
+                self.line = self.contained((), line_of, sys._getframe(1), made, self.start)
+                try:
+                    return init(*args, **named)
+                finally:
+                    self.line = before
+
+            return making
+
+        self.replace(kind, "__init__", noting)
 
     def after_steps(self, work: Callable[[int], None]) -> None:
         """Call ``work`` with their number after every step of the optimizer that steps first."""

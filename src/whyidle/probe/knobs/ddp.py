@@ -26,7 +26,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     told = {knob.partition(".")[2]: value for knob, value in edits.items()}
     named = {name: value for name, value in told.items() if name in ARGUMENTS}
     if named:
-        hand.replace(Wrapper, "__init__", lambda original: _init(hand, named, original))
+        hand.replace_making(Wrapper, lambda original: _init(hand, named, original))
     if told.get("comm_hook") == "bf16_compress":
         hand.replace(Wrapper, "forward", lambda original: _hooked(hand, original))
     elif HOOK in edits:

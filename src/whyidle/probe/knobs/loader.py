@@ -61,7 +61,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
         return init
 
-    hand.replace(DataLoader, "__init__", make)
+    hand.replace_making(DataLoader, make)
 
 
 def _made(hand: Hand, told: dict[str, Any], bound: dict[str, Any], original: Any) -> bool:

@@ -31,7 +31,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
             known = inspect.signature(kind.__init__).parameters
             own = {k: v for k, v in edits.items() if k.partition(".")[2] in known}
             if own and "__init__" in vars(kind):
-                hand.replace(kind, "__init__", _making(hand, own, kind))
+                hand.replace_making(kind, _making(hand, own, kind))
     _watch_for_others(hand, edits)
 
 

@@ -1,0 +1,135 @@
+"""A patch changes what a trial has changed: where each object was made goes from the job to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.applied import ask, together, turned
+from whyidle.engine.patch import Kept, make_patch
+from whyidle.model.diagnosis import Edit
+from whyidle.model.knobs import Setting
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+RUN = "import runpy, sys; from whyidle.probe import knobs; knobs.install(sys.argv[1]); "
+RUN += "runpy.run_path('train.py', run_name='__main__')"
+HEAD = """from functools import partial
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+class Lines(IterableDataset):
+    def __iter__(self):
+        yield from range(9)
+
+class Own(DataLoader):
+    def __init__(self, data, **named):
+        super().__init__(data, **named)
+
+{0}def later():
+    return DataLoader(range(9))
+
+"""
+WORKERS = Edit(knob="loader.workers", value=4, was=0)
+KEEP = Edit(knob="loader.persistent_workers", value=True, was=False)
+FUSED = Edit(knob="optimizer.foreach", value=True)
+
+
+@pytest.fixture
+def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """``patched(lines, *edits)``: the lines that the patch adds to a script, and what it leaves to
+    people, after the edits were tried in it."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (tmp_path / ".git").mkdir()
+
+    def patch(body: str, *edits: Edit, head: str = "") -> tuple[list[str], str]:
+        (tmp_path / "train.py").write_text(HEAD.format(head) + body)
+        recording = tmp_path / "recording"
+        was: dict[str, Setting | None] = {edit.knob: edit.was for edit in edits}
+        told = ask({edit.knob: edit.value for edit in edits}, was, recording)
+        paths = os.pathsep.join(filter(None, sys.path))
+        env = {**os.environ, **told, "PYTHONPATH": paths}
+        words = [sys.executable, "-c", RUN, str(recording)]
+        ran = subprocess.run(
+            words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+        assert not ran.returncode, ran.stderr
+        made = turned(recording).made
+        found = make_patch(
+            [Kept("fix", edits)], ["python", "train.py"], tmp_path, made=together([made, made])
+        )
+        lines = found.diff.splitlines()[3:]
+        return [line[1:] for line in lines if line[0] == "+"], "\n".join(found.sentences)
+
+    return patch
+
+
+def test_a_loader_that_the_trial_refused_is_left_with_the_reason(patched):
+    added, said = patched("train = DataLoader(range(9))\nval = DataLoader(Lines())\n", WORKERS)
+    assert added == ["train = DataLoader(range(9), num_workers=4)"]
+    assert "line 17 was left as it is in the trials: " in said
+    assert "IterableDataset" in said
+    assert "line 14 was not changed in the trials" in said  # nobody came to it
+
+
+def test_what_one_line_makes_of_several_is_left_where_one_was_refused(patched):
+    body = "def load(data):\n    return DataLoader(data)\nload(range(9)), load(Lines())\n"
+    added, said = patched(body, WORKERS)
+    assert not added
+    assert "line 17 was left as it is in the trials: " in said
+
+
+def test_a_constant_that_a_refused_loader_has_too_is_not_changed(patched):
+    body = "train = DataLoader(range(9), num_workers=N)\nval = DataLoader(Lines(), num_workers=N)\n"
+    added, _ = patched(body, WORKERS, head="N = 0\n\n")
+    assert added == ["train = DataLoader(range(9), num_workers=4)"]
+
+
+def test_an_option_that_a_refused_loader_has_too_is_left(patched):
+    head = "import argparse\nparser = argparse.ArgumentParser()\n"
+    head += "parser.add_argument('--n', type=int, default=0)\nargs = parser.parse_args([])\n\n"
+    body = "train = DataLoader(range(9), num_workers=args.n)\n"
+    body += "val = DataLoader(Lines(), num_workers=args.n)\n"
+    added, said = patched(body, WORKERS, head=head)
+    assert not added
+    assert "line 21 has num_workers=args.n, as others have" in said
+
+
+@pytest.mark.parametrize("body", [
+    "val = DataLoader(range(9), num_workers=4)\nmake = partial(DataLoader, num_workers=0)\n"
+    "train = make(range(9))\n",
+    "val = DataLoader(range(9), num_workers=4)\n\ntrain = Own(range(9))\n",
+], ids=["partial", "own class"])  # fmt: skip
+def test_another_loader_that_has_the_setting_does_not_stand_for_the_one_that_got_it(patched, body):
+    added, said = patched(body, WORKERS)
+    assert not added
+    assert "line 18 makes one in a way that is not followed" in said
+    assert "line 16" not in said
+
+
+def test_all_edits_of_a_fix_go_by_the_lines_of_the_file_as_it_was(patched):
+    body = "train = DataLoader(\n    range(9),\n    batch_size=2,\n)\nval = DataLoader(Lines())\n"
+    added, said = patched(body, WORKERS, KEEP)
+    assert added == ["    num_workers=4,", "    persistent_workers=True,"]
+    assert said.count("line 20") == 1
+
+
+def test_optimizers_go_by_their_lines_too(patched):
+    body = "net = torch.nn.Linear(1, 1)\nopt = torch.optim.AdamW(net.parameters())\n"
+    body += "if not opt:\n    opt = torch.optim.SGD(net.parameters())\n"
+    added, said = patched(body, FUSED)
+    assert added == ["opt = torch.optim.AdamW(net.parameters(), foreach=True)"]
+    assert "line 19 was not changed in the trials" in said
+
+
+def test_a_line_that_has_left_one_stands_as_such(tmp_path: Path):
+    for pid, why in ((1, ""), (2, "because"), (3, "")):
+        told = {"made": {"a.b": {"x.py:1": why, f"x.py:{pid + 1}": ""}}}
+        (tmp_path / f"{pid}.knobs.json").write_text(json.dumps(told))
+    whole = {"x.py:1": "because", "x.py:2": "", "x.py:3": "", "x.py:4": ""}
+    assert turned(tmp_path).made == {"a.b": whole}
