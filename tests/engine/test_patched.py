@@ -78,3 +78,39 @@ def test_what_is_no_part_of_the_program_is_linked(root: Path):
     assert (scratch / "src" / "pkg" / "other.json").is_symlink()
     assert not (scratch / "src" / "pkg" / "loop.py").is_symlink()
     assert not (scratch / "jobs" / "train.py").is_symlink()
+
+
+LINKED = (
+    "import os\nfrom pathlib import Path\nos.environ['A'] = '1'\n"
+    "print(os.environ['A'], Path(__file__).with_name('near.txt').read_text())\n"
+)
+
+
+@pytest.mark.parametrize(("links", "word", "near"), [
+    ({"exp/train.py": "../common/train.py"}, "exp/train.py", "exp"),
+    ({"exp": "common"}, "exp/train.py", "common"),
+    ({"exp/one": "../common", "jobs/two": "../exp/one"}, "jobs/two/train.py", "common"),
+    ({"exp/train.py": "../common/other.py", "common/other.py": "train.py"}, "exp/train.py", "exp"),
+], ids=["file", "folder", "through two folders", "through two files"])  # fmt: skip
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_link_leads_to_the_patched_file(root: Path, links, word, near, whole: bool):
+    for name, text in {"common/train.py": LINKED, "common/near.txt": "common"}.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    for name, target in links.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).symlink_to(target)
+    if near == "exp":
+        (root / "exp" / "near.txt").write_text("exp")
+    named = str(root / word) if whole else f"../{word}"
+    patch = make_patch([KEPT], [sys.executable, named], root / "jobs")
+    assert [path.name for path in patch.files] == ["train.py"]
+    assert run(root, patch, named) == f"0 {near}\n"
+
+
+def test_a_module_that_is_a_link_is_the_patched_one(root: Path):
+    (root / "jobs" / "beside.py").rename(root / "src" / "beside.py")
+    (root / "src" / "beside.py").write_text("import os\nos.environ['A'] = '1'\nX = os.environ['A']")
+    (root / "jobs" / "beside.py").symlink_to("../src/beside.py")
+    patch = make_patch([KEPT], [sys.executable, "train.py"], root / "jobs")
+    assert "\n0 0 " in run(root, patch, "train.py")

@@ -32,6 +32,8 @@ class OwnFiles:
     options: tuple[str, ...]
     folders: tuple[Path, ...]
     """where modules of it were found, as they are looked for"""
+    names: tuple[Path, ...] = ()
+    """what the program calls its files: there may be links in them"""
 
 
 def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -> OwnFiles:
@@ -44,19 +46,24 @@ def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -
     start = [script] if script is not None else []
     start += [path for name in (*named, *options) if (path := (folder / name)).suffix == ".py"]
     found: dict[Path, None] = {}
+    names: dict[Path, None] = {}
     searched: set[Path] = set()
-    waiting = [path.resolve() for path in start]
+    waiting = list(start)
     while waiting and len(found) < MOST_FILES:
-        path = waiting.pop(0)
-        if path in found or not is_own(path, root):
+        name = waiting.pop(0)
+        path = name.resolve()
+        if name in names or not is_own(path, root):
+            continue
+        names[name] = None
+        if path in found:
             continue
         found[path] = None
         for other, searched_in in _imported(path, folders):
-            waiting.append(other.resolve())
+            waiting.append(other)
             searched |= {searched_in} if is_own(other.resolve(), root) else set()
     own_script = script.resolve() if script is not None and script.resolve() in found else None
     used = tuple(each for each in folders if each in searched)
-    return OwnFiles(root, tuple(found), own_script, options, used)
+    return OwnFiles(root, tuple(found), own_script, options, used, tuple(names))
 
 
 def repository(folder: Path) -> Path | None:

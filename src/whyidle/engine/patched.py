@@ -1,15 +1,16 @@
 """A folder in which a command runs with a patch, so that what is handed over has been run once.
 
 The user's tree is mirrored: folders that hold files of the program are made anew, with copies of
-those files, patched or not; everything else in them is a link to where it is. So the program finds
-its data and its other modules where it expects them, imports the patched files, and what it writes
-goes where it would have gone: whoever runs it sees to that, as in every trial.
+those files, patched or not; everything else in them is a link to where it is, and a link of the
+user's to one of those files or folders leads to its copy. So the program finds its data and its
+other modules where it expects them, imports the patched files, and what it writes goes where it
+would have gone: whoever runs it sees to that, as in every trial.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +35,13 @@ def mirror(patch: Patch, command: Sequence[str], folder: Path, scratch: Path) ->
     """
     root, folder = patch.root, folder.resolve()
     own = patch.own.files
-    folders = {above for path in own for above in path.parents if above.is_relative_to(root)}
-    folders |= {above for above in (folder, *folder.parents) if above.is_relative_to(root)} | {root}
+    starts = {folder, *(path.parent for path in own), *_linked(patch.own.names)}
+    above = {each for start in starts for each in (start, *start.parents)}
+    folders = {each for each in above if each.is_relative_to(root)} | {root}
     for each in sorted(folders):
         (scratch / each.relative_to(root)).mkdir(exist_ok=True)
     for each in sorted(folders):
-        _fill(each, scratch / each.relative_to(root), {*folders, *own})
+        _fill(each, root, scratch, {*folders, *own})
     for path in own:
         copy = scratch / path.relative_to(root)
         text = patch.files.get(path)
@@ -49,19 +51,34 @@ def mirror(patch: Patch, command: Sequence[str], folder: Path, scratch: Path) ->
     return Patched(words, scratch / folder.relative_to(root), _environment(patch, scratch))
 
 
-def _fill(real: Path, copy: Path, made: set[Path]) -> None:
-    """Links to everything in a folder that is not made anew."""
+def _linked(names: Iterable[Path]) -> Iterator[Path]:
+    """The folders in which links stand that names of files go through."""
+    for name in names:
+        for part in (name, *name.parents):
+            if part.is_symlink():
+                yield part.parent.resolve()
+
+
+def _fill(real: Path, root: Path, scratch: Path, made: set[Path]) -> None:
+    """Links to everything in a folder that is not made anew; those to what is, lead to the copy."""
     for entry in os.scandir(real):
-        if Path(entry.path) not in made and entry.name != "__pycache__":
-            (copy / entry.name).symlink_to(entry.path)
+        path = Path(entry.path)
+        if path not in made and entry.name != "__pycache__":
+            end = Path(os.path.realpath(path))
+            (scratch / path.relative_to(root)).symlink_to(
+                scratch / end.relative_to(root) if end in made else path
+            )
 
 
 def _inside(word: str, root: Path, scratch: Path) -> str:
     """A word that names a file of the tree by its whole path names the copy."""
     path = Path(word)
-    named = path.is_absolute() and path.resolve().is_relative_to(root)
-    found = scratch / path.resolve().relative_to(root) if named else path
-    return str(found) if named and found.exists() and word.endswith(".py") else word
+    if not path.is_absolute() or not word.endswith(".py"):
+        return word
+    for named in (path.parent.resolve() / path.name, path.resolve()):
+        if named.is_relative_to(root) and (scratch / named.relative_to(root)).exists():
+            return str(scratch / named.relative_to(root))
+    return word
 
 
 def _environment(patch: Patch, scratch: Path) -> dict[str, str]:
