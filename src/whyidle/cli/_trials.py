@@ -122,7 +122,8 @@ def _written(
     if handed is not None and handed.good and (path := _new(args, files.patch, handed.patch.diff)):
         root, name = handed.patch.root, str(path.absolute())
         inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
-        steps.append((f"git{inside} apply {shlex.quote(name)}", "the same in your own files"))
+        instead = "or the same in your own files, without the plan"
+        steps.append((f"git{inside} apply {shlex.quote(name)}", instead))
     return steps
 
 

@@ -25,13 +25,15 @@ class Turned(msgspec.Struct, frozen=True):
     """What became of the knobs in one process: how often each took hold, why others did not, and
     what those came to that find out for themselves; and what those that took no hold were
     ``waiting`` for, which counts as their reason where no process knows another; and which lines
-    ``made`` what they set."""
+    ``made`` what they set. ``multiplied`` is what those found that make something so many times as
+    large."""
 
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
     chose: dict[str, str] = {}
     waiting: dict[str, str] = {}
     made: dict[str, dict[str, str]] = {}
+    multiplied: dict[str, list[int]] = {}
 
 
 def ask(
@@ -64,6 +66,7 @@ def turned(recording: Path) -> Turned:
     chose: dict[str, str] = {}
     waiting: dict[str, str] = {}
     made: list[Made] = []
+    multiplied: dict[str, list[int]] = {}
     for path in sorted(recording.glob("*.knobs.json")):
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=Turned)
@@ -73,8 +76,10 @@ def turned(recording: Path) -> Turned:
             made.append(one.made)
             for knob, times in one.applied.items():
                 applied[knob] = applied.get(knob, 0) + times
+            for knob, numbers in one.multiplied.items():
+                multiplied[knob] = sorted({*multiplied.get(knob, ()), *numbers})
     unmet = {knob: why for knob, why in waiting.items() if knob not in applied}
-    return Turned(applied, unmet | declined, chose, made=together(made))
+    return Turned(applied, unmet | declined, chose, made=together(made), multiplied=multiplied)
 
 
 def together(told: Iterable[Made]) -> dict[str, dict[str, str]]:

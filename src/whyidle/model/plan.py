@@ -35,7 +35,8 @@ class Speedup(_Part, frozen=True, kw_only=True):
 class Fix(_Part, frozen=True, kw_only=True):
     """One fix. ``edits`` says what each of its knobs is set to, ``was`` what some of them were set
     to in the job that it was tried on: where they are not, it is another loader, say, and left
-    alone. Without ``enabled`` the fix stays in the plan and is not applied."""
+    alone; of batches made so many times as large, the sizes. Without ``enabled`` the fix stays in
+    the plan and is not applied."""
 
     treatment: str
     consent: Consent

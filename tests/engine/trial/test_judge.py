@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -475,6 +476,16 @@ def test_a_larger_batch_gains_by_samples():
     assert found.effect.speedup == pytest.approx(0.2 * 4 / 0.25, rel=0.01)
     assert found.base_s[0] == pytest.approx(0.2, rel=0.01)
     assert found.treated_s[0] == pytest.approx(0.25 / 4, rel=0.01)
+
+
+def test_the_sizes_that_were_multiplied_are_what_a_plan_holds_for():
+    treats = [
+        replace(sized(0.25, 32, rate=0.96), multiplied={"loader.batch_size_times": sizes})
+        for sizes in ([8], [16, 8])
+    ]
+    arms = bench([sized(0.2, 8)], treats, sized(0.2, 8), noisy=lambda steps: noisy([]))
+    (edit,) = judge(LARGER, arms, []).candidate.edits
+    assert edit == msgspec.structs.replace(BATCH, was="8, 16")
 
 
 def larger(ran_noisy, affordable=True):

@@ -1,5 +1,8 @@
 """Larger batches, for loaders that train, and a learning rate that goes with them."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -85,6 +88,27 @@ def test_a_stream_is_left_alone(turn):
     assert "IterableDataset" in hand.declined[KNOB]
 
 
+def test_only_batches_as_large_as_in_the_trial_are_multiplied(turn):
+    """By the patch, or by hand, they may be as large as that already."""
+    assert DataLoader(ROWS, 6 * 4, shuffle=True).batch_size == 24
+    hand = turn(EDIT, {KNOB: "6, 8", RATE: False})
+    plain = trained(lambda params: torch.optim.SGD(params, lr=0.125), size=24)
+    assert DataLoader(ROWS, 6 * 4, shuffle=True).batch_size == 24
+    assert not hand.applied
+    assert "has batches of 24, and it was tried on batches of 6, 8 only" in hand.declined[KNOB]
+    assert plain[0] == -3 * 0.125
+    assert hand.waiting[RATE]() == "no loader was made with larger batches"
+    assert DataLoader(ROWS, 8, shuffle=True).batch_size == 32
+
+
+def test_sizes_that_were_multiplied_are_told(turn):
+    hand = turn(EDIT, {KNOB: 1, RATE: False})
+    for size in (6, 8, 24):
+        DataLoader(TensorDataset(torch.ones(1000)), size, shuffle=True)
+    (told,) = Path(hand.folder).glob("*.knobs.json")
+    assert json.loads(told.read_text())["multiplied"] == {KNOB: [6, 8, 24]}
+
+
 @pytest.mark.parametrize(("size", "larger"), [(10, 40), (11, 11)])
 def test_an_epoch_keeps_some_steps(turn, size, larger):
     hand = turn(EDIT)
@@ -133,13 +157,13 @@ def test_a_mistake_of_the_script_is_told_as_ever(turn):
 # -- the learning rate ----------------------------------------------------------------------
 
 
-def trained(make, schedule=None, shuffle=True, steps=3):
+def trained(make, schedule=None, shuffle=True, steps=3, size=6):
     """Where one parameter goes, whose gradient is always 1, and the rates that the script sees."""
     weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = make([weight])
     follow = schedule(optimizer) if schedule else None
     seen = []
-    for _, _ in zip(range(steps), DataLoader(ROWS, 6, shuffle=shuffle), strict=False):
+    for _, _ in zip(range(steps), DataLoader(ROWS, size, shuffle=shuffle), strict=False):
         optimizer.zero_grad()
         weight.sum().backward()
         optimizer.step()

@@ -85,6 +85,7 @@ class Ran:
     declined: Mapping[str, str] = field(default_factory=dict)
     chose: Mapping[str, str] = field(default_factory=dict)
     made: Made = field(default_factory=dict)
+    multiplied: Mapping[str, Sequence[int]] = field(default_factory=dict)
     rung: Rung | None = None
     ranks: Mapping[int, Told] = field(default_factory=dict)
     lost: Sequence[int] = ()
@@ -185,6 +186,7 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
         declined=turned.declined,
         chose=turned.chose,
         made=turned.made,
+        multiplied=turned.multiplied,
         rung=rung(recording),
         ranks=ranks.by_rank(found),
         lost=watch.lost,

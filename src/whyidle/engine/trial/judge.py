@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
+import msgspec
+
 from whyidle.engine.trial import said
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.beside import beside
@@ -130,10 +132,17 @@ def failed(ran: Ran, candidate: Candidate) -> Reason | None:
 def _taken(candidate: Candidate, treats: Sequence[Ran]) -> tuple[Edit, ...]:
     """Its edits that took hold in every arm; of the environment's that cannot be told."""
     return tuple(
-        edit
+        _multiplied(edit, treats)
         for edit in candidate.edits
         if edit.knob.startswith("env.") or all(ran.applied.get(edit.knob) for ran in treats)
     )
+
+
+def _multiplied(edit: Edit, treats: Sequence[Ran]) -> Edit:
+    """With what it found, where it multiplies that: so that nothing else is ever multiplied by it,
+    least of all what is so many times as large by then."""
+    found = sorted({number for ran in treats for number in ran.multiplied.get(edit.knob, ())})
+    return msgspec.structs.replace(edit, was=", ".join(map(str, found))) if found else edit
 
 
 def _ended(ran: Ran) -> str:

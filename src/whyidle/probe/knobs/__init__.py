@@ -46,6 +46,8 @@ class Hand:
         self.line: str | None = None
         """the one that is being carried out"""
         self.start = os.getcwd()
+        self.multiplied: dict[str, list[int]] = {}
+        """of a knob that multiplies what it finds, what that was"""
         self.waiting: dict[str, Callable[[], str]] = {}
         """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
         self.beside: dict[type, Collection[str]] = {}
@@ -57,7 +59,7 @@ class Hand:
     def _forked(self) -> None:
         """A child tells of what takes hold in it."""
         self.applied, self.declined, self.chose = {}, {}, {}
-        self.waiting, self.made = {}, {}
+        self.waiting, self.made, self.multiplied = {}, {}, {}
 
     @property
     def child(self) -> bool:
@@ -107,6 +109,12 @@ class Hand:
         self.chose[knob] = what
         self.tell()
 
+    def multiplies(self, knob: str, found: int) -> None:
+        """A knob has found this, and multiplies it."""
+        if found not in (known := self.multiplied.setdefault(knob, [])):
+            known.append(found)
+            self.tell()
+
     def decline(self, knobs: Collection[str], why: str) -> None:
         """These cannot be turned. What took hold elsewhere stands."""
         self._note(knobs, why)
@@ -138,8 +146,8 @@ class Hand:
 
     def tell(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
-        told = {"applied": self.applied, "declined": self.declined, "chose": self.chose}
-        told["made"] = self.made
+        told: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
+        told |= {"chose": self.chose, "multiplied": self.multiplied, "made": self.made}
         settled = {*self.applied, *self.declined}
         told["waiting"] = {
             knob: text

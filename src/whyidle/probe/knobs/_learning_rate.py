@@ -69,6 +69,7 @@ def turn(hand: Hand) -> None:
     times = float(hand.edits.get(_resizing.KNOB) or 1.0)
     if times == 1.0:
         raise DeclinedError("batches stay as large as they are")
+    hand.waits([KNOB], "no loader was made with larger batches")
     rates = Rates(hand, times)
     hand.undo.append(base.register_optimizer_step_pre_hook(rates.begins).remove)
     hand.undo.append(base.register_optimizer_step_post_hook(rates.ends).remove)

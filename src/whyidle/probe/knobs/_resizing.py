@@ -23,8 +23,11 @@ LEAST = 10
 class Sizes:
     """What loaders of one process were made with."""
 
-    def __init__(self, times: float) -> None:
-        self.times = times
+    def __init__(self, hand: Hand, times: float) -> None:
+        self.hand, self.times = hand, times
+        was = hand.was.get(KNOB)
+        self.tried = was if isinstance(was, str) else ""
+        """sizes that the plan was made for; in a trial of it none are known yet"""
         self.made: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         """by dataset: frameworks make loaders anew from what loaders say of themselves"""
         self.put_together: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -49,11 +52,17 @@ class Sizes:
         known = self._known(data)
         if size in known or not _shuffles(bound):
             return None
+        if self.tried and str(size) not in self.tried.split(", "):
+            raise DeclinedError(
+                f"a loader has batches of {size}, and it was tried on batches of {self.tried} "
+                "only: they may be larger already, by the patch or by hand"
+            )
         larger = round(size * self.times)
         count = len(bound.get("sampler") or data)
         if count // max(larger, 1) < LEAST:
             raise DeclinedError(f"an epoch of {count} samples would have {count // larger} steps")
         known.add(larger)
+        self.hand.multiplies(KNOB, size)
         return larger
 
     def remember(self, loader: Any) -> None:
@@ -90,7 +99,7 @@ def turn(hand: Hand, times: float) -> None:
     """Have loaders that shuffle made with larger batches."""
     from torch.utils.data import DataLoader
 
-    signature, sizes = inspect.signature(DataLoader.__init__), Sizes(times)
+    signature, sizes = inspect.signature(DataLoader.__init__), Sizes(hand, times)
 
     def larger(bound: dict[str, Any]) -> int | None:
         try:
