@@ -60,6 +60,19 @@ def test_a_constant_that_a_gradient_scaler_shares_stays_as_it_is():
     )
 
 
+def test_an_option_that_a_gradient_scaler_shares_stays_as_it_is():
+    text = TRAINS.format(
+        head='p.add_argument("--amp", action="store_true", default=False)\nargs = p.parse_args()\n'
+        'scaler = torch.amp.GradScaler("cuda", enabled=args.amp)',
+        first='with torch.autocast("cuda", enabled=args.amp):',
+    )
+    text += 'def test():\n    with torch.autocast("cuda", enabled=args.amp):\n        model(v)\n'
+    assert added(text, *ASKED) == [
+        '-with torch.autocast("cuda", enabled=args.amp):',
+        '+with torch.autocast("cuda", enabled=True, dtype=torch.bfloat16):',
+    ]
+
+
 @pytest.mark.parametrize(
     "said", ['torch.autocast("cuda")', "torch.cuda.amp.autocast()",
              'torch.autocast("cuda", torch.float16)', 'torch.autocast("cuda", dtype=kind)'],
@@ -74,7 +87,7 @@ def test_one_of_another_type_is_told(said):
 @pytest.mark.parametrize("said", ["torch.cuda.amp.autocast(args.amp)",
                                   'torch.autocast("cuda", enabled=args.amp)'])  # fmt: skip
 def test_one_that_an_option_turns_on_is_told(said):
-    head = 'p.add_argument("--amp", action="store_true")'
+    head = 'p.add_argument("--amp", action="store_true"); args = p.parse_args()'
     found = rewrite(TRAINS.format(head=head, first=f"with {said}:"), *ASKED)
     assert not found.done
     assert found.why == ("line 7 has enabled=args.amp, the command's option --amp",)

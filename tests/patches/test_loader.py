@@ -131,6 +131,49 @@ def test_the_default_of_an_option_is_changed():
     ]
 
 
+PARSED = "args = parser.parse_args()\n"
+
+
+@pytest.mark.parametrize("read", [
+    "args, rest = parser.parse_known_args()\n",
+    "args: argparse.Namespace = parser.parse_args()\n",
+    "def options():\n    return parser.parse_args()\nargs = options()\n",
+    "def options():\n    args = parser.parse_args()\n    return args\nargs = options()\n",
+    "valid = DataLoader(e, num_workers=args.num_workers)\n" + PARSED,
+])  # fmt: skip
+def test_options_however_they_are_read(read):
+    text = OPTION.replace(PARSED, read)
+    assert 'default=4, help="x")' in rewrite(text, "loader.workers", 4, 0).text
+
+
+@pytest.mark.parametrize("read", [
+    PARSED + "loader = DataLoader(d, num_workers=cfg.data.num_workers)\n",
+    PARSED + "def make(cfg):\n    return DataLoader(d, num_workers=cfg.num_workers)\n",
+    "args = yaml.safe_load(file)\n",
+    "args = args if full else smaller(parser.parse_args())\n",
+    PARSED + "for args in every: pass\n",
+])  # fmt: skip
+def test_what_may_be_of_another_object_is_no_option(read):
+    end = "loader = DataLoader(d, num_workers=args.num_workers)\n"
+    text = OPTION.replace(PARSED, read)
+    text = text.replace(end, "tokenize(args.num_workers)\n") if "cfg" in read else text
+    found = rewrite(text, "loader.workers", 4, 0)
+    assert found.text == text
+    assert "num_workers=" in found.why[0]
+    assert not found.done
+
+
+@pytest.mark.parametrize(
+    "use", ["tokenize(args.num_workers)", "self.args.num_workers", "x = args.num_workers > 0"]
+)
+def test_an_option_that_means_more_is_left_at_its_call(use):
+    text = OPTION + use + "\n"
+    assert added(text, "loader.workers", 4, 0) == [
+        "-loader = DataLoader(d, num_workers=args.num_workers)",
+        "+loader = DataLoader(d, num_workers=4)",
+    ]
+
+
 @pytest.mark.parametrize("word", ["--num-workers", "--num-workers=0", "--num-w", "-j", "-j2"])
 def test_an_option_that_the_command_gives_is_told(word):
     found = rewrite(OPTION, "loader.workers", 4, 0, options=("--lr", "1", word, "0"))

@@ -24,7 +24,7 @@ def test_pytorchs_optimizers_are_fused(start, call):
 
 
 def test_an_option_decides():
-    text = 'import torch\np.add_argument("--fused", action="store_true")\n'
+    text = 'import torch\np.add_argument("--fused", action="store_true"); args = p.parse_args()\n'
     text += "opt = torch.optim.AdamW(p, fused=args.fused)\n"
     found = rewrite(text, "optimizer.fused", True, False)
     assert found.text == text
