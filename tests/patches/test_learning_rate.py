@@ -63,6 +63,39 @@ def test_rates_that_are_set_elsewhere_are_left(end):
     assert found.why[0].startswith("line 5 makes an optimizer, and ")
 
 
+@pytest.mark.parametrize("call", ["wandb.log", "writer.add_scalars", "print", "bar.set_postfix"])
+def test_a_rate_that_is_told_is_none_that_is_set(call):
+    found = scaled("optim.SGD(p, lr=0.1)", end=f'{call}({{"lr": opt.param_groups[0]["lr"]}})\n')
+    assert "opt = optim.SGD(p, lr=0.1 * 4)" in found.text
+    assert not found.why
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("opt = ", "x = {'params': p, 'lr': 1}\nopt = "), ("optim.SGD", "Own"),
+     ("opt = ", "more = DataLoader(other, sampler=weighted)\nopt = ")],
+)  # fmt: skip
+def test_the_batch_is_not_raised_without_its_rate(tmp_path, old, new):
+    """Half of the fix is another one, that nobody tried."""
+    text = LARGER.replace(" * {0}", "") + "opt = optim.SGD(p, lr=0.1)\n"
+    (tmp_path / "train.py").write_text(text.replace(old, new))
+    edits = [Edit(knob=SIZES, value=4, was="16"), Edit(knob=KNOB, value=True, was=False)]
+    patch = make_patch([Kept("larger-batch", edits)], ["python", "train.py"], tmp_path)
+    assert not patch.diff
+    (said,) = patch.sentences
+    assert "a batch size 4 times as large" in said
+    assert "a learning rate scaled with the batch" in said
+
+
+def test_a_batch_in_another_file_than_its_rate_is_left(tmp_path):
+    (tmp_path / "data.py").write_text(LARGER.replace(" * {0}", ""))
+    (tmp_path / "train.py").write_text("import data\nfrom torch import optim\noptim.SGD(p)\n")
+    edits = [Edit(knob=SIZES, value=4, was="16"), Edit(knob=KNOB, value=True, was=False)]
+    patch = make_patch([Kept("larger-batch", edits)], ["python", "train.py"], tmp_path)
+    assert not patch.diff
+    assert "no loader of this file has larger batches" in patch.sentences[0]
+
+
 def test_without_larger_batches_in_the_file_nothing_grows():
     start = LARGER.replace(" * {0}", "")
     found = scaled("optim.SGD(p, lr=0.1)", start=start)

@@ -13,7 +13,7 @@ from whyidle.engine._diff import unified
 from whyidle.engine._own_files import OwnFiles, own_files
 from whyidle.engine.applied import Made
 from whyidle.model.diagnosis import Edit, Place
-from whyidle.model.knobs import Setting, by_hand
+from whyidle.model.knobs import TOGETHER, Setting, by_hand
 from whyidle.model.patch import Change, Rewrite, SourceForm
 
 WORKERS = "loader.workers"
@@ -90,18 +90,25 @@ class _Tree:
         return cls(own, texts, dict(texts), device, made)
 
     def apply(self, fix: Kept, folder: Path) -> str:
-        """Write a fix into whichever files have a place for it; what is left to say."""
-        said = []
-        for edit in _in_order(fix.edits):
-            done, why = self._write(fix, edit, folder, list(self.texts))
-            if not done and not why and self.own.script in self.texts:
-                done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
-            hand = by_hand(edit.knob, _setting(edit))
-            if why:
-                said.append(f"{hand} ({'; '.join(dict.fromkeys(why))})")
-            elif not done:
-                said.append(hand)
-        return "; ".join(said)
+        """Write a fix into whichever files have a place for it; what is left to say. What belongs
+        together is written wholly, or not at all."""
+        before, edits = dict(self.texts), _in_order(fix.edits)
+        said = {edit.knob: self._said(fix, edit, folder) for edit in edits}
+        if set(said) >= TOGETHER and any(said.values()):
+            self.texts = before
+            hands = (by_hand(edit.knob, _setting(edit)) for edit in edits)
+            said = {knob: said[knob] or hand for knob, hand in zip(said, hands, strict=True)}
+        return "; ".join(filter(None, said.values()))
+
+    def _said(self, fix: Kept, edit: Edit, folder: Path) -> str:
+        """Write one edit; what is left to say."""
+        done, why = self._write(fix, edit, folder, list(self.texts))
+        if not done and not why and self.own.script in self.texts:
+            done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
+        hand = by_hand(edit.knob, _setting(edit))
+        if why:
+            return f"{hand} ({'; '.join(dict.fromkeys(why))})"
+        return "" if done else hand
 
     def _write(
         self, fix: Kept, edit: Edit, folder: Path, paths: list[Path], *, insert: bool = False

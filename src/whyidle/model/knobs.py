@@ -200,6 +200,8 @@ REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"collate.pad_to", "model.
 fused kernel"""
 RESIZING: Final = "loader.batch_size_times"
 """the knob with which a step has more samples: what it gains is told by samples, not by steps"""
+TOGETHER: Final[frozenset[str]] = frozenset({RESIZING, "optimizer.scale_learning_rate"})
+"""knobs of which one without the other is another fix, which may learn otherwise"""
 
 
 BY_HAND: Final[dict[str, str]] = {

@@ -27,8 +27,10 @@ ROOT = {
 where nothing is said"""
 ABSOLUTE = ("OneCycleLR", "CyclicLR")
 """schedules with learning rates of their own, which a scaled one would not reach"""
-OWN = re.compile(r"""\[\s*["']lr["']\s*\]\s*=[^=]|["']lr["']\s*:""")
-"""a rate that the script sets itself, or one of a group of parameters"""
+OWN = re.compile(r"""\[\s*["']lr["']\s*\]\s*=[^=]""")
+"""a rate that the script sets itself"""
+TELLS = re.compile(r"log(_\w+)?|add_scalars?|set_postfix|print|info|debug|write|save|dumps?")
+"""functions that a rate is given to, to be read later"""
 
 
 @source_form("optimizer.scale_learning_rate")
@@ -66,10 +68,22 @@ def _reason(source: Source, factor: str) -> str:
     sizes = (argument(call, BATCH_SIZE) for call in source.calls(DATA_LOADER))
     if not any(size is not None and has(source, size, factor) for size in sizes):
         return "no loader of this file has larger batches"
-    if OWN.search(source.text):
+    if OWN.search(source.text) or _of_groups(source):
         return "the file sets learning rates in other places, too"
     schedule = next((name for name in ABSOLUTE if _made(source, name)), "")
     return f"{schedule} has rates of its own" if schedule else ""
+
+
+def _of_groups(source: Source) -> bool:
+    """Whether a dictionary has a rate, as groups of parameters do, that is not told only."""
+    named = (each for each in source.every(cst.DictElement) if source.literal(each.key) == "lr")
+    return any(not _told(source, each) for each in named)
+
+
+def _told(source: Source, node: cst.CSTNode) -> bool:
+    call = source.around(node, cst.Call)
+    name = source.code(call.func).rpartition(".")[2] if isinstance(call, cst.Call) else ""
+    return TELLS.fullmatch(name) is not None
 
 
 def _made(source: Source, name: str) -> list[cst.Call]:
