@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -362,6 +364,45 @@ def test_a_python_within_reach_is_no_news(guard: Shield, project: Path):
     (project / "train.py").write_text(f"import os, subprocess, sys\n{starts}\n")
     assert run(guard, sys.executable, "train.py").returncode == 0
     assert guard.leaks() == []
+
+
+EARLY = """
+import glob, io, os, pathlib
+
+if not hasattr(pathlib, "_NormalAccessor"):  # as Python 3.10 has it
+    class Accessor:
+        open, mkdir, unlink, listdir = io.open, os.mkdir, os.unlink, os.listdir
+    pathlib._NormalAccessor = Accessor
+if not hasattr(glob, "_StringGlobber"):  # as Python 3.13 has it
+    class Globber:
+        scandir = staticmethod(os.scandir)
+    glob._StringGlobber = Globber
+"""
+KEPT = """
+    import glob, pathlib
+    accessor = pathlib._NormalAccessor()
+    accessor.mkdir("made")
+    with accessor.open("made/new.txt", "w") as file:
+        file.write("new")
+    accessor.unlink("keep.log")
+    pathlib.Path("data.txt").write_text("DATA")
+    found = [each.name for each in glob._StringGlobber().scandir("made")]
+    print("keep.log" in accessor.listdir("."), found, pathlib.Path("data.txt").read_text())
+"""
+
+
+def test_functions_that_a_class_kept_from_before_us_are_diverted(
+    guard: Shield, project: Path, tmp_path: Path
+):
+    """What a ``.pth`` file imports is there before anything of ours."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (packages / "early.py").write_text(EARLY)
+    (packages / "early.pth").write_text("import early\n")
+    before = tree(project)
+    done = run(guard, str(tmp_path / "venv" / "bin" / "python"), "-c", textwrap.dedent(KEPT))
+    assert (done.returncode, done.stdout) == (0, "False ['new.txt'] DATA\n"), done.stderr
+    assert tree(project) == before
 
 
 def test_a_process_that_cannot_be_kept_in_does_not_run(project: Path):

@@ -39,6 +39,9 @@ NAMED = {
     "symlink": moves.symlink,
 }
 """functions of ``os``, and what makes their replacements of a view and the original"""
+HOLDERS = (("pathlib", "_NormalAccessor"), ("glob", "_StringGlobber"))
+"""classes that keep functions of ``os`` from when their module was imported, in Python 3.10 and
+3.13: that may be before us, where a package's ``.pth`` file does it"""
 
 
 class Diversion:
@@ -59,6 +62,8 @@ class Diversion:
 
         for module in (builtins, io, _io):
             self._patch(module, "open", opened)
+        for where, name in HOLDERS:
+            self._within(getattr(sys.modules.get(where), name, None))
         shutil = sys.modules.get("shutil")
         if shutil is not None:
             self._set(shutil, "_use_fd_functions", False)  # which name files within open folders
@@ -70,6 +75,14 @@ class Diversion:
         for told in (os.supports_follow_symlinks, os.supports_fd, os.supports_effective_ids):
             if original in told:
                 told.add(patched)
+
+    def _within(self, holder: type | None) -> None:
+        """A class has the replacements, too."""
+        replaced = {id(value): getattr(owner, name) for owner, name, value in self.undo}
+        for name, value in list(vars(holder).items()) if holder else ():
+            replacement = replaced.get(id(getattr(value, "__func__", value)))
+            if replacement is not None:
+                self._set(holder, name, replacement)
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
         self.undo.append((owner, name, getattr(owner, name)))
