@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,6 +211,50 @@ def test_without_namespaces_what_a_killed_job_leaves_is_removed(fenced: Shield):
         assert other.exists()
     finally:
         other.unlink()
+
+
+STAGES = """
+    import os, shutil, sqlite3, subprocess, sys, tempfile, time
+    from pathlib import Path
+    top, name = Path("/dev/shm"), sys.argv[1]
+    Path("source").mkdir()
+    Path("source", "one").write_text("1")
+    shutil.copytree("source", top / f"{name}-tree" / "deep")
+    os.chdir(top)
+    Path(f"{name}-flat").write_text("flat")
+    os.rename(f"{name}-flat", f"{name}-moved")
+    os.symlink(sys.argv[2], f"{name}-link")
+    sqlite3.connect(top / f"{name}-base").execute("create table t (x)")
+    child = f"import os; os.close(os.open('{name}-child', os.O_CREAT | os.O_WRONLY))"
+    subprocess.run([sys.executable, "-c", child], check=True)
+    tempfile.mkdtemp(prefix=name, dir=top)
+    Path(f"{name}-again").mkdir()
+    Path(f"{name}-again").rmdir()
+    while not os.path.exists(f"{name}-other"):
+        time.sleep(0.01)
+    Path(f"{name}-other").write_text("written")
+    print(len([each for each in os.listdir() if each.startswith(name)]), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_without_namespaces_what_a_job_stages_is_removed(fenced: Shield, staged: Path):
+    """Half a copy would be taken for a whole one later. What others made meanwhile stays."""
+    name = f"test-stages-{os.getpid()}"
+    other, again = SHM / f"{name}-other", SHM / f"{name}-again"
+    try:
+        with start(fenced, STAGES, name, str(staged)) as child:
+            other.touch()
+            assert child.stdout.readline() == "7\n"
+            again.mkdir()
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait(SHORT_S)
+        fenced.close()
+        assert {each for each in SHM.iterdir() if each.name.startswith(name)} == {other, again}
+        assert (staged / "data.bin").read_bytes() == b"data"
+    finally:
+        for each in SHM.glob(f"{name}*"):
+            each.unlink() if each.is_file() or each.is_symlink() else shutil.rmtree(each)
 
 
 def test_with_landlock_devices_are_written_and_not_made(tmp_path: Path, monkeypatch):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,8 +60,8 @@ def names() -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class Shared:
     """Shared memory of one command. In ``folder`` its Python processes leave a file for each that
-    they make by name (``NAME.INODE.made``), and one with their own id (``ID.pid``); ``held`` are
-    names that were there before."""
+    they make by name, or by a path below it (``NAME.INODE.made``), and one with their own id
+    (``ID.pid``); ``held`` are names that were there before."""
 
     folder: Path
     held: frozenset[str]
@@ -72,6 +74,13 @@ class Shared:
         for name in names() - self.held:
             path, torchs = Path(SHARED, name), TORCHS.match(name)
             with suppress(OSError):
-                own = f"{name}.{path.stat().st_ino}" in made
-                if own or (torchs and torchs[1] in ids):
-                    path.unlink()
+                told = path.lstat()
+                if f"{name}.{told.st_ino}" in made or (torchs and torchs[1] in ids):
+                    _remove(path, folder=stat.S_ISDIR(told.st_mode))
+
+
+def _remove(path: Path, *, folder: bool) -> None:
+    if folder:
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()

@@ -20,8 +20,9 @@ def install(path: str) -> None:
     if asked.layers is not None:
         from . import divert, shared, view, writers
 
-        shared.install(asked.layers + "/shared", asked.held)
+        marks = asked.layers + "/shared"
+        shared.install(marks, asked.held)
         seen = view.View(asked.layers, asked.left, asked.held)
-        divert.Diversion(seen).install()
+        divert.Diversion(seen, shared.Marks(seen, marks)).install()
         writers.install(seen)
     notes.install(asked)

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import moves, paths
 from .patched import Patched
+from .shared import Marks
 from .view import View
 
 NAMED = {
@@ -47,8 +48,8 @@ HOLDERS = (("pathlib", "_NormalAccessor"), ("glob", "_StringGlobber"))
 class Diversion:
     """All replacements of one process."""
 
-    def __init__(self, view: View) -> None:
-        self.view = view
+    def __init__(self, view: View, marks: Marks) -> None:
+        self.view, self.marks = view, marks
         self.undo: list[tuple[Any, str, Any]] = []
 
     def install(self) -> None:
@@ -56,8 +57,8 @@ class Diversion:
         for name, replacement in NAMED.items():
             original = getattr(os, name, None)  # not every system has all
             if original is not None:
-                self._patch(os, name, replacement(self.view, original))
-        opened = paths.open_file(self.view, io.open)
+                self._patch(os, name, replacement(self.view, self.marks.made(original, name)))
+        opened = paths.open_file(self.view, self.marks.made(io.open, "open"))
         import _io
 
         for module in (builtins, io, _io):

@@ -2,19 +2,68 @@
 
 A process leaves its own id, and each name that Python makes with its inode, in a folder of ours:
 what is still there at the end is removed by that. A name that is somebody else's is opened as the
-file it is, so that the view diverts it.
+file it is, so that the view diverts it. What is made there by a path is named by the first part of
+it. What programs make or remove there that are no Python is not seen: Landlock has to let shared
+memory be written.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .view import SHARED
+from .view import SHARED, View
 
-_open, _close = os.open, os.close
+MAKING = {
+    **dict.fromkeys(("mkdir", "mkfifo", "mknod", "open"), 0),
+    **dict.fromkeys(("link", "rename", "replace", "symlink"), 1),
+}
+"""functions of ``os`` that may make a name, and which of their arguments that is"""
+_open, _close, _lstat = os.open, os.close, os.lstat
+
+
+class Marks:
+    """Names in ``folder`` what is made in shared memory by a path."""
+
+    def __init__(self, view: View, folder: str) -> None:
+        self.view, self.folder = view, folder
+
+    def made(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """``original``, one of those that make a name; else as it is."""
+        if name not in MAKING:
+            return original
+        position, opens = MAKING[name], name == "open"
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            new = None if opens and not _makes(*args, **kwargs) else self._new(args[position])
+            found = original(*args, **kwargs)
+            if new is not None:
+                with suppress(OSError):  # it is gone already
+                    _leave(self.folder, f"{new}.{_lstat(SHARED + new).st_ino}.made")
+            return found
+
+        return call
+
+    def _new(self, path: Any) -> str | None:
+        """The first part of a path below shared memory, where nothing is of that name."""
+        place = self.view.place(path) or ""
+        name = place[len(SHARED) :].partition("/")[0] if place.startswith(SHARED) else ""
+        try:
+            _lstat(SHARED + name)
+        except FileNotFoundError:
+            return name or None  # no name: a system without it
+        except OSError:
+            pass
+        return None
+
+
+def _makes(_: Any, how: Any = "r", *__: Any, **kwargs: Any) -> bool:
+    """Whether a file that is opened so may be a new one."""
+    if isinstance(how, int):
+        return bool(how & os.O_CREAT)
+    return bool(set("wax").intersection(kwargs.get("mode", how)))
 
 
 def install(folder: str, held: Sequence[str]) -> None:

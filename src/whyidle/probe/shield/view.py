@@ -46,14 +46,18 @@ class View:
     def locate(self, path: Any) -> str | None:
         """A path as the job means it, absolute, links above it resolved; None for one that is left
         alone (a descriptor, a device, a place that is written for good)."""
+        place = self.place(path)
+        return None if place is None or self._is_left(place) else place
+
+    def place(self, path: Any) -> str | None:
+        """The same, left alone or not; None for a descriptor."""
         try:
             text = os.fsdecode(path)
         except TypeError:
             return None
         whole = os.path.normpath(text if text[:1] == "/" else os.path.join(self.cwd(), text))
         above, name = os.path.split(whole)
-        place = os.path.join(self._folder(above), name)
-        return None if self._is_left(place) else place
+        return os.path.join(self._folder(above), name)
 
     def cwd(self) -> str:
         """Where the job is: it may have gone into a folder that it made."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from .paths import written
-from .view import View
+from .view import SHARED, View
 
 Use = Literal["read", "write", "keep", "mode"]
 """what becomes of the file: it is read; written anew; written further; or as ``mode`` says"""
@@ -146,6 +147,8 @@ def _moved(
         use = "read" if mode == "r" else "write" if mode in ("w", "w-", "x") else "keep"
     where = _where(view, path, use)
     if where is None:
+        if argument.use in ("write", "keep"):
+            _begin(path)
         return args, kwargs
     if keyword in kwargs:
         return args, {**kwargs, keyword: where}
@@ -164,3 +167,10 @@ def _where(view: View, path: Any, use: Use) -> str | None:
         return written(view, place, keep=use == "keep", fresh=False)
     finally:
         view.leave()
+
+
+def _begin(path: Any) -> None:
+    """Make a file of shared memory in Python, so that it is named (`shared.Marks`)."""
+    if os.path.abspath(os.fsdecode(path)).startswith(SHARED) and not os.path.lexists(path):
+        with suppress(OSError), open(path, "xb"):  # what is wrong with it is said where it is made
+            pass
