@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -278,12 +279,61 @@ def test_python_connects_to_itself_only(guard: Shield, project: Path):
     ]
 
 
-def test_programs_reach_no_service(landlock: Shield):
-    done = run(landlock, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/443")
-    if "Permission denied" not in done.stderr:
-        pytest.skip(f"a kernel whose Landlock knows no ports: {done.stderr}")
-    other = run(landlock, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/29512")
-    assert "refused" in other.stderr
+def test_programs_reach_no_service(landlock: Shield, tracker: int):
+    def reach(port: int) -> str:
+        return run(landlock, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}").stderr
+
+    if "Permission denied" not in (said := reach(443)):
+        pytest.skip(f"a kernel whose Landlock knows no ports: {said}")
+    assert "Permission denied" in reach(tracker)
+    assert "refused" in reach(29512)
+
+
+@pytest.fixture
+def tracker() -> Iterator[int]:
+    """The port of somebody who listens on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+TRACKS = """
+import socket, sys, urllib.request
+for reach in (
+    lambda: socket.create_connection(("localhost", int(sys.argv[1])), timeout=5),
+    lambda: urllib.request.urlopen("http://192.0.2.1/run", timeout=5),
+):
+    try:
+        reach()
+        print("reached")
+    except OSError as error:
+        print(getattr(error, "reason", error).errno)
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname(), timeout=5)
+"""
+
+
+def test_a_tracker_or_a_proxy_on_this_machine_is_out_of_reach(
+    guard: Shield, project: Path, tracker: int, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{tracker}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    (project / "train.py").write_text(TRACKS)
+    done = run(guard, sys.executable, "train.py", str(tracker))
+    assert done.stdout.split() == [str(errno.ECONNREFUSED), str(errno.ENETUNREACH)], done.stderr
+    assert [tuple(each) for each in guard.leaks()] == [
+        (f"connection to 127.0.0.1:{tracker}", f"{project / 'train.py'}:4"),
+        ("connection to 192.0.2.1:80", f"{project / 'train.py'}:5"),
+    ]
+
+
+def test_ranks_meet_at_the_port_that_is_named_for_it(
+    guard: Shield, project: Path, tracker: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MASTER_PORT", str(tracker))
+    code = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
+    python(guard, code, str(tracker))
+    assert guard.leaks() == []
 
 
 def test_where_the_kernel_knows_no_ports_programs_that_send_are_told_so(

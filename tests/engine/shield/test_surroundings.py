@@ -54,6 +54,30 @@ def test_the_machine_s_name_is_known_without_a_name_server(
     assert network.hosts(place) is None
 
 
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1388 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 2511 1
+   1: 00000000:1ED2 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 2512 1
+   2: 0100007F:9C40 0100007F:1388 01 00000000:00000000 00:00000000 00000000  1000        0 2513 1
+   3: 0100007F:7149 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 2514 1
+   4: 0100007F:A303 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 2515 1
+"""
+
+
+def test_ports_are_taken_at_which_others_listen_and_no_ranks_meet(tmp_path: Path):
+    table = tmp_path / "tcp"
+    table.write_text(TABLE)
+    tables = (table, tmp_path / "no-such-table")
+    meet = {"MASTER_PORT": "29001", "PMIX_SERVER_URI2": "node.1;tcp4://127.0.0.1:41731"}
+    assert network.taken({}, tables) == [5000, 7890, 29001, 41731]
+    assert network.taken({**meet, "PORT": "5000"}, tables) == [5000, 7890]
+
+
+def test_proxies_are_set_to_none_and_their_exceptions_left():
+    before = {"HTTPS_PROXY": "http://proxy:1", "all_proxy": "socks5://p", "no_proxy": "x", "A": "b"}
+    assert network.unproxied(before) == {"HTTPS_PROXY": "", "all_proxy": ""}
+
+
 def test_loopback_and_links_are_no_addresses_of_the_machine():
     found = network.addresses()
     assert not [each for each in found if each.startswith("127.") or "%" in each or each == "::1"]

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import memory, mounts, stale
+from whyidle.engine.shield import memory, mounts, network, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 FENCE = Path(__file__).with_name("fence.py")
@@ -73,11 +73,13 @@ class Fenced:
         shared = memory.Shared(layers / "shared", memory.names())
         shared.folder.mkdir()
         self._shared.append(shared)
+        taken = network.taken(os.environ) if self._asked.closed else []
         guest = {
             **self._asked.guest(),
             "layers": str(layers),
             "left": left,
             "held": sorted(shared.held),
+            "taken": taken,
             "refuse": self._asked.closed,
             "programs": True,
         }
@@ -91,7 +93,7 @@ class Fenced:
             },
             "writable": [*left, memory.SHARED, "/proc"] if self.level == "landlock" else None,
             "existing": _devices(),
-            "ports": _ports() if self._asked.closed else [],
+            "ports": _ports(taken) if self._asked.closed else [],
         }
         (scratch / f"{name}.plan").write_bytes(marshal.dumps(plan))
         self.uppers.append(Upper("/", layers / "upper", layers / "gone"))
@@ -137,8 +139,9 @@ def _devices() -> list[str]:
         ]
 
 
-def _ports() -> list[tuple[int, int]]:
-    """Ranges of ports at which no service is known."""
-    edges = [FIRST_PORT - 1, *sorted(SERVICES + MORE_SERVICES), LAST_PORT + 1]
+def _ports(taken: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of ports at which no service is known, and nobody listens here."""
+    refused = {port for port in (*SERVICES, *MORE_SERVICES, *taken) if port >= FIRST_PORT}
+    edges = [FIRST_PORT - 1, *sorted(refused), LAST_PORT + 1]
     found = [(before + 1, after - 1) for before, after in pairwise(edges)]
     return [(first, last) for first, last in found if first <= last]

@@ -84,8 +84,9 @@ class Shield:
     def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
         """What to add to the command's environment."""
         told = trackers.environment(self._scratch, before, self.network)
-        if self.level == "namespaces" and not self.network:
-            told |= network.environment(before)
+        if not self.network:
+            closed = self.level == "namespaces"
+            told |= network.environment(before) if closed else network.unproxied(before)
         return {**told, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def written(self) -> list[Written]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,11 @@ import psutil
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """variables that name the interface over which ranks meet"""
 HOSTS = Path("/etc/hosts")
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENS = "0A"
+MEETING = re.compile(r"MASTER_PORT|PMI_PORT|PMIX_SERVER_URI\d*")
+"""variables that name where ranks meet, or whoever started them listens"""
+PROXY = re.compile(r"(http|https|ftp|all|socks|ws|wss|grpc)_proxy", re.IGNORECASE)
 
 
 def addresses() -> list[str]:
@@ -46,6 +53,33 @@ def hosts(path: Path = HOSTS) -> str | None:
         return None
     mine = addresses()
     return f"{before.rstrip()}\n{mine[0] if mine else '127.0.0.1'} {name}\n"
+
+
+def taken(before: Mapping[str, str], tables: Sequence[Path] = TABLES) -> list[int]:
+    """Ports of this machine at which somebody listens now: trackers, and tunnels and proxies to
+    other machines. Those that ``before``, variables, names for ranks to meet are none."""
+    meeting = {int(port) for port in _meeting(before)}
+    return sorted({port for table in tables for port in _listening(table)} - meeting)
+
+
+def _meeting(before: Mapping[str, str]) -> Iterator[str]:
+    for name, value in before.items():
+        if MEETING.fullmatch(name):
+            yield from re.findall(r"(?:^|:)(\d+)$", value)
+
+
+def _listening(table: Path) -> Iterator[int]:
+    with suppress(OSError):  # another system
+        for line in table.read_text(encoding="ascii").splitlines()[1:]:
+            _, local, _, state = line.split()[:4]
+            if state == LISTENS:
+                yield int(local.rpartition(":")[2], 16)
+
+
+def unproxied(before: Mapping[str, str]) -> dict[str, str]:
+    """What to set where a proxy may be reached: nobody uses it, and whom a job wants to reach is
+    seen."""
+    return {name: "" for name in before if PROXY.fullmatch(name)}
 
 
 def environment(before: Mapping[str, str]) -> dict[str, str]:

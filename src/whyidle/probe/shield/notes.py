@@ -2,7 +2,7 @@
 
 What was noted is a line ``WHAT<tab>FILE:LINE`` in a file of its own per process, once for each
 pair. Where the job may not use a network and the system cannot close it, a connection is refused
-here, as if there were no way to the address.
+here, as if there were no way to the address, or, on this machine, as if nobody listened.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Asked:
     addresses; ``refuse`` connections to others; ``programs`` are named that are no Python; in
     ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
     With ``layers`` what is written anywhere but in ``left`` goes to that folder, as is what is
-    written to shared memory of a ``held`` name."""
+    written to shared memory of a ``held`` name. At ``taken`` ports of this machine others listen:
+    what they are sent they may keep, or pass on."""
 
     folder: str
     local: list[str]
@@ -62,6 +63,7 @@ class Asked:
     layers: str | None = None
     left: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
 
 
 class Notes:
@@ -121,9 +123,10 @@ class Notes:
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
             return
         host, port = str(address[0]), address[1]
-        if self._away(host):
+        away = self._away(host)
+        if away or (sock.type == socket.SOCK_STREAM and port in self.asked.taken):
             self.note(f"connection to {host}:{port}")
-            self._refuse()
+            self._refuse(errno.ENETUNREACH if away else errno.ECONNREFUSED)
 
     def _looked_up(self, host: Any, port: Any, *_: Any) -> None:
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
@@ -137,9 +140,9 @@ class Notes:
             bare in self.local or bare.startswith("127.") or bare in ("::1", "0.0.0.0", "::")
         )
 
-    def _refuse(self) -> None:
+    def _refuse(self, number: int = errno.ENETUNREACH) -> None:
         if self.asked.refuse:
-            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+            raise OSError(number, os.strerror(number))
 
     def _started(self, program: Any, words: Any, *rest: Any) -> None:
         name = os.path.basename(os.fsdecode(program))
