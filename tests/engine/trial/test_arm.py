@@ -1,9 +1,11 @@
 """One arm, with real processes."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -72,6 +74,26 @@ def test_a_job_that_ends_by_itself_tells_all_it_did(train):
     assert found.status == 0
     assert len(found.told.marks) == 20
     assert "through" in found.said
+
+
+class Shelf(Open):
+    """Takes what is written in a folder whose disk fills up once it has been looked at."""
+
+    def __init__(self, place, monkeypatch):
+        self.places = [place]
+        free = iter([90])
+
+        def room(_):
+            return SimpleNamespace(f_frsize=1, f_blocks=99, f_bavail=next(free, 9))
+
+        monkeypatch.setattr(os, "statvfs", room)
+
+
+def test_an_arm_that_leaves_too_little_room_is_ended(tmp_path, monkeypatch):
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
+    found = run(words, Asked(), tmp_path / "arm", Shelf(tmp_path, monkeypatch))
+    assert (found.ending, found.good) == ("full", False)
+    assert "0.0 GB are left" in found.full
 
 
 def test_two_arms_learn_the_same_and_one_with_other_seeds_does_not(train):

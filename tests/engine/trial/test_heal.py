@@ -361,12 +361,14 @@ def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):
         ("crashed", 0, ("fails: RuntimeError: shard 7", "--network")),
         ("silent", 0, ("does not train", "whyidle run")),
         ("hung", 1, ("ended after 1 step, 4 s after its start", "--budget")),
+        ("full", 1, ("writes more than there is room for", "TMPDIR=")),
         ("finished", 5, ("Only 5 training steps were seen", "train longer")),
     ],
 )
 def test_why_a_job_cannot_be_tried(monkeypatch, tmp_path, ending, steps, said):
     told = Told(ending, 0, [int(1e8 * i) for i in range(steps)], []) if steps else None
-    ran = Ran(ending, 1, 4.0, tmp_path, "Traceback\nRuntimeError: shard 7\n", told)
+    text = "Traceback\nRuntimeError: shard 7\n"
+    ran = Ran(ending, 1, 4.0, tmp_path, text, told, full="it is kept in a small place")
     monkeypatch.setattr(Healing, "run", lambda *_: ran)
     with pytest.raises(TrialError) as raised:
         healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))

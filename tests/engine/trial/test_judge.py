@@ -227,6 +227,14 @@ def test_a_treated_job_that_fails_is_rolled_back_and_told(arm, word):
     assert found.why.startswith("rolled back")
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_where_a_disk_ran_full_nothing_is_said_of_the_fix(first):
+    full = replace(ran(0.1, ending="full"), full="there was no room")
+    found = judge(FIX, bench([ran(0.1), full], [full] if first else [ran(0.1)]), [])
+    assert found.kind == "unjudged"
+    assert "was ended, as there was no room (TMPDIR" in found.why
+
+
 def test_a_knob_that_declines_says_why():
     arm = ran(0.1, took=False, declined={"loader.workers": "it is an IterableDataset"})
     found = judge(FIX, bench([ran(0.1)], [arm]), [])

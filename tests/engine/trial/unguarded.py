@@ -9,3 +9,5 @@ class Open:
 
     def environment(self):
         return {}
+
+    places = ()

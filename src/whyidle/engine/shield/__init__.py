@@ -2,6 +2,7 @@
 
 from whyidle.engine.shield.guard import Leak, Shield, Written, shield
 from whyidle.engine.shield.kinds import LEVELS, Level
+from whyidle.engine.shield.shelves import Stock
 from whyidle.engine.shield.stale import mark
 
-__all__ = ["LEVELS", "Leak", "Level", "Shield", "Written", "mark", "shield"]
+__all__ = ["LEVELS", "Leak", "Level", "Shield", "Stock", "Written", "mark", "shield"]

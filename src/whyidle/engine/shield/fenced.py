@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import memory, mounts, network, stale
+from whyidle.engine.shield import memory, mounts, network, shelves, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 FENCE = Path(__file__).with_name("fence.py")
@@ -47,6 +47,7 @@ class Fenced:
         self.uppers: list[Upper] = []
         self.made = [stale.mark(tempfile.mkdtemp(prefix="whyidle-"))]
         """for temporary files: a short name, since sockets of loader workers are among them"""
+        self._shelf = self._best()
         self.denied: list[str] = []
         self.sends = asked.closed
         self._shared: list[memory.Shared] = []
@@ -54,8 +55,18 @@ class Fenced:
             try:
                 self._try()
             except UnavailableError:
-                shutil.rmtree(self.made[0], ignore_errors=True)
+                for folder in self.made:
+                    shutil.rmtree(folder, ignore_errors=True)
                 raise
+
+    def _best(self) -> Path:
+        """Where the layers are kept."""
+        places = [self._asked.scratch, *map(Path, shelves.roomy())]
+        best = shelves.best_first(places)[0]
+        if best == self._asked.scratch:
+            return best
+        self.made.append(stale.mark(tempfile.mkdtemp(prefix="whyidle-", dir=best)))
+        return self.made[-1]
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, to be started with layers of its own."""
@@ -64,11 +75,11 @@ class Fenced:
 
     def _start(self, name: str) -> list[str]:
         scratch = self._asked.scratch
-        layers = scratch / name
+        layers = self._shelf / name
         temporary = self.made[0] / name
         for each in (layers / "upper", layers / "gone", temporary):
             each.mkdir(parents=True)
-        left = [str(each) for each in (scratch, temporary, *self._asked.real)]
+        left = [str(each) for each in (scratch, self._shelf, temporary, *self._asked.real)]
         left += [each for each in mounts.SERVICES if Path(each).exists()]
         shared = memory.Shared(layers / "shared", memory.names())
         shared.folder.mkdir()

@@ -14,14 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from whyidle.engine.shield import memory, mounts, network, skeleton, sockets, stale
+from whyidle.engine.shield import memory, mounts, network, shelves, skeleton, sockets, stale
 from whyidle.engine.shield.kinds import GUEST, Asked, UnavailableError, Upper, reason
 
 ENTER = Path(__file__).with_name("enter.py")
-SHELVES = ("/var/tmp", "/tmp", "/dev/shm")
-"""where a second place for what is written may be found: as a rule, disk before memory"""
-ENOUGH_BYTES = 1 << 30
-"""a shelf with less room than a checkpoint or two is none"""
 SETTINGS = ("/proc/sys", "/sys")
 """of the machine, which root could change"""
 MOST_TRIES = 10
@@ -44,7 +40,9 @@ class Namespaces:
         self._asked, self._scratch = asked, asked.scratch
         self._commands = 0
         self.uppers: list[Upper] = []
-        self.made = [stale.mark(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in _roomy()]
+        roomy = shelves.roomy()
+        self.made = [stale.mark(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in roomy]
+        self._shelves = shelves.best_first([self._scratch, *self.made])
         self._needed: list[Path] = []
         self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
         self._network = network.addresses() if asked.closed else None
@@ -84,12 +82,12 @@ class Namespaces:
 
     def _fit(self, user: bool) -> mounts.Layout:
         """The layout that can be mounted: what an overlay is refused for is planned around."""
-        shelves = [str(self._scratch), *map(str, self.made)]
+        names = [str(each) for each in self._shelves]
         unfit: set[str] = set()
         refused: dict[str, str] = {}
         last = "nothing here can be written"
         for _ in range(MOST_TRIES):
-            usable = [None if shelf in unfit else shelf for shelf in shelves]
+            usable = [None if shelf in unfit else shelf for shelf in names]
             layout = mounts.plan(self._mounts, usable, frozenset(refused))
             if not layout.overlays:
                 break
@@ -104,7 +102,7 @@ class Namespaces:
                 for number in {number for _, number in layout.overlays}
                 if all(folder in failed for folder, each in layout.overlays if each == number)
             }
-            unfit |= {shelves[number] for number in worse}
+            unfit |= {names[number] for number in worse}
             by_shelf = dict(layout.overlays)
             refused |= {f: why for f, why in failed.items() if by_shelf[f] not in worse}
             last = "; ".join(sorted(set(failed.values())))
@@ -137,10 +135,9 @@ class Namespaces:
     def _prepare(self, user: bool, layout: mounts.Layout) -> tuple[list[Upper], Path]:
         """New shelves for one command, and the plan that its start reads."""
         self._commands += 1
-        shelves = [self._scratch, *self.made]
         uppers, overlays = [], []
         for number, (folder, shelf) in enumerate(layout.overlays):
-            base = shelves[shelf] / f"{self._commands}.{number}"
+            base = self._shelves[shelf] / f"{self._commands}.{number}"
             upper, work = base / "upper", base / "work"
             for each in (base, upper, work):
                 each.mkdir()
@@ -172,15 +169,3 @@ class Namespaces:
         path = self._scratch / f"{self._commands}.plan"
         path.write_bytes(marshal.dumps(plan))
         return uppers, path
-
-
-def _roomy() -> list[str]:
-    found = []
-    for each in SHELVES:
-        try:
-            room = os.statvfs(each)
-        except OSError:
-            continue
-        if os.access(each, os.W_OK) and room.f_bavail * room.f_frsize >= ENOUGH_BYTES:
-            found.append(each)
-    return found

@@ -18,6 +18,7 @@ from whyidle.engine.applied import Made
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
+from whyidle.engine.shield import Stock
 from whyidle.engine.trial import given, ranks, sweep
 from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
@@ -25,9 +26,10 @@ from whyidle.engine.trial.waiting import GoOn, Outrun, Watch
 from whyidle.engine.watch import monitor
 from whyidle.model.diagnosis import Edit
 
-Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun"]
+Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun", "full"]
 """``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen;
-``outrun``: ended at a rung, because another value of the knob is faster"""
+``outrun``: ended at a rung, because another value of the knob is faster; ``full``: ended because
+what it wrote left too little room"""
 TAIL = 20_000
 """characters kept of what it printed"""
 
@@ -40,6 +42,10 @@ class Guard(Protocol):
 
     def environment(self) -> Mapping[str, str]:
         """What is added to its environment."""
+
+    @property
+    def places(self) -> Sequence[Path]:
+        """Folders of ours that take what it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,8 @@ class Ran:
     """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``ranks`` is
     what each told, ``lost`` those that died and left the others waiting. ``seconds`` is what it
     took altogether, ``samples`` what its processes held meanwhile, ``rung`` the last one that it
-    came to; ``swayed`` is whether its results were off on purpose."""
+    came to; ``swayed`` is whether its results were off on purpose; ``full`` says where too little
+    room was left, if that ended it."""
 
     ending: Ending
     status: int | None
@@ -91,6 +98,7 @@ class Ran:
     lost: Sequence[int] = ()
     samples: Sequence[Sample] = ()
     swayed: bool = False
+    full: str = ""
 
     @property
     def good(self) -> bool:
@@ -113,7 +121,7 @@ def run(
     recording = folder / "recording"
     recording.mkdir(parents=True)
     place = _place(command, asked.patch, folder)
-    begin = time.monotonic()
+    stock, begin = Stock(guard.places), time.monotonic()
     with (folder / "said.txt").open("wb") as said, given.stdin() as stdin:
         child = subprocess.Popen(
             guard.command(place.command),
@@ -124,7 +132,7 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        watch = Watch(child, recording, asked.patience_s, Outrun(recording, go_on))
+        watch = Watch(child, recording, asked.patience_s, Outrun(recording, go_on), stock)
         try:
             with monitor(recording, child.pid) if asked.profile else nullcontext():
                 status = watch.wait()
@@ -176,7 +184,7 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
     found = read(recording)
     turned = applied.turned(recording)
     return Ran(
-        ending="outrun" if watch.outrun.told else _ending(lead(found), status, watch.lost),
+        ending=_ending(watch, lead(found), status),
         status=status,
         seconds=seconds,
         recording=recording,
@@ -191,13 +199,18 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
         ranks=ranks.by_rank(found),
         lost=watch.lost,
         samples=watch.tree.samples,
+        full=watch.full,
     )
 
 
-def _ending(told: Told | None, status: int | None, lost: Sequence[int]) -> Ending:
+def _ending(watch: Watch, told: Told | None, status: int | None) -> Ending:
+    if watch.outrun.told:
+        return "outrun"
     if told is not None and told.ended == "stopped":
         return "stopped"
-    if lost:
+    if watch.full:
+        return "full"
+    if watch.lost:
         return "crashed"
     if status is None:
         return "hung"

@@ -59,6 +59,8 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
         return Handover(patch, None, f"The patch was not run: {error}.", good=True)
     except KeyboardInterrupt:
         return Handover(patch, None, "The patch was not run: it was stopped before.", good=True)
+    if ran.ending == "full":
+        return Handover(patch, None, f"The patch was not run to its end: {ran.full}.", good=True)
     if not ran.good or ran.told is None:
         last = said.last(ran.said)[:120]
         told = f"No patch is handed over: patched so, the job {ran.ending} ({last})."

@@ -244,6 +244,13 @@ def _must_run(ran: Ran) -> None:
             why="It ended well, but no optimizer's step was seen in it.",
             hint="whyidle run COMMAND says what can be said of it.",
         )
+    if ran.ending == "full":
+        raise TrialError(
+            "The command was ended: it writes more than there is room for.",
+            why=f"{ran.full[0].upper()}{ran.full[1:]}. Of a file that is opened for writing, as "
+            "np.memmap and LMDB do unless told otherwise, that is all.",
+            hint="A folder with more room: TMPDIR=FOLDER whyidle fix COMMAND",
+        )
     if ran.ending == "hung":
         raise TrialError(
             f"The command was ended{made}, {ran.seconds:.0f} s after its start.",

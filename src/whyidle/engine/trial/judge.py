@@ -121,6 +121,8 @@ def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> N
 
 def failed(ran: Ran, candidate: Candidate) -> Reason | None:
     """Why the treated arm cannot be compared; None where it can."""
+    if ran.ending == "full":
+        return Reason("unjudged", f"with it the job {_ended(ran)}: not judged")
     if not ran.good:
         return harm(f"with it the job {_ended(ran)}")
     if not _taken(candidate, [ran]):
@@ -146,6 +148,8 @@ def _multiplied(edit: Edit, treats: Sequence[Ran]) -> Edit:
 
 
 def _ended(ran: Ran) -> str:
+    if ran.ending == "full":
+        return f"was ended, as {ran.full} (TMPDIR names another place)"
     line = said.last(ran.said)
     last = f" ({line[:160]})" if line and ran.ending == "crashed" else ""
     words = {"crashed": "crashed", "hung": "hung", "silent": "made no steps"}

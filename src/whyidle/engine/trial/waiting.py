@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from whyidle.engine.shield import Stock
 from whyidle.engine.trial import sweep
 from whyidle.engine.trial.ranks import LOST_S, lost
 from whyidle.engine.trial.told import Rung, rung, stopped
@@ -16,7 +17,7 @@ from whyidle.engine.trial.tree import Tree
 GRACE_S = 3.0
 """after its steps are done a job may end by itself for so long"""
 WAIT_S, LOOK_S = 0.02, 0.5
-"""so often is seen whether it has ended, and whether all ranks live"""
+"""so often is seen whether it has ended, and whether all ranks live and there is room to write"""
 
 
 GoOn = Callable[[Rung], bool]
@@ -44,10 +45,16 @@ class Watch:
     """Waits for an arm's end, and looks at its processes meanwhile."""
 
     def __init__(
-        self, child: subprocess.Popen[bytes], recording: Path, patience_s: float, outrun: Outrun
+        self,
+        child: subprocess.Popen[bytes],
+        recording: Path,
+        patience_s: float,
+        outrun: Outrun,
+        stock: Stock,
     ) -> None:
         self.child, self.recording, self.patience_s = child, recording, patience_s
-        self.outrun = outrun
+        self.outrun, self.stock = outrun, stock
+        self.full = ""
         self.tree = Tree(child.pid)
         self.lost: list[int] = []
         self._looked = 0.0
@@ -56,7 +63,8 @@ class Watch:
 
     def wait(self) -> int | None:
         """Until it ends, or has told and had its grace (or only shells are left), or its time is
-        up, or one rank has left the others waiting, or it is outrun; None where it was ended."""
+        up, or one rank has left the others waiting, or it is outrun, or a disk is ``full``; None
+        where it was ended."""
         begin = time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
@@ -70,16 +78,19 @@ class Watch:
             limits = ((since, self.patience_s), (self._told, GRACE_S), (self._lost_at, LOST_S))
             if self._told is not None and sweep.over(self.child.pid):
                 return None
-            if self._told is None and self.outrun.look():
+            if self.full or (self._told is None and self.outrun.look()):
                 return None
             if any(at is not None and now - at > seconds for at, seconds in limits):
                 return None
 
     def _look(self, now: float) -> None:
-        """At what the ranks have told."""
+        """At what the ranks have told, and at the room that is left."""
         if self._told is None and stopped(self.recording):
             self._told = now
-        if self._told is None and now - self._looked > LOOK_S:
-            self._looked = now
+        if now - self._looked <= LOOK_S:
+            return
+        self._looked = now
+        self.full = self.stock.short()
+        if self._told is None:
             self.lost = lost(self.recording)
             self._lost_at = (self._lost_at or now) if self.lost else None
