@@ -42,6 +42,8 @@ TRAIN = """
             model(batch).sum().backward()
             optimizer.step()
         torch.save(model.state_dict(), "last.pt")
+        if dist.is_initialized():
+            dist.barrier()  # the other rank writes it, too
         kept = torch.load("last.pt")
         torch.save(kept, "old.pt", _use_new_zipfile_serialization=False)
         found = len([name for name in os.listdir() if "cache" in name])
