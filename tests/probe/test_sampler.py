@@ -243,12 +243,14 @@ def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
 
 
 WAITING = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from whyidle.probe.recorder import Recorder
 from whyidle.probe.sampler import Sampler
 
 sampler = Sampler(Recorder(sys.argv[1]), threading.get_ident())
 sampler.start()
+while not sampler.begun:
+    time.sleep(0.001)
 assert not signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 os.kill(os.getpid(), signal.SIGUSR1)
 assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1

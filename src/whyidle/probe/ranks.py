@@ -197,7 +197,8 @@ def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[...
         ranks.contained("collectives", _called, ranks, work, name, begin)
         return work
 
-    code = call.__code__ = call.__code__.replace(co_name=method)
+    code = call.__code__.replace(co_name=method)
+    call.__code__ = code  # type: ignore[attr-defined]
     guard.contained(ranks.loop.recorder.folder, guard.HIDING, lambda: guard.skip(code))
     return call
 
