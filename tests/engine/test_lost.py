@@ -57,3 +57,14 @@ def test_another_fault_is_no_lost_evidence(tmp_path):
     made.seen()
     (tmp_path / "7.faults").write_text("gc: ValueError: a planted fault\n")
     assert made.diagnose(["python", "train.py"]).verdict.state == "inconclusive"
+
+
+def test_a_recording_that_ended_for_the_job_s_sake_is_no_failure(tmp_path):
+    made = Imagined(tmp_path)
+    for _ in range(10):
+        made.step()
+    made.trained()
+    (tmp_path / "7.faults").write_text("writing: Enough: 1,024 MiB were recorded of one process\n")
+    notes = made.diagnose(["python", "train.py"]).coverage.notes
+    told = "The recording ended before the job did: 1,024 MiB were recorded of one process."
+    assert told in notes

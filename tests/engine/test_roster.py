@@ -31,3 +31,11 @@ def test_ranks_that_never_start_or_never_train(tmp_path):
 def test_one_process_is_no_job_of_ranks(tmp_path):
     place(tmp_path, 100, 0, world=1)
     assert _roster.notes_on(tmp_path, [one(0, 1)], 1) == []
+
+
+def test_a_rank_whose_recording_ended_is_not_said_to_have_died(tmp_path):
+    both = [replace(one(rank, 2), base_ns=rank * 10**10) for rank in (0, 1)]
+    (silent,) = _roster.notes_on(tmp_path, both, 1)
+    assert "rank 0 stopped" in silent
+    both[0] = replace(both[0], settings={"enough": "1,024 MiB were recorded"})
+    assert _roster.notes_on(tmp_path, both, 1) == []

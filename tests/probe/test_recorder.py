@@ -1,11 +1,14 @@
 """Spans that are kept the short way are written like the others."""
 
+import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from whyidle.importers import probe
+from whyidle.probe import guard, room
 from whyidle.probe import recorder as recording
 from whyidle.probe.recorder import ANNOTATION, OP, STEP, Recorder, tag
 
@@ -101,3 +104,31 @@ def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
     for _ in range(3):
         recorder.sample((1, -1, 7, 0, 0))
     assert len(recorder.samples) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "left", "why"),
+    [(100, 1 << 40, "were recorded"), (1 << 30, 5 << 20, "has 5 MiB left"), (1 << 30, 1 << 40, "")],
+)
+def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, left, why):
+    monkeypatch.setattr(guard, "seen", set())
+    monkeypatch.setattr(room, "MOST_BYTES", most)
+    monkeypatch.setattr(room, "EVERY_BYTES", 200)
+    disk = os.statvfs(recorder.folder)
+    told = {"f_bavail": left // disk.f_frsize, "f_frsize": disk.f_frsize}
+    monkeypatch.setattr(room.os, "statvfs", lambda folder: type("Disk", (), told))
+    recorder._forget()
+    recorder.facts = {"pid": 1}
+    for _ in range(20):
+        recorder.add((5, 6, 8, recorder.number("a"), OP))
+    recorder.flush()
+    size = Path(recorder.place("spans")).stat().st_size
+    recorder.add((5, 6, 8, recorder.number("a"), OP))
+    recorder.flush()
+    more = Path(recorder.place("spans")).stat().st_size > size
+    facts = json.loads(Path(recorder.place("facts.json")).read_text())
+    noted = [path.read_text() for path in Path(recorder.folder).glob("*.faults")]
+    assert (recorder.broken, more) == (bool(why), not why)
+    assert why in facts.get("enough", "")
+    assert all(why in note for note in noted)
+    assert len(noted) == bool(why)

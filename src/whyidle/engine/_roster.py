@@ -96,6 +96,8 @@ def _gone(timelines: Sequence[Timeline]) -> list[str]:
             f"{steps_of(timeline)} optimizer steps"
             for timeline in sorted(raised, key=_last)
         ]
+    if any("enough" in timeline.settings for timeline in ranks):
+        return []  # its recording ended before it did: its last sign says nothing
     alive = max(map(_last, ranks))
     ended = any("ended" in timeline.settings for timeline in ranks)
     notes = []

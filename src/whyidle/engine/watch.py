@@ -28,6 +28,8 @@ from whyidle.store.entry import RECORDING
 
 ENDED = "ended.json"
 """what the launcher knows of the command, beside the probe's files"""
+ENOUGH = "writing: Enough: "
+"""the note of a process that has recorded as much as it may (``whyidle.probe.room``)"""
 TELEMETRY = "telemetry.jsonl"
 """what the monitor read of the host and the GPUs while the command ran"""
 
@@ -153,7 +155,13 @@ def _fault_notes(recording: Path) -> list[str]:
             for line in text.splitlines() or [_lost.untold(recording)]:
                 counts[line] = counts.get(line, 0) + 1
     many = {line: f" (in {count} processes)" if count > 1 else "" for line, count in counts.items()}
-    return [f"A measurement failed and was switched off: {line}{many[line]}." for line in counts]
+    return [f"{_said(line)}{many[line]}." for line in counts]
+
+
+def _said(fault: str) -> str:
+    if fault.startswith(ENOUGH):
+        return f"The recording ended before the job did: {fault.removeprefix(ENOUGH)}"
+    return f"A measurement failed and was switched off: {fault}"
 
 
 def _told(recording: Path) -> dict[str, Any]:

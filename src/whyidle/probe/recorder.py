@@ -4,7 +4,7 @@ The hot path puts three numbers into a queue. A daemon thread empties it every n
 appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
 SIGKILL. Texts (names, stacks) go to ``PID.names`` and ``PID.stacks``, one per line, in order of
 their number, before the first record that uses them. A disk that fills, or a folder that vanishes,
-ends the recording and nothing else.
+ends the recording and nothing else; before one fills, ``room`` does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any
 
 from . import guard
+from .room import Enough, Room
 
 SPAN = struct.Struct("<qqQIB3x")
 """begin ns, end ns (perf_counter), thread, name, kind"""
@@ -94,6 +95,7 @@ class Recorder:
         self.dropped = 0
         """how often more spans waited than were kept"""
         self.broken = False
+        self.room = Room(self.folder)
         self._key = str(os.getpid())
         self._written = {"names": 0, "stacks": 0}
         self._begun = self._keyed = False
@@ -157,9 +159,12 @@ class Recorder:
             try:
                 self._write_spans(sorted([*spans, *_long(short, home)], key=_END))
                 self._write_rest(samples, tables)
-            except OSError as error:
+                self.room.look()
+            except (OSError, Enough) as error:
                 guard.note(self.folder, "writing", error)
                 self._end()
+                if isinstance(error, Enough) and self.facts:
+                    self._replace("facts.json", {**self.facts, "enough": str(error)})
             self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3
 
     @property
@@ -213,8 +218,9 @@ class Recorder:
 
     def _replace(self, suffix: str, document: Any) -> None:
         place = self.place(suffix)
+        text = json.dumps(document)  # at once, in C: ``dump`` is Python's, and the job waits for it
         with open(place + "~", "w", encoding="utf-8") as file:
-            json.dump(document, file)
+            file.write(text)
         os.replace(place + "~", place)
 
     def _choose_key(self) -> None:
@@ -239,7 +245,9 @@ class Recorder:
             file = os.open(self.place(suffix), APPENDING, 0o666)
             try:
                 while data:
-                    data = data[os.write(file, data) :]
+                    written = os.write(file, data)
+                    self.room.written += written
+                    data = data[written:]
             finally:
                 os.close(file)
 
