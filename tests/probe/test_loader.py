@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.utils.data import DataLoader  # noqa: E402
 from torch.utils.data._utils.fetch import _MapDatasetFetcher  # noqa: E402
 
+from whyidle.probe import _settings  # noqa: E402
 from whyidle.probe import loader as loaders  # noqa: E402
 
 PLAIN = _MapDatasetFetcher.fetch
@@ -112,3 +113,23 @@ def test_tensors_of_a_batch_are_counted_where_workers_hand_it_over(loop):
     assert loop.documents["loaders.json"]["tensors"] == 2  # names stay a list
     (kept,) = [c.cell_contents for c in loop.undo["fetch"].__closure__ if _is_loader(c)]
     assert kept.counted == loaders.FULL_FIRST
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_where_very_many_workers_have_recorded_one_more_does_not(
+    loop, before, tmp_path, monkeypatch
+):
+    for number in range(before):
+        (tmp_path / f"{number}.worker.json").write_text("{}")
+    ended = []
+    loop.folder, loop.end = str(tmp_path), lambda: ended.append(True)
+    loop.watch = loop.finish_with_child = lambda: None
+    loop.sampler = type("Sampler", (), {"follow": lambda self, thread: None})()
+    monkeypatch.setattr(_settings, "MOST_WORKERS", 2)
+    monkeypatch.setattr("torch.utils.data.get_worker_info", lambda: type("Info", (), {"id": 3}))
+    monkeypatch.setattr("sys.addaudithook", lambda hook: None)
+    assert take(3) == 3
+    crowded = before == 2
+    assert bool(ended) == crowded
+    assert ("worker.json" in loop.documents) == (not crowded)
+    assert (_MapDatasetFetcher.fetch is PLAIN) == crowded

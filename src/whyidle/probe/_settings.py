@@ -13,6 +13,9 @@ from .knobs._forking import undivided, unfit
 from .recorder import now
 
 UNFIT = "_whyidle_unfit"
+MOST_WORKERS = 1_000
+"""that record, of one command: each leaves four or five files, a loader makes new ones for every
+epoch, and disks count files, too"""
 HERE = os.path.dirname(__file__)
 
 
@@ -110,6 +113,12 @@ def surroundings() -> dict[str, Any]:
     import torch
 
     return {"cores": cores(), "threads": torch.get_num_threads()}
+
+
+def crowded(folder: str) -> bool:
+    """Whether so many workers have recorded that one more would add files and nothing else."""
+    told = sum(name.endswith(".worker.json") for name in os.listdir(folder))
+    return told >= MOST_WORKERS
 
 
 def worker(number: int) -> dict[str, Any]:

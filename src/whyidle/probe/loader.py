@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _checksum, ids, padding
-from ._settings import describe, surroundings, worker
+from ._settings import crowded, describe, surroundings, worker
 from .recorder import ANNOTATION, now
 from .wrapping import put
 
@@ -158,6 +158,10 @@ class Loader:
         if info is None:
             return
         self.worker = info.id
+        if crowded(self.recorder.folder):
+            self.switch(False)
+            self.recorder.end()
+            return
         self.recorder.documents["worker.json"] = worker(info.id)
         self.loop.undo["hand-off"] = _time_pickling(self)
         sys.addaudithook(self._audit)
