@@ -197,9 +197,10 @@ def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[...
         ranks.contained("collectives", _called, ranks, work, name, begin)
         return work
 
-    code = call.__code__.replace(co_name=method)
-    call.__code__ = code  # type: ignore[attr-defined]
-    guard.contained(ranks.loop.recorder.folder, guard.HIDING, lambda: guard.skip(code))
+    named: Any = call
+    named.__code__ = named.__code__.replace(co_name=method)
+    hide = functools.partial(guard.skip, named.__code__)
+    guard.contained(ranks.loop.recorder.folder, guard.HIDING, hide)
     return call
 
 
