@@ -132,3 +132,11 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
     assert why in facts.get("enough", "")
     assert all(why in note for note in noted)
     assert len(noted) == bool(why)
+
+
+def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):
+    monkeypatch.setattr(recording, "MOST_STACKS", 2)
+    assert [recorder.stack(text) for text in "abcab"] == [0, 1, -1, 0, 1]
+    for number in (1, -1):
+        recorder.sample((1, -1, 7, number, 0))
+    assert [row[3] for row in recorder.samples] == [1]

@@ -40,6 +40,8 @@ MOST_WAITING = 1 << 17
 dropped, which a process that never trains, and so never writes, comes to"""
 MOST_SHORT = 3 << 15
 """numbers of spans kept the short way that wait at most (4 MB): those of 10,000 steps"""
+MOST_STACKS = 20_000
+"""kept in memory for as long as the job runs: texts of a kilobyte or two"""
 MOST_EARLY = 1 << 12
 """stack samples kept of a process that tells nothing yet; they come ten times a second"""
 
@@ -110,9 +112,12 @@ class Recorder:
         return self._new(self.names, name) if found is None else found
 
     def stack(self, text: str) -> int:
-        """The number of a stack, written innermost frame first, ``file(line): function;...``."""
-        found = self.stacks.get(text)
-        return self._new(self.stacks, text) if found is None else found
+        """The number of a stack, written innermost frame first, ``file(line): function;...``;
+        -1 where there are so many that no more are kept."""
+        found = self.stacks.get(text, -1)
+        if found < 0 and len(self.stacks) < MOST_STACKS:
+            found = self._new(self.stacks, text)
+        return found
 
     def _new(self, numbered: dict[str, int], text: str) -> int:
         """Rare; two threads must not give one number to two texts."""
@@ -129,8 +134,8 @@ class Recorder:
             self._rows += 1
 
     def sample(self, row: Sample) -> None:
-        """A look at a stack, as in ``SAMPLE``."""
-        if len(self.samples) < MOST_WAITING and not self.broken:
+        """A look at a stack, as in ``SAMPLE``, unless the stack has no number."""
+        if row[3] >= 0 and len(self.samples) < MOST_WAITING and not self.broken:
             self.samples.append(row)
 
     def live_in(self, thread: int) -> None:
