@@ -69,7 +69,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--yes",
         action="store_true",
         help="go on where something that the job does cannot be held back: with --network, behind "
-        "a launcher (srun, ssh, docker, ...), or where the system keeps nothing in",
+        "a launcher (srun, ssh, docker, ...), or where the system does not hold back all of it",
     )
     group.add_argument(
         "--network",

@@ -34,6 +34,8 @@ def test_a_launcher_is_not_started_unasked(tmp_path: Path, monkeypatch: pytest.M
     kept = KeptIn(network=False)
     with pytest.raises(TrialError, match="not kept in"):
         kept.check(["ssh", "node", "python", "train.py"], yes=False)
+    with pytest.raises(TrialError, match="What docker starts is not kept in"):
+        kept.check(["sudo", "bash", "-c", "cd here && docker run image"], yes=False)
     kept.check(["ssh", "node"], yes=True)
     kept.check(["python", "train.py"], yes=False)
 
