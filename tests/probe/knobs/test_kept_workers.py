@@ -94,6 +94,7 @@ def test_what_the_loop_changes_is_loaded(turn, change, make):
     brought, _ = epochs(make(), change, count=5)
     assert brought == plain
     assert "the loop changes what its workers load from: dataset." in hand.declined[KNOB]
+    assert not hand.applied
 
 
 def test_what_changes_once_ends_the_workers_once(turn):
@@ -105,7 +106,9 @@ def test_what_changes_once_ends_the_workers_once(turn):
     brought, seeds = epochs(Pairs(), once)
     assert brought == plain
     assert len(set(seeds)) == 2
-    assert not hand.declined
+    DataLoader(Pairs(), num_workers=1)
+    assert not hand.applied  # written into the script, it would have been wrong
+    assert "dataset.epoch" in hand.declined[KNOB]
 
 
 def collated(factor, samples):

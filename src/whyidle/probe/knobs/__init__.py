@@ -40,6 +40,8 @@ class Hand:
         self.was: dict[str, Any] = asked.get("was", {})
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
+        self.let_go: set[str] = set()
+        """knobs that took hold, and should not have"""
         self.chose: dict[str, str] = {}
         self.made: dict[str, dict[str, str]] = {}
         """knob -> ``file:line`` that makes what it sets -> why it is not set there, or nothing"""
@@ -87,6 +89,7 @@ class Hand:
 
     def took(self, *knobs: str) -> None:
         """These have taken hold, once more."""
+        knobs = tuple(one for one in knobs if one not in self.let_go)
         new = self._note(knobs)
         for knob in knobs:
             count = self.applied[knob] = self.applied.get(knob, 0) + 1
@@ -122,6 +125,12 @@ class Hand:
             if knob not in self.declined:
                 self.declined[knob] = why
         self.tell()
+
+    def release(self, knob: str, why: str) -> None:
+        """It took hold, and the script should not be written so: that does not count any more."""
+        self.let_go.add(knob)
+        self.applied.pop(knob, None)
+        self.decline([knob], why)
 
     def waits(self, knobs: Collection[str], why: str | Callable[[], str]) -> None:
         """These take hold when something happens; why that has not been, should it never be."""
