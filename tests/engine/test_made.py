@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whyidle.engine.applied import ask, together, turned
@@ -125,6 +126,26 @@ def test_optimizers_go_by_their_lines_too(patched):
     added, said = patched(body, FUSED)
     assert added == ["opt = torch.optim.AdamW(net.parameters(), foreach=True)"]
     assert "line 19 was not changed in the trials" in said
+
+
+def test_an_optimizer_whose_gradients_turn_out_to_be_sparse_is_left(patched):
+    body = "net, table = torch.nn.Linear(1, 1), torch.nn.Embedding(2, 1, sparse=True)\n"
+    body += "a = torch.optim.SGD(net.parameters())\nb = torch.optim.SGD(table.parameters())\n"
+    body += "table(torch.tensor([0])).sum().backward()\nb.step()\n"
+    added, said = patched(body, msgspec.structs.replace(FUSED, knob="optimizer.fused"))
+    assert added == ["a = torch.optim.SGD(net.parameters(), fused=True)"]
+    assert "line 18 was left as it is in the trials: its gradients are sparse" in said
+
+
+@pytest.mark.parametrize("around", [
+    "def wrapped(made, *args, **named):\n        init(made, *args, **named)",
+    "def wrapped(*args, **named):\n        init(*args, **named)",
+], ids=["first", "all"])  # fmt: skip
+def test_what_a_library_has_put_around_its_making_is_not_the_line(patched, around):
+    head = f"def wrap(init):\n    {around}\n    return wrapped\n"
+    head += "DataLoader.__init__ = wrap(DataLoader.__init__)\n\n"
+    added, _ = patched("train = DataLoader(range(9))\n", WORKERS, head=head)
+    assert added == ["train = DataLoader(range(9), num_workers=4)"]
 
 
 def test_a_line_that_has_left_one_stands_as_such(tmp_path: Path):

@@ -96,15 +96,16 @@ class Hand:
             if new or not count & (count - 1):  # seldom, and yet nearly right where it is killed
                 self.tell()
 
-    def _note(self, knobs: Collection[str], why: str = "") -> bool:
+    def _note(self, knobs: Collection[str], why: str = "", line: str | None = None) -> bool:
         """That these took hold on what is being made, or why not; whether that is news of its line.
         One that was left stands for all that its line makes."""
-        if self.line is None:
+        line = line or self.line
+        if line is None:
             return False
         known = [self.made.setdefault(knob, {}) for knob in knobs]
-        new = any(why or self.line not in lines for lines in known)
+        new = any(why or line not in lines for lines in known)
         for lines in known:
-            lines[self.line] = lines.get(self.line) or why
+            lines[line] = lines.get(line) or why
         return new
 
     def choose(self, knob: str, what: str) -> None:
@@ -118,9 +119,10 @@ class Hand:
             known.append(found)
             self.tell()
 
-    def decline(self, knobs: Collection[str], why: str) -> None:
-        """These cannot be turned. What took hold elsewhere stands."""
-        self._note(knobs, why)
+    def decline(self, knobs: Collection[str], why: str, line: str | None = None) -> None:
+        """These cannot be turned. What took hold elsewhere stands. ``line`` has made what declines,
+        where it is made already."""
+        self._note(knobs, why, line)
         for knob in knobs:
             if knob not in self.declined:
                 self.declined[knob] = why

@@ -22,7 +22,11 @@ def line_of(frame: FrameType | None, made: Any, start: str) -> str | None:
 
 
 def _of(frame: FrameType, made: Any) -> bool:
-    """Whether the first argument of a frame's function is the object; under ``*`` it is a tuple."""
-    names = frame.f_code.co_varnames
-    first = frame.f_locals.get(names[0]) if names else None
+    """Whether the first argument of a frame's function is the object; under ``*`` it is a tuple.
+    Only an ``__init__`` and what is wrapped around one, which has that from around it, are asked:
+    until Python 3.13 a frame that is asked keeps what its variables held by then."""
+    code = frame.f_code
+    if not code.co_varnames or not (code.co_name == "__init__" or code.co_freevars):
+        return False
+    first = frame.f_locals.get(code.co_varnames[0])
     return first is made or (type(first) is tuple and first[:1] != () and first[0] is made)

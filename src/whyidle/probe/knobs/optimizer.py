@@ -86,6 +86,7 @@ def _stay(hand: Hand, edits: dict[str, Any], optimizer: Any) -> None:
     """Keep it so where a state is loaded, which brings the switches of whoever saved it; and not
     where gradients turn out to be sparse, which no fused kernel takes."""
     switches = {name: edits.get(f"optimizer.{name}") for name in SWITCHES}
+    line = hand.line
     looked: list[Any] = []  # a hook must not take itself off while hooks are called
 
     def loaded(state: Any) -> Any:
@@ -98,7 +99,7 @@ def _stay(hand: Hand, edits: dict[str, Any], optimizer: Any) -> None:
         if any(grad.is_sparse for grad in grads):
             for group in groups:
                 group["fused"] = False
-            hand.decline(edits, "its gradients are sparse")
+            hand.decline(edits, "its gradients are sparse", line)
 
     def load(own: Any, state: Any) -> Any:
         return hand.contained(edits, loaded, state)
