@@ -6,6 +6,8 @@ from whyidle.model.plan import Fix, FixPlan
 
 FIX = Fix(treatment="loader-workers", consent="rounding", edits={"loader.workers": 2})
 
+RUN = ["python", "-m", "torch.distributed.run"]
+
 
 def plan(*fixes, command=("python", "train.py", "--lr", "1")):
     return FixPlan(command=list(command), made="", whyidle="", fix=list(fixes))
@@ -19,6 +21,8 @@ def plan(*fixes, command=("python", "train.py", "--lr", "1")):
         (["python", "-m", "pkg.train"], ["python", "-X", "dev", "-m", "pkg.train"]),
         (["python", "train.py"], ["sh", "run.sh"]),
         (["./job"], ["python", "train.py"]),
+        (["python", "../jobs/train.py"], ["python", "/home/me/jobs/train.py"]),
+        (["torchrun", "train.py"], ["python", "-m", "torch.distributed.run", "train.py"]),
     ],
 )
 def test_the_same_program_may_be_called_in_other_ways(made, given):
@@ -30,6 +34,9 @@ def test_the_same_program_may_be_called_in_other_ways(made, given):
     [
         (["python", "train.py"], ["python", "evaluate.py"]),
         (["python", "-m", "pkg.train"], ["python", "-m", "pkg.evaluate"]),
+        (["python", "vision/train.py"], ["python", "text/train.py"]),
+        ([*RUN, "train.py"], [*RUN, "evaluate.py"]),
+        ([*RUN, "-m", "pkg.train"], [*RUN, "-m", "pkg.evaluate"]),
     ],
 )
 def test_a_plan_for_another_program_is_told(made, given):

@@ -83,14 +83,23 @@ class FixPlan(_Part, frozen=True, kw_only=True):
                 "each of its fixes is switched off or sets nothing" if self.fix else "it has no fix"
             )
             found.append(f"The plan changes nothing: {why}.")
-        made, given = _programs(self.command), _programs(command)
-        if made and given and not made & given:
+        made, given = _program(self.command), _program(command)
+        if made and given and not _same(made, given):
             found.append(f"The plan was made for another program: {shlex.join(self.command)}.")
         return found
 
 
-def _programs(command: Sequence[str]) -> set[str]:
-    """Names of the scripts and modules (``-m``) in a command, told apart from its options by their
-    form; none where it is of another kind."""
-    modules = {name for flag, name in pairwise(command) if flag == "-m"}
-    return modules | {PurePath(word).name for word in command if word.endswith(".py")}
+def _program(command: Sequence[str]) -> tuple[str, ...]:
+    """The first script of a command, by folder, or its last module (``-m``: those before it are
+    launchers), told apart from its options by their form; nothing where it is of another kind."""
+    scripts = [word for word in command if word.endswith(".py")]
+    if scripts:
+        return tuple(part for part in PurePath(scripts[0]).parts if part != "..")
+    modules = [name for flag, name in pairwise(command) if flag == "-m"]
+    return tuple(modules[-1:])
+
+
+def _same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether they may be the same file, named from another folder."""
+    shared = min(len(one), len(other))
+    return one[-shared:] == other[-shared:]
