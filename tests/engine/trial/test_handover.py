@@ -124,3 +124,22 @@ def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):
     assert not other.good
     crashed = replace(ran(0.1), ending="crashed", said="SyntaxError: no")
     assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).told
+
+
+def test_what_a_trial_has_left_is_not_patched(tmp_path, healed):
+    """Where each object was made goes from the arms to the patch."""
+    (tmp_path / "train.py").write_text(
+        "from torch.utils.data import DataLoader\na = DataLoader(x)\nb = DataLoader(y)\n"
+    )
+    fix = replace(FIX, edits=(Edit(knob="loader.workers", value=2, was=0),))
+    there = str(tmp_path / "train.py")
+    arms = [replace(ran(0.1), made={"loader.workers": {f"{there}:{n}": why}})
+            for n, why in ((2, ""), (3, "because"))]  # fmt: skip
+    judged = replace(healed.judged[0], candidate=fix, treats=arms)
+    found = replace(healed, judged=[judged], kept=[fix], whole=judged)
+    handed = handover.hand_over(Trials([ran(0.1)], []), found, tmp_path)
+    assert handed is not None
+    assert [line for line in handed.patch.diff.splitlines() if line[0] == "+"][1:] == [
+        "+a = DataLoader(x, num_workers=2)"
+    ]
+    assert "line 3 was left as it is in the trials: because" in handed.patch.sentences[0]
