@@ -247,6 +247,39 @@ for epoch in range(3):
 """
 
 
+BOTH = """import torch
+
+
+def one_epoch(model, loader, step):
+    for x in loader:
+        step(model(x).sum())
+
+
+def main(model, loader, held_out, optimizer):
+    for epoch in range(3):
+        one_epoch(model, loader, optimizer.step)
+        model.eval()
+        for x in held_out:
+            seen = model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["one_epoch(model, loader, optimizer.step)",
+     "engine.one_epoch(model, loader, optimizer)", "train_one_epoch(model, loader)",
+     "self.fit_once()", "engine.run(model, optim=self.optimizer)"],
+)  # fmt: skip
+@pytest.mark.parametrize("lines", [(), (13,)])
+def test_a_function_that_has_others_train_is_no_evaluation(call, lines):
+    """Where it evaluates in a loop, that loop is."""
+    text = BOTH.replace("one_epoch(model, loader, optimizer.step)", call)
+    text += "def fit_once():\n    again()\ndef again():\n    loss.backward()\n    fit_once()\n"
+    came = added(text, "evaluation.gradients", False, lines=lines)
+    assert "+@torch.no_grad()" not in came
+    assert ("+with torch.no_grad():" in came) == bool(lines)
+
+
 def test_a_loop_that_evaluates_is_put_under_it():
     assert rewrite(INLINE, "evaluation.gradients", False, lines=(7,)).text == INLINE.replace(
         "    for x in held_out:\n        total += f(x)",

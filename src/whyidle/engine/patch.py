@@ -34,18 +34,26 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class Patch:
     """What ``git apply`` takes, run in ``root``. ``files`` are the changed files' new texts by
-    absolute path; ``sentences`` say what has no source form here, one for each; ``own`` is what was
-    looked at."""
+    absolute path; ``sentences`` say what has no source form here, one for each, ``lacking`` of
+    which treatments; ``own`` is what was looked at."""
 
     diff: str
     files: dict[Path, str]
     sentences: tuple[str, ...]
     own: OwnFiles
+    lacking: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
         """The folder that the diff's names start from."""
         return self.own.root
+
+    def lacks(self, fix: Kept, why: str) -> Patch:
+        """The same, of which it is told that a fix is to be written by hand, and why."""
+        edits = _in_order(fix.edits)
+        hands = "; ".join(by_hand(edit.knob, _setting(edit)) for edit in edits)
+        sentences = (*self.sentences, f"{fix.treatment}: {hands} ({why})")
+        return replace(self, sentences=sentences, lacking=(*self.lacking, fix.treatment))
 
 
 def make_patch(
@@ -61,13 +69,14 @@ def make_patch(
     own = own_files(command, folder, named)
     tree = _Tree.read(own, AS_PYTORCH.get(device, device), _by_file(made or {}, folder))
     first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
-    sentences = [f"{fix.treatment}: {said}" for fix in first if (said := tree.apply(fix, folder))]
+    left = [(fix.treatment, said) for fix in first if (said := tree.apply(fix, folder))]
+    sentences, lacking = [f"{name}: {said}" for name, said in left], [name for name, _ in left]
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
         unified(path.relative_to(own.root).as_posix(), tree.before[path], text)
         for path, text in sorted(changed.items())
     )
-    return Patch(diff, changed, tuple(dict.fromkeys(sentences)), own)
+    return Patch(diff, changed, tuple(dict.fromkeys(sentences)), own, tuple(dict.fromkeys(lacking)))
 
 
 _ByFile = dict[str, dict[Path, dict[int, str]]]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import libcst as cst
 
 from whyidle.patches._source import Source
+
+FOR_TRAINING = re.compile(r"(train|fit)(_|$)")
+"""names of functions that train"""
 
 
 def method(call: cst.Call) -> str:
@@ -14,10 +18,34 @@ def method(call: cst.Call) -> str:
     return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
 
 
-def trains(source: Source, node: cst.CSTNode) -> bool:
+def steps(source: Source, node: cst.CSTNode) -> bool:
     """Whether a backward pass or an optimizer's step is called within a node."""
     called = {method(call) for call in source.inside(cst.Call, node)}
     return bool(called & {"backward", "step", "manual_backward"})
+
+
+def trains(source: Source, node: cst.CSTNode) -> bool:
+    """Whether something is trained within a node, there or in what is called from there: functions
+    of the file, and those of others that are given an optimizer or are named for it."""
+    own = {function.name.value: function for function in source.every(cst.FunctionDef)}
+    waiting, seen = [node], set[cst.CSTNode]()
+    while waiting:
+        if (one := waiting.pop()) in seen:
+            continue
+        seen.add(one)
+        calls = source.inside(cst.Call, one)
+        if steps(source, one) or any(_is_for_training(source, call) for call in calls):
+            return True
+        called = {source.code(call.func).rpartition(".")[2] for call in calls}
+        waiting += [own[name] for name in called & own.keys()]
+    return False
+
+
+def _is_for_training(source: Source, call: cst.Call) -> bool:
+    plain = isinstance(call.func, cst.Name) and FOR_TRAINING.match(call.func.value)
+    given = [source.code(arg.value).lower() for arg in call.args]
+    names = [each for each in given if each.replace(".", "").isidentifier()]
+    return bool(plain) or any("optim" in name for name in names)
 
 
 def training_loops(source: Source) -> list[cst.For]:

@@ -8,7 +8,7 @@ from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import within
-from whyidle.patches._training import trains
+from whyidle.patches._training import steps
 
 CALLS = {
     "gc.collect_interval_steps": ("gc.collect",),
@@ -25,7 +25,7 @@ def thinning(text: str, change: Change) -> Rewrite:
     for call in source.calls(CALLS[change.knob]):
         loop = source.around(call, cst.For, cst.While, cst.FunctionDef)
         statement = source.parent(source.parent(call) or call)
-        if not isinstance(loop, cst.For | cst.While) or not trains(source, loop):
+        if not isinstance(loop, cst.For | cst.While) or not steps(source, loop):
             continue
         condition = source.around(call, cst.If, cst.For, cst.While)
         counter = _counter(source, loop)

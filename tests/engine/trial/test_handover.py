@@ -16,7 +16,7 @@ from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.numbers import Untreated
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.told import Told
-from whyidle.model.diagnosis import Edit
+from whyidle.model.diagnosis import Edit, Place
 from whyidle.testing.demo import job
 
 SCRIPT = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
@@ -76,8 +76,8 @@ def healed():
     return Healed(before, before, [found], [FIX], [], found, 1.0, None)
 
 
-def over(tmp_path, healed, trials):
-    (tmp_path / "train.py").write_text(SCRIPT)
+def over(tmp_path, healed, trials, script=SCRIPT):
+    (tmp_path / "train.py").write_text(script)
     return handover.hand_over(trials, healed, tmp_path)
 
 
@@ -117,6 +117,73 @@ def test_ctrl_c_in_the_second_run_keeps_the_patch(tmp_path, healed):
     found = over(tmp_path, healed, Trials([ran(0.16)], [KeyboardInterrupt()]))
     assert found.good
     assert "run once: 0.94" in found.told
+
+
+FUSED = replace(
+    FIX, treatment="fused-optimizer", edits=(Edit(knob="optimizer.fused", value=True, was=False),)
+)
+CACHE = replace(
+    FIX, treatment="dataset-cache", edits=(Edit(knob="dataset.cache", value=True, was=False),)
+)
+
+
+def crashed():
+    return replace(ran(0.1), ending="crashed", said="RuntimeError: no gradients")
+
+
+def test_after_a_crash_the_patch_is_handed_over_without_the_fix_that_made_it(tmp_path, healed):
+    healed.kept.append(FUSED)
+    script = SCRIPT + "opt = torch.optim.SGD(p)\n"
+    trials = Trials([crashed(), ran(0.12)], [])
+    found = over(tmp_path, healed, trials, script)
+    assert found.good
+    assert "set_detect_anomaly(False)" in found.patch.diff
+    assert "fused" not in found.patch.diff
+    (said,) = found.patch.sentences
+    assert said.startswith("fused-optimizer: write torch.optim.NAME(..., fused=True) (left out: ")
+    assert "the job crashed (RuntimeError: no gradients)" in said
+    assert not trials.patched
+    assert "1.25 times as fast" in found.told
+    assert "the 1.50 of the trials is with what is left to do by hand" in found.told
+
+
+@pytest.mark.parametrize(
+    ("more", "left_s", "runs"),
+    [([crashed(), crashed()], 100.0, 0), ([ran(0.1)], -100.0, 1), ([KeyboardInterrupt()], 9.0, 0)],
+    ids=["each crashes", "no time", "stopped"],
+)
+def test_where_no_part_of_it_is_seen_to_run_nothing_is_handed_over(
+    tmp_path, healed, more, left_s, runs
+):
+    healed.kept.append(FUSED)
+    trials = Trials([crashed(), *more], [], left_s=left_s)
+    found = over(tmp_path, healed, trials, SCRIPT + "opt = torch.optim.SGD(p)\n")
+    assert not found.good
+    assert len(trials.patched) == runs
+    assert "No patch is handed over: patched so, the job crashed" in found.told
+
+
+def test_what_is_left_to_do_by_hand_is_not_asked_of_the_patched_files(tmp_path, healed):
+    """As fast as without it would be slower than the trials, which had it: that is no doubt."""
+    healed.kept.append(CACHE)
+    found = over(tmp_path, healed, Trials([ran(0.14)], []))
+    assert found.patch.lacking == ("dataset-cache",)
+    assert found.told == (
+        "The patched files were run once: 1.07 times as fast as before; the 1.50 of the trials is "
+        "with what is left to do by hand (dataset-cache)."
+    )
+
+
+def test_a_cause_that_shows_later_has_its_lines_as_well(tmp_path, healed):
+    script = SCRIPT + "for x in train:\n    f(x).backward()\nfor x in held_out:\n    f(x)\n"
+    finding = diagnose([job().timeline()]).findings[0]
+    place = Place(file="train.py", line=7, function=None)
+    finding = msgspec.structs.replace(finding, cause="heavy-evaluation", where=[place])
+    edit = Edit(knob="evaluation.gradients", value=False, was=True)
+    healed.kept[:] = [replace(FIX, cause="heavy-evaluation", edits=(edit,))]
+    looks = [msgspec.structs.replace(healed.before, findings=[finding]), healed.before]
+    found = over(tmp_path, replace(healed, looks=looks), Trials([ran(0.1)], []), script)
+    assert "+with torch.no_grad():" in found.patch.diff
 
 
 def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):

@@ -4,6 +4,7 @@ trials promise, twice."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +24,7 @@ AGAIN = 2
 """runs that a second look at the patched files takes"""
 OVER = 0.25
 """of the budget, by which it may be passed for them"""
+REFUSED = "No patch is handed over: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,38 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
     kept. ``folder`` is where the command starts."""
     if not found.kept:
         return None
-    causes = {finding.cause: finding.where for finding in found.before.findings}
+    looks = reversed((found.before, *found.looks))  # of a cause that shows twice the first counts
+    causes = {finding.cause: finding.where for look in looks for finding in look.findings}
     kept = [Kept(one.treatment, one.edits, causes.get(one.cause, ())) for one in found.kept]
-    judged = [one for one in (*found.judged, found.whole) if one is not None and one.kept]
-    made = together(ran.made for one in judged for ran in one.treats)
-    patch = make_patch(kept, list(healing.command), folder, found.before.device.kind, made)
+    patch = _made(healing, found, folder, kept)
     if not patch.diff:
         return Handover(patch, None, "", good=False)
-    return _run(healing, found, patch)
+    whole = _run(healing, found, patch)
+    return whole if whole.good else _without_one(healing, found, folder, kept, whole)
+
+
+def _made(healing: Healing, found: Healed, folder: Path, kept: Sequence[Kept]) -> Patch:
+    judged = [one for one in (*found.judged, found.whole) if one is not None and one.kept]
+    made = together(ran.made for one in judged for ran in one.treats)
+    return make_patch(kept, list(healing.command), folder, found.before.device.kind, made)
+
+
+def _without_one(
+    healing: Healing, found: Healed, folder: Path, kept: Sequence[Kept], whole: Handover
+) -> Handover:
+    """One fix may have been written wrongly: the patch without it, the last one first, where that
+    runs as it should and there is time to see it; else what is known of the whole."""
+    why = whole.told.removeprefix(REFUSED).rstrip(".")
+    for left in reversed(kept):
+        patch = _made(healing, found, folder, [one for one in kept if one is not left])
+        if not patch.diff or patch.diff == whole.patch.diff:
+            continue
+        if healing.left_s + OVER * healing.budget_s < healing.arm_s:
+            break
+        handed = _run(healing, found, patch.lacks(left, f"left out: with it, too, {why}"))
+        if handed.good:
+            return whole if handed.speedup is None else handed  # it may not have been run
+    return whole
 
 
 def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
@@ -63,7 +89,7 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
         return Handover(patch, None, f"The patch was not run to its end: {ran.full}.", good=True)
     if not ran.good or ran.told is None:
         last = said.last(ran.said)[:120]
-        told = f"No patch is handed over: patched so, the job {ran.ending} ({last})."
+        told = f"{REFUSED}patched so, the job {ran.ending} ({last})."
         return Handover(patch, None, told, good=False)
     return _held(healing, found, patch, ran, ran.told)
 
@@ -80,13 +106,13 @@ def _held(healing: Healing, found: Healed, patch: Patch, ran: Ran, told: Told) -
         )
         check, _ = hold(fix, known, [ran], arms)
         if not check.holds:
-            why = f"No patch is handed over: patched so, {check.told}."
+            why = f"{REFUSED}patched so, {check.told}."
             return Handover(patch, None, why, good=False)
     times = _Times(list(first.base_s), [_patched_s(found, told)])
     gain = found.whole.effect if found.whole else None
-    if gain is not None and times.below(gain):
+    if gain is not None and not patch.lacking and times.below(gain):
         _again(healing, found, patch, times)
-    return Handover(patch, times.speedup, times.told(gain), good=True)
+    return Handover(patch, times.speedup, times.told(gain, patch.lacking), good=True)
 
 
 @dataclass(slots=True)
@@ -107,10 +133,14 @@ class _Times:
         wider = math.sqrt((1.0 + gain.pairs / len(self.patched_s)) / 2.0)
         return self.speedup < gain.speedup * (gain.low / gain.speedup) ** wider
 
-    def told(self, gain: Effect | None) -> str:
-        """What patched runs came to, and whether that is what trials have found."""
+    def told(self, gain: Effect | None, lacking: Sequence[str]) -> str:
+        """What patched runs came to, and whether that is what trials have found, of all fixes: of
+        files that lack some of them nobody knows how fast they would have been."""
         times = "once" if len(self.patched_s) == 1 else "twice"
         said = f"The patched files were run {times}: {self.speedup:.2f} times as fast as before"
+        if gain is not None and lacking:
+            rest = f"what is left to do by hand ({', '.join(lacking)})"
+            return f"{said}; the {gain.speedup:.2f} of the trials is with {rest}."
         if gain is None or not self.below(gain):
             return f"{said}."
         return (

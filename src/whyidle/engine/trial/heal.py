@@ -42,6 +42,8 @@ class Healed:
     stopped: str | None
     enough_s: float | None = None
     amid: Candidate | None = None
+    looks: Sequence[Diagnosis] = ()
+    """between ``before`` and ``after``, too"""
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ def heal(healing: Healing) -> Healed:
         stopped=course.stopped,
         enough_s=course.enough_s,
         amid=course.amid,
+        looks=course.looks,
     )
 
 
