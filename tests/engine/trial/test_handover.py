@@ -210,3 +210,10 @@ def test_what_a_trial_has_left_is_not_patched(tmp_path, healed):
         "+a = DataLoader(x, num_workers=2)"
     ]
     assert "line 3 was left as it is in the trials: because" in handed.patch.sentences[0]
+
+
+def test_a_run_without_room_keeps_the_patch(tmp_path, healed):
+    full = replace(ran(0.1), ending="full", full="the disk filled up")
+    found = over(tmp_path, healed, Trials([full], []))
+    assert found.good
+    assert found.told == "The patch was not run to its end: the disk filled up."
