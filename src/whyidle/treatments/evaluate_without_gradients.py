@@ -12,7 +12,8 @@ def evaluate_without_gradients(proof: Proof) -> Plan | None:
     """The numbers stay the same. Declines where nothing says that it is evaluation. Applied at run
     time, the first evaluation from each line is left as it is, to see that nothing is learned from
     it and that its first calls give the same without gradients; these are not computed twice where
-    that could be noticed: with hooks, several ranks, or a model that changes when it is called."""
+    that could be noticed: with hooks, several ranks, or a model that is compiled, or changes when
+    it is called."""
     if not proof.facts.get("gradients"):
         return None
     return Plan(

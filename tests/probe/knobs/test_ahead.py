@@ -80,6 +80,34 @@ def test_results_are_as_before_and_the_model_is_asked_less_often(turn, workers, 
     assert not hand.declined
 
 
+class Whole(nn.Module):
+    """As a module of Lightning: it is put into evaluation mode, and what it wraps is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = Counted()
+        self.seen = self.net.seen
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def test_the_model_may_be_what_is_only_wrapped(turn):
+    def job_of(whole):
+        optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+        for _ in range(EPOCHS):
+            jobs.train(whole.net, 2, optimizer)
+            found = evaluate(whole, DataLoader(ROWS, 4), ask=lambda whole, x: whole.net(x))
+        return found
+
+    results = job_of(Whole())
+    hand = turn(EDIT)
+    whole = Whole()
+    same([job_of(whole)], [results])
+    assert whole.seen[-3:] == [16, 16, 14]
+    assert not hand.declined
+
+
 def test_the_first_groups_are_computed_both_ways(turn):
     turn(EDIT)
     _, _, sizes = job(Counted())

@@ -134,6 +134,34 @@ class Adding(Asking):
         return self.body(x) + self.calls
 
 
+class Caching(Asking):
+    """What it holds is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.total = torch.zeros(1)
+
+    def forward(self, x):
+        self.total[0] += 1
+        return self.body(x) + self.total
+
+
+class Compiled(Asking):
+    """As code that is compiled for graphs of a device: a result lies where the last one was."""
+
+    def __init__(self):
+        super().__init__()
+        self._orig_mod, self.calls = None, Calls()
+
+    def forward(self, x):
+        self.calls.count += 1
+        return self.body(x) * self.calls.count
+
+
+class Calls:
+    count = 0
+
+
 class Hooked(Asking):
     def __init__(self):
         super().__init__()
@@ -148,7 +176,7 @@ class Greedy(Asking):
         return self.body(x if self.training else x.mul_(2.0))
 
 
-@pytest.mark.parametrize("kind", [Noisy, Counting, Adding, Hooked, Greedy])
+@pytest.mark.parametrize("kind", [Noisy, Counting, Adding, Caching, Compiled, Hooked, Greedy])
 def test_a_second_call_leaves_no_trace(turn, faults, kind):
     held = torch.ones(2, 8)
     plain = before(kind, data=lambda: held)

@@ -3,7 +3,8 @@
 Whether a graph is recorded should not change a number, but may: PyTorch chooses kernels by it, and
 a script may ask. So some calls of an evaluation that is left as it is are computed without, too,
 and must give the same. Not where a second call would do more than give a result: where modules have
-hooks, ranks compute together, or the call changed its inputs, or what the model holds.
+hooks or are compiled, ranks compute together, or the call changed its inputs, or what the model
+holds.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Listener:
             return
         state, held = before
         now = State(model)
-        if now.versions == state.versions and _same(held, _held(model, given)):
+        if _same(held, _held(model, given)):
             state.put_back()
             try:
                 self._compare(found, ask)
@@ -162,7 +163,8 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _seen_by_others(model: Any) -> bool:
-    """Whether a call is counted or noted by somebody. PyTorch's own hooks make weights."""
+    """Whether a call is counted or noted by somebody (PyTorch's own hooks only make weights), or
+    may write its result where the last one is, as what is compiled for graphs of a device."""
     import torch
     from torch.nn.modules import module
 
@@ -170,15 +172,19 @@ def _seen_by_others(model: Any) -> bool:
         return True
     hooks = [*module._global_forward_hooks.values(), *module._global_forward_pre_hooks.values()]
     for one in model.modules():
+        if hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None:
+            return True
         hooks += [*one._forward_hooks.values(), *one._forward_pre_hooks.values()]
     homes = [getattr(hook, "__module__", None) or "" for hook in hooks]
     return not all(home.startswith("torch.nn.utils.") for home in homes)
 
 
 def _held(model: Any, given: Any) -> list[Any]:
-    """What the model's modules hold, two levels deep, and how often inputs were changed."""
-    tensors = parts(given)[0].values()
-    found: list[Any] = [0 if one.is_inference() else one._version for one in tensors]
+    """What the model's modules hold, two levels deep, and how often its tensors and its inputs were
+    changed."""
+    import torch
+
+    found: list[Any] = [*parts(given)[0].values()]
     for module in model.modules():
         for name, value in vars(module).items():
             found += [name, value]
@@ -186,8 +192,12 @@ def _held(model: Any, given: Any) -> list[Any]:
                 found += [*value, *value.values()]
             elif isinstance(value, (list, tuple, set, frozenset)):
                 found += value
-    return found
+    tensors = [one for one in found if isinstance(one, torch.Tensor)]
+    return found + [0 if one.is_inference() else one._version for one in tensors]
 
 
 def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+    alike = (
+        a is b or (type(a) is type(b) is int and a == b) for a, b in zip(one, other, strict=False)
+    )
+    return len(one) == len(other) and all(alike)
