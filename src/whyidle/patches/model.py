@@ -20,7 +20,7 @@ SETTINGS = {
 
 @source_form("model.compile", "model.memory_format", *SETTINGS)
 def model(text: str, change: Change) -> Rewrite:
-    """A line before the one optimizer. ``model.compile()`` compiles in place, so that the names in
+    """Lines before the one optimizer. ``model.compile()`` compiles in place, so that the names in
     checkpoints stay as they are. How an already compiled model is compiled is set at that call."""
     if not any(word in text for word in ("parameters(", "compile", "memory_format")):
         return Rewrite(text)
@@ -37,8 +37,8 @@ def model(text: str, change: Change) -> Rewrite:
         edits.done = True
     if edits.done or edits.why:
         return edits.rewrite(source)
-    if found is not None and (line := _line(source, found.name, change)):
-        edits.changes[found.statement] = before(source, line)
+    if found is not None and (lines := _lines(source, found.name, change)):
+        edits.changes[found.statement] = before(source, *lines)
         edits.done = True
     elif found is not None:
         edits.why.append(f"line {source.line(found.statement)} is in a file without `import torch`")
@@ -48,11 +48,20 @@ def model(text: str, change: Change) -> Rewrite:
     return edits.rewrite(source)
 
 
-def _line(source: Source, name: str, change: Change) -> str:
+def _lines(source: Source, name: str, change: Change) -> list[str]:
     torch = torch_name(source)
     if change.knob == "model.compile":
-        return f"{name}.compile()"
-    return f"{name}.to(memory_format={torch}.{change.value})" if torch else ""
+        return [*_fallback(source, torch), f"{name}.compile()"]
+    return [f"{name}.to(memory_format={torch}.{change.value})"] if torch else []
+
+
+def _fallback(source: Source, torch: str | None) -> list[str]:
+    """What cannot be compiled ran uncompiled in the trial, as what comes only later would have."""
+    if "suppress_errors" in source.text:
+        return []
+    dynamo = f"{torch}._dynamo" if torch else "_dynamo"
+    line = f"{dynamo}.config.suppress_errors = True  # what cannot be compiled runs as it is"
+    return [line] if torch else ["from torch import _dynamo", line]
 
 
 def _already_compiled(source: Source, edits: Edits) -> bool:
