@@ -322,8 +322,8 @@ def test_a_tracker_or_a_proxy_on_this_machine_is_out_of_reach(
     done = run(guard, sys.executable, "train.py", str(tracker))
     assert done.stdout.split() == [str(errno.ECONNREFUSED), str(errno.ENETUNREACH)], done.stderr
     assert [tuple(each) for each in guard.leaks()] == [
-        (f"connection to 127.0.0.1:{tracker}", f"{project / 'train.py'}:4"),
-        ("connection to 192.0.2.1:80", f"{project / 'train.py'}:5"),
+        (f"connection to 127.0.0.1:{tracker}", f"{project / 'train.py'}:4", True),
+        ("connection to 192.0.2.1:80", f"{project / 'train.py'}:5", True),
     ]
 
 

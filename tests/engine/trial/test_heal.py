@@ -68,6 +68,8 @@ class Voice:
 class Job:
     """A step takes ``speeds`` of the knobs that are turned; the looks are handed out in turn."""
 
+    error: BaseException = KeyboardInterrupt()
+
     def __init__(self, monkeypatch, looks, speeds, interrupt=None):
         self.looks, self.speeds, self.interrupt = list(looks), speeds, interrupt
         self.healing = Healing(["train"], Path("nowhere"), None, 1e6, {"none"}, Voice())
@@ -83,7 +85,7 @@ class Job:
 
     def trial(self, edits, **_):
         if self.interrupt and any(edit.knob == self.interrupt for edit in edits):
-            raise KeyboardInterrupt
+            raise self.error
         turned = {edit.knob: edit.value for edit in edits}
         step_s = 0.1 * self.speeds(turned)
         marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
@@ -170,6 +172,14 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     amid = second == "trial"
     assert (stopped.treatment, stopped.tried) == ("gc-freeze", amid)
     assert stopped.why == (heal.AMID if amid else heal.STOPPED)
+
+
+def test_a_shield_that_is_no_longer_to_be_had_leaves_what_is_proven_by_then(monkeypatch):
+    job = Job(monkeypatch, [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)], both, "gc.freeze")
+    job.error = TrialError("A trial can no longer be kept in.", why="The machine is busy.")
+    found = job.heal()
+    assert kept(found) == ["loader-workers"]
+    assert found.stopped == "A trial can no longer be kept in. The machine is busy."
 
 
 def scattered():

@@ -69,7 +69,10 @@ class Stock:
     """The room that a command has for what it writes, from its start on."""
 
     def __init__(self, places: Sequence[Path]) -> None:
-        disks = {place.stat().st_dev: place for place in reversed(places)}
+        best, *others = best_first(places)
+        # of memory that stands in for a disk others may take their share: loaders of the job's own
+        watched = [best, *(place for place in others if not _in_memory(place))]
+        disks = {place.stat().st_dev: place for place in reversed(watched)}
         self._begun = {place: room(place) for place in disks.values()}
 
     def short(self) -> str:

@@ -8,7 +8,9 @@ outside of the trial.
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +22,13 @@ from whyidle.engine.shield.mounts import KERNEL, LEFT, SERVICES, Mount, inside
 MOST_LOOKED_AT = 20_000
 """entries of one mount, from its top down: it may be a data set, and services have their sockets
 high up"""
+LONGEST_S = 0.5
+"""to look at one mount"""
+FAR = re.compile(
+    r"nfs|cifs|smb|lustre|ceph|9p|afs|gpfs|beegfs|gluster|squashfs|fuse\.(?!fuse-over)"
+)
+"""kinds of mounts that other machines may hold up for good, or in which nothing is ever made: no
+service of this machine has its socket there"""
 
 
 def uncovered(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
@@ -32,6 +41,7 @@ def uncovered(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
         for mount in mounts
         if mount.path not in overlaid
         and mount.kind not in KERNEL.split()
+        and not FAR.match(mount.kind)
         and not any(inside(mount.path, each) for each in LEFT)
         for path in _below(mount.path, apart)
         if not any(inside(path, each) for each in kept)
@@ -44,7 +54,8 @@ def _below(top: str, apart: set[str]) -> Iterator[str]:
         if stat.S_ISSOCK(os.lstat(top).st_mode):
             yield top
     waiting, left = deque([top]), MOST_LOOKED_AT
-    while waiting and left > 0:
+    end = time.monotonic() + LONGEST_S
+    while waiting and left > 0 and time.monotonic() < end:
         with suppress(OSError), os.scandir(waiting.popleft()) as entries:
             for entry in islice(entries, left):
                 left -= 1

@@ -76,11 +76,11 @@ def heal(healing: Healing) -> Healed:
         while _next(healing, course):
             pass
         whole = _whole(healing)
-    except KeyboardInterrupt:
-        course.stopped = STOPPED
+    except (KeyboardInterrupt, TrialError) as error:  # what is proven by then stays so
+        course.stopped = STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
         whole = _only(healing)
         ready, _ = candidates(course.now, healing.allowed, course.tried)
-        course.passed |= {one.treatment: Passed(one, STOPPED) for one in ready}
+        course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
     for one in healing.judged:
         tell(one, list(healing.alike(one)))
     done = {one.candidate.treatment for one in healing.judged}

@@ -45,6 +45,12 @@ PREFIXES = {
 """what starts the rest of its words: letters of the options that a word follows, and how many words
 come before the command"""
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+NO_COMMANDS = re.compile(
+    r"<<-?\s*(['\"]?)(\w+)\1.*?\n(?:.*\n)*?\s*\2\s*$"  # a text, up to the line that ends it
+    r"|^\s*[^\s()]+(?:\s*\|\s*[^\s()]+)*\)"  # what a case is about
+    r"|^\s*[\w-]+\s*\(\)",  # the name of a function
+    re.MULTILINE,
+)
 KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{"})
 """of a shell's, behind which a command begins"""
 ASSIGNED = re.compile(r"\w+=.*", re.DOTALL)
@@ -70,6 +76,8 @@ def _bare(words: Sequence[str]) -> Sequence[str]:
         name = Path(words[0]).name
         if name in KEYWORDS or ASSIGNED.fullmatch(words[0]):
             words = words[1:]
+        elif name == "command" and words[1:2] and words[1] in ("-v", "-V"):
+            return ()  # asks for it only
         elif name in PREFIXES:
             valued, places = PREFIXES[name]
             words = _behind_options(words[1:], valued)[places:]
@@ -112,7 +120,7 @@ def _read(path: str, known: set[str], *, only_shells: bool) -> str:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """Those of a script, line by line; what is in quotes is none."""
-    for line in text.replace("\\\n", " ").splitlines():
+    for line in NO_COMMANDS.sub("", text.replace("\\\n", " ")).splitlines():
         split = shlex.shlex(line, posix=True, punctuation_chars=True)
         split.whitespace_split = True
         words: list[str] = []
