@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,9 @@ def test_whatever_stands_around_it_the_change_is_the_same(knob, noise):
     assert changed[0] == changed[1]
 
 
-def _changed(text: str, knob: str, value) -> list[str]:
-    lines = added(text, knob, value, insert=True)
-    return [line for line in lines if line[1:].strip()]
+def _changed(text: str, knob: str, value) -> dict[str, int]:
+    """How much oftener each line stands there; what is only moved in with those around it stays."""
+    often: Counter[str] = Counter()
+    for line in added(text, knob, value, insert=True):
+        often[line[1:]] += {"+": 1, "-": -1}[line[0]]
+    return {line: count for line, count in often.items() if line and count}

@@ -132,6 +132,29 @@ def test_the_default_of_an_option_is_changed():
 
 
 PARSED = "args = parser.parse_args()\n"
+LOADER = "loader = DataLoader(d, num_workers=args.num_workers)\n"
+CLASS = """class Trainer:
+    def __init__(self, model, args):
+        self.args = args
+    def fit(self):
+        x = DataLoader(d, num_workers=self.args.num_workers)
+"""
+
+
+@pytest.mark.parametrize(("passed", "found"), [
+    ("def main(args):\n    LOADER\nmain(parser.parse_args())\n", True),
+    ("def main(n, args):\n    LOADER\nmain(1, args=parser.parse_args())\n", True),
+    ("def main(args):\n    f(args)\ndef f(args):\n    LOADER\nmain(parser.parse_args())\n", True),
+    (f"{CLASS}Trainer(m, parser.parse_args()).fit()\n", True),
+    ("def main(args):\n    LOADER\nmain(yaml.load(f))\n", False),
+    ("def main(args):\n    LOADER\nmain(*given)\n", False),
+    ("def main(args):\n    LOADER\nmain(parser.parse_args())\nmain(other)\n", False),
+    (f"{CLASS}Trainer(m, cfg).fit()\n", False),
+])  # fmt: skip
+def test_options_that_are_passed_on(passed, found):
+    """Whatever else passes something under that name."""
+    text = OPTION.replace(PARSED + LOADER, passed.replace("LOADER", LOADER.strip()))
+    assert ("default=4" in rewrite(text, "loader.workers", 4, 0).text) == found
 
 
 @pytest.mark.parametrize("read", [

@@ -13,10 +13,8 @@ from typing import Any
 import libcst as cst
 from libcst import metadata
 
+from whyidle.patches._parsed import parsed
 from whyidle.patches._source import NO_LITERAL, Source
-
-PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
-"""methods of a parser that give the options"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,52 +71,23 @@ def _option(source: Source, value: cst.Attribute) -> Origin | None:
     others = tuple(
         each
         for each in source.every(cst.Attribute)
-        if each is not value and each.attr.value == value.attr.value and _options(source, each)
+        if each is not value and each.attr.value == value.attr.value and _is_one(source, each)
     )
     return Origin(default.value, literal, tuple(_flags(source, declared)), others)
 
 
 def _declaration(source: Source, value: cst.Attribute) -> cst.Call | None:
     name = value.attr.value
-    plain = isinstance(value.value, cst.Name) and _options(source, value)
-    if not plain or source.names(value) - {""} or _assigned(source, name):
+    if not parsed(source, value.value) or source.names(value) - {""} or _assigned(source, name):
         return None
     declared = [call for call in source.every(cst.Call) if _declares(source, call) == name]
     return declared[0] if len(declared) == 1 else None
 
 
-def _options(source: Source, value: cst.Attribute) -> bool:
-    """Whether an attribute is one of what the parser has read: under a name that holds nothing else
-    in the file, or is passed on under it, as in ``self.args.lr``."""
-    name = source.code(value.value).rpartition(".")[2]
-    held = [each.value for each in source.every(cst.Assign) if name in _targets(source, each)]
-    held += [
-        each.value
-        for each in source.every(cst.AnnAssign)
-        if each.value is not None and source.code(each.target) == name
-    ]
-    loops = [each.target for each in source.every(cst.For)]
-    loops += [each.target for each in source.every(cst.CompFor)]
-    plain = name not in [source.code(each) for each in loops]
-    return plain and bool(held) and all(_parses(source, each) for each in held)
-
-
-def _targets(source: Source, statement: cst.Assign) -> list[str]:
-    """Names that an assignment sets; of several at once the first, as of options and the rest."""
-    targets = [each.target for each in statement.targets]
-    several = [each for each in targets if isinstance(each, cst.Tuple) and each.elements]
-    return [source.code(each) for each in (*targets, *(t.elements[0].value for t in several))]
-
-
-def _parses(source: Source, value: cst.BaseExpression) -> bool:
-    """Whether a call reads the options, itself or as a function of the file that does."""
-    if not isinstance(value, cst.Call):
-        return False
-    if isinstance(value.func, cst.Attribute):
-        return value.func.attr.value in PARSES
-    own = [f for f in source.every(cst.FunctionDef) if f.name.value == source.code(value.func)]
-    inside = [call.func for f in own for call in source.inside(cst.Call, f)]
-    return any(isinstance(each, cst.Attribute) and each.attr.value in PARSES for each in inside)
+def _is_one(source: Source, value: cst.Attribute) -> bool:
+    """Whether it may be an option, under whatever the options are passed on as."""
+    last = source.code(value.value).rpartition(".")[2]
+    return parsed(source, value.value) or parsed(source, cst.Name(last))
 
 
 def flags_of(source: Source, value: cst.BaseExpression) -> list[str]:

@@ -36,7 +36,8 @@ def trains(source: Source, node: cst.CSTNode) -> bool:
         calls = source.inside(cst.Call, one)
         if steps(source, one) or any(_is_for_training(source, call) for call in calls):
             return True
-        called = {source.code(call.func).rpartition(".")[2] for call in calls}
+        # those of a model are PyTorch's, as its train()
+        called = {source.code(call.func).removeprefix("self.") for call in calls}
         waiting += [own[name] for name in called & own.keys()]
     return False
 

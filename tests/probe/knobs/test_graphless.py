@@ -1,5 +1,8 @@
 """What an evaluation without a graph computes is what it computed with one."""
 
+import itertools
+import types
+
 import pytest
 import small_jobs as jobs
 import torch
@@ -162,6 +165,28 @@ class Calls:
     count = 0
 
 
+class Remembering(Asking):
+    """In an object of the script's, as of keys and values."""
+
+    def __init__(self):
+        super().__init__()
+        self.past = types.SimpleNamespace(keys=types.SimpleNamespace(kept=[]))
+
+    def forward(self, x):
+        self.past.keys.kept.append(x.sum().item())
+        return self.body(x) * len(self.past.keys.kept)
+
+
+class Given(Asking):
+    """That object is its input."""
+
+    def forward(self, x):
+        if isinstance(x, torch.Tensor):
+            return self.body(x)
+        x.past.kept.append(1)
+        return self.body(x.batch) * len(x.past.kept)
+
+
 class Hooked(Asking):
     def __init__(self):
         super().__init__()
@@ -176,7 +201,9 @@ class Greedy(Asking):
         return self.body(x if self.training else x.mul_(2.0))
 
 
-@pytest.mark.parametrize("kind", [Noisy, Counting, Adding, Caching, Compiled, Hooked, Greedy])
+@pytest.mark.parametrize(
+    "kind", [Noisy, Counting, Adding, Caching, Compiled, Remembering, Hooked, Greedy]
+)
 def test_a_second_call_leaves_no_trace(turn, faults, kind):
     held = torch.ones(2, 8)
     plain = before(kind, data=lambda: held)
@@ -185,3 +212,28 @@ def test_a_second_call_leaves_no_trace(turn, faults, kind):
     assert job(kind(), data=lambda: held) == (plain, SPARED)
     assert not hand.declined
     assert not faults(hand)
+
+
+def test_what_is_remembered_in_an_input_is_remembered_once(turn):
+    def holding():
+        past = types.SimpleNamespace(kept=[])
+        return lambda: types.SimpleNamespace(batch=torch.ones(2, 8), past=past)
+
+    plain = before(Given, data=holding())
+    hand = turn({KNOB: False})
+    torch.manual_seed(1)
+    assert job(Given(), data=holding()) == (plain, SPARED)
+    assert not hand.declined
+
+
+@pytest.mark.parametrize(("size", "told"), [(1e-6, False), (1e-1, True)])
+def test_sums_in_any_order_are_never_twice_the_same(turn, size, told):
+    class Unordered(Asking):
+        drawn = itertools.count()
+
+        def forward(self, x):
+            return self.body(x) * (1 + size * (next(self.drawn) % 7))
+
+    hand = turn({KNOB: False})
+    job(Unordered())
+    assert bool(hand.declined) == told

@@ -1,7 +1,9 @@
 """Workers that are kept between epochs: they load what new ones would."""
 
+import copy
 import functools
 import multiprocessing
+import pickle
 import types
 
 import pytest
@@ -158,7 +160,7 @@ def test_workers_that_are_given_up_end(turn):
 
 
 def test_a_fault_in_it_keeps_no_workers(turn, faults, monkeypatch):
-    def broken(_):
+    def broken(*_, **__):
         raise ZeroDivisionError("a planted fault")
 
     monkeypatch.setattr(_kept_workers, "fingerprint", broken)
@@ -167,3 +169,32 @@ def test_a_fault_in_it_keeps_no_workers(turn, faults, monkeypatch):
     assert epochs(Pairs(), told_epoch)[0] == plain
     assert "planted" in hand.declined[KNOB]
     assert len(faults(hand)) == 1
+
+
+def test_a_loader_whose_workers_are_kept_is_still_pickled_and_copied(turn):
+    turn(EDIT)
+    data = Pairs()
+    loader = DataLoader(data, num_workers=1)
+    list(loader)
+    loader._iterator = None  # which PyTorch itself pickles for nobody
+    assert list(pickle.loads(pickle.dumps(loader)))
+    assert copy.copy(loader).dataset is data
+
+
+class Filling(Pairs):
+    """Its workers write into memory that they share, as in caches of images."""
+
+    def __init__(self):
+        super().__init__()
+        self.filled = torch.zeros(8).share_memory_()
+
+    def __getitem__(self, index):
+        self.filled[index] = 1
+        return super().__getitem__(index)
+
+
+def test_memory_that_workers_fill_is_no_change_of_the_loops(turn):
+    hand = turn(EDIT)
+    _, seeds = epochs(Filling(), count=4)
+    assert len(set(seeds)) == 1
+    assert not hand.declined

@@ -69,9 +69,9 @@ class Stock:
     """The room that a command has for what it writes, from its start on."""
 
     def __init__(self, places: Sequence[Path]) -> None:
-        best, *others = best_first(places)
-        # of memory that stands in for a disk others may take their share: loaders of the job's own
-        watched = [best, *(place for place in others if not _in_memory(place))]
+        best = best_first(places)
+        # of memory that is the second choice others may take their share: loaders of the job's own
+        watched = best[:1] + [place for place in best[1:] if not _in_memory(place)]
         disks = {place.stat().st_dev: place for place in reversed(watched)}
         self._begun = {place: room(place) for place in disks.values()}
 

@@ -4,7 +4,8 @@ Looked into are attributes, lists, tuples and dicts, what functions are bound to
 and numbers by their values, arrays by a checksum, tensors also by how often they were written to,
 everything else by what object it is. Of what is long or large only some of it, evenly spread, is
 seen: of a few changed elements among very many nothing may be. Not seen are global variables, and
-what lies in ``__slots__``, in objects of other languages (a data frame), or below ``DEPTH``.
+what lies in ``__slots__``, in objects of other languages (a data frame), below ``DEPTH``, or in a
+large file that is mapped.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ WHOLE_BYTES = 32 << 20
 ELEMENTS = 4_096
 
 
-def fingerprint(value: Any) -> dict[str, Any]:
-    """By attribute, what compares as equal as long as it was not changed."""
-    look, named = _Look(), dict(getattr(value, "__dict__", {}))
+def fingerprint(value: Any, *, shared: bool = True) -> dict[str, Any]:
+    """By attribute, what compares as equal as long as it was not changed; what other processes
+    ``shared`` with this one stands for itself where that is of no interest."""
+    look, named = _Look(shared), dict(getattr(value, "__dict__", {}))
     if not named or isinstance(value, (list, tuple, dict, types.FunctionType)):
         named[""] = value
     return {str(name): look.at(one) for name, one in named.items()}
@@ -50,7 +52,8 @@ def changed(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
 class _Look:
     """At the attributes of an object, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: bool) -> None:
+        self.shared = shared
         self.seen: set[int] = set()
         self.bytes_left = WHOLE_BYTES
 
@@ -77,7 +80,7 @@ class _Look:
         if torch is not None and type(one) is torch.Tensor:
             return self._tensor(one, numpy), ()
         if numpy is not None and isinstance(one, numpy.ndarray):
-            return self._array(one), ()
+            return self._array(one, mapped=isinstance(one, numpy.memmap)), ()
         if isinstance(one, (list, tuple, dict)):
             parts = [list(one), list(one.values())] if isinstance(one, dict) else [one]
             values = [_values(part) for part in parts]
@@ -90,6 +93,8 @@ class _Look:
         return None, _held(one)
 
     def _tensor(self, one: Any, numpy: Any) -> Any:
+        if not self.shared and one.is_shared():
+            return tuple(one.shape)
         written = 0 if one.is_inference() else one._version
         if numpy is None or one.device.type != "cpu":
             return written
@@ -98,10 +103,12 @@ class _Look:
         except (TypeError, RuntimeError):  # of a type that NumPy has not, or laid out otherwise
             return written
 
-    def _array(self, array: Any) -> tuple[Any, ...]:
+    def _array(self, array: Any, *, mapped: bool = False) -> tuple[Any, ...]:
         some = array
         if array.nbytes <= self.bytes_left:
             self.bytes_left -= array.nbytes
+        elif mapped:  # elements here and there would be read from a disk each
+            return array.shape, array.dtype.str, None
         else:
             some = array.flat[:: _stride(range(array.size), ELEMENTS)]
         return array.shape, array.dtype.str, zlib.crc32(some.tobytes())

@@ -18,7 +18,6 @@ from ._contents import changed, fingerprint
 KNOB = "loader.persistent_workers"
 CHANGES = 2
 """so often what is loaded may have changed between epochs: as with ``dataset.cache``"""
-MARK = "_whyidle_kept"
 
 
 class Kept:
@@ -46,9 +45,10 @@ class Kept:
 
 def _copied(loader: Any) -> dict[str, Any]:
     """What workers are started with."""
-    found = {f"dataset.{name}": one for name, one in fingerprint(loader.dataset).items()}
+    held = fingerprint(loader.dataset, shared=False)  # workers have that itself, and may fill it
+    found = {f"dataset.{name}": one for name, one in held.items()}
     for part in ("collate_fn", "worker_init_fn"):
-        found[part] = fingerprint(getattr(loader, part))
+        found[part] = fingerprint(getattr(loader, part), shared=False)
     return found
 
 
@@ -66,6 +66,8 @@ class Ours:
         self.hand = hand
         self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
         """theirs: frameworks make loaders anew from what loaders say of themselves"""
+        self.kept: weakref.WeakKeyDictionary[Any, Kept] = weakref.WeakKeyDictionary()
+        """by loader, which may be pickled or copied: nothing of ours hangs on it"""
 
     def made(self, loader: Any, told: bool) -> None:
         """A loader was made; ``told``: by us, to keep its workers."""
@@ -76,22 +78,29 @@ class Ours:
         except TypeError:  # a list, say: nothing can be remembered of it
             ours = told
         if ours and loader.persistent_workers:
-            vars(loader)[MARK] = Kept(self.hand)
+            self.kept[loader] = Kept(self.hand)
+
+    def begins(self, loader: Any) -> None:
+        """An epoch of it."""
+        kept = self.kept.get(loader)
+        if kept is not None and not self.hand.contained([KNOB], kept.epoch, loader):
+            vars(loader)["persistent_workers"] = False  # PyTorch lets nobody set it later
+            loader._iterator = None
+            del self.kept[loader]
 
 
 def turn(hand: Hand) -> Ours:
     """Have them looked at where epochs begin."""
     from torch.utils.data import DataLoader
 
+    ours = Ours(hand)
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def begun(self: Any) -> Any:
-            kept = vars(self).get(MARK)
-            if kept is not None and not hand.contained([KNOB], kept.epoch, self):
-                vars(self)["persistent_workers"] = False  # PyTorch lets nobody set it later
-                self._iterator = vars(self)[MARK] = None
+            ours.begins(self)
             return original(self)
 
         return begun
 
     hand.replace(DataLoader, "__iter__", make)
-    return Ours(hand)
+    return ours
