@@ -50,6 +50,12 @@ def test_bytes_tell_bits_and_not_which_objects_were_the_same():
     assert encode((1,)) != encode([1])
 
 
+def test_a_tensor_that_was_written_can_be_resized():
+    tensor = torch.arange(4.0)
+    encode(tensor)
+    assert tensor.resize_(8).shape == (8,)
+
+
 def test_each_reading_is_a_copy():
     data = encode([torch.zeros(3), np.zeros(3)])
     for _ in range(2):

@@ -139,3 +139,9 @@ def test_a_circle_ends():
     held = Held(a=[])
     held.a.append(held)
     assert fingerprint(held) == fingerprint(held)
+
+
+def test_a_tensor_that_was_looked_at_can_be_resized():
+    held = types.SimpleNamespace(one=torch.arange(4.0))
+    fingerprint(held)
+    assert held.one.resize_(8).shape == (8,)

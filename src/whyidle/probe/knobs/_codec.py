@@ -6,6 +6,7 @@ images with what is said of them, and lists, tuples and dicts of them.
 
 from __future__ import annotations
 
+import ctypes
 import marshal
 import sys
 from collections.abc import Callable
@@ -95,7 +96,9 @@ def _tensor(value: Any) -> list[Any] | None:
         raise UnknownError("a tensor that is not plain host memory")
     if any(not step and size > 1 for step, size in zip(value.stride(), value.shape, strict=True)):
         raise UnknownError("a tensor whose elements share memory")
-    data = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    flat = value.contiguous()
+    # not by ``numpy``: what has been an array cannot be resized by the job any more
+    data = ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
     name = str(value.dtype).partition(".")[2]
     return ["t", name, tuple(value.shape), tuple(value.stride()), data]
 

@@ -99,8 +99,8 @@ class _Look:
         if numpy is None or one.device.type != "cpu":
             return written
         try:
-            return written, self._array(one.detach().numpy())
-        except (TypeError, RuntimeError):  # of a type that NumPy has not, or laid out otherwise
+            return written, self._array(numpy.from_dlpack(one.detach()))
+        except (TypeError, RuntimeError, BufferError):  # NumPy has no such type or layout
             return written
 
     def _array(self, array: Any, *, mapped: bool = False) -> tuple[Any, ...]:
