@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import _thread
-import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
@@ -41,19 +40,12 @@ def contained(folder: str, where: str, work: Callable[[], Any]) -> None:
 
 def start(work: Callable[[], Any]) -> None:
     """Do it on a thread of our own, which the job's own count of threads does not see, and which
-    takes none of the job's signals."""
-    with unsignalled():
-        _thread.start_new_thread(work, ())
-
-
-@contextlib.contextmanager
-def unsignalled() -> Iterator[None]:
-    """A thread that is started here takes no signals: one that the job holds back in all of its
-    threads, to wait for it, would come to ours, and end the process."""
+    takes none of the job's signals: one that the job holds back in all of its threads, to wait for
+    it, would come to ours, and end the process. Held back before the thread begins."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _of_a_fault())
-        yield
+        _thread.start_new_thread(work, ())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

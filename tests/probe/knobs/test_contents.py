@@ -1,7 +1,9 @@
 """What an object holds: a change of any of it is seen, and none where nothing was changed."""
 
 import collections
+import ctypes
 import functools
+import multiprocessing
 import types
 
 import numpy as np
@@ -145,3 +147,53 @@ def test_a_tensor_that_was_looked_at_can_be_resized():
     held = types.SimpleNamespace(one=torch.arange(4.0))
     fingerprint(held)
     assert held.one.resize_(8).shape == (8,)
+
+
+def test_lists_of_lists_are_looked_at_no_longer_than_one_list(monkeypatch):
+    monkeypatch.setattr(_contents, "VALUES", 500)
+    held = Held(many=[list(range(100)) for _ in range(50)])
+    looked = []
+
+    class Counting(_contents._Look):
+        def _values(self, many):
+            before = self.values_left
+            try:
+                return super()._values(many)
+            finally:
+                looked.append(before - self.values_left)
+
+    monkeypatch.setattr(_contents, "_Look", Counting)
+    fingerprint(held)
+    assert sum(looked[:5]) >= 400
+    assert max(looked[8:]) <= _contents.FEW
+
+
+def test_all_attributes_together_have_an_end(monkeypatch):
+    monkeypatch.setattr(_contents, "MOST", 100)
+    monkeypatch.setattr(_contents, "MANY", 200)
+    held = Held(**{f"a{n}": [Held(one=i) for i in range(150)] for n in range(20)})
+    told = [len(one) for one in fingerprint(held).values()]
+    assert max(told[:4]) == 100
+    assert max(told[8:]) == 25
+
+
+@pytest.mark.parametrize("made", ["numpy.memmap", "numpy.asarray", "torch.from_numpy"])
+def test_a_large_file_that_is_mapped_is_not_read(tmp_path, monkeypatch, made):
+    monkeypatch.setattr(_contents, "WHOLE_BYTES", 100)
+    mapped = np.memmap(tmp_path / "data", np.float32, "w+", shape=(4_096,))
+    forms = {"numpy.memmap": lambda x: x, "numpy.asarray": np.asarray}
+    held = Held(data=forms.get(made, lambda x: torch.from_numpy(np.asarray(x)))(mapped))
+    before = fingerprint(held)
+    mapped[:] = 1
+    assert fingerprint(held) == before
+
+
+def test_memory_that_processes_share_is_of_interest_or_not():
+    base = multiprocessing.Array(ctypes.c_float, 64)
+    array = np.ctypeslib.as_array(base.get_obj())
+    for held in (Held(data=array), Held(data=torch.from_numpy(array))):
+        array[:] = 0
+        inside, outside = fingerprint(held), fingerprint(held, shared=False)
+        array[:] = 1
+        assert fingerprint(held) != inside
+        assert fingerprint(held, shared=False) == outside

@@ -8,6 +8,7 @@ import small_jobs as jobs
 import torch
 from torch import nn
 
+from whyidle.probe.knobs import _graphless
 from whyidle.probe.knobs.evaluation import FAST
 
 KNOB = "evaluation.gradients"
@@ -237,3 +238,19 @@ def test_sums_in_any_order_are_never_twice_the_same(turn, size, told):
     hand = turn({KNOB: False})
     job(Unordered())
     assert bool(hand.declined) == told
+
+
+def test_a_model_that_holds_too_much_keeps_its_graph(turn, monkeypatch):
+    monkeypatch.setattr(_graphless, "MOST", 50)
+    hand = turn({KNOB: False})
+    assert job(Asking())[1] == [True] * 6
+    assert "too much" in hand.declined[KNOB]
+
+
+def test_what_modules_share_is_looked_at_once(monkeypatch):
+    shared = types.SimpleNamespace(many=list(range(1000)))
+    net = nn.Sequential(*(nn.Identity() for _ in range(20)))
+    for one in net:
+        one.config = shared
+    monkeypatch.setattr(_graphless, "MOST", 3000)
+    assert _graphless._held(net, None) is not None

@@ -198,3 +198,33 @@ def test_memory_that_workers_fill_is_no_change_of_the_loops(turn):
     _, seeds = epochs(Filling(), count=4)
     assert len(set(seeds)) == 1
     assert not hand.declined
+
+
+class Compared(DataLoader):
+    """Nothing can be remembered by it."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return self is other
+
+
+def test_a_loader_without_a_hash(turn, faults):
+    plain, _ = epochs(Pairs(), told_epoch, make=Compared)
+    hand = turn(EDIT)
+    assert epochs(Pairs(), told_epoch, make=Compared)[0] == plain
+    assert hand.declined
+    assert not faults(hand)
+
+
+def test_a_change_under_one_loader_is_told_of_its_line(turn):
+    hand = turn(EDIT)
+    one, other = Pairs(), Pairs()
+    changing = DataLoader(one, num_workers=1)
+    kept = DataLoader(other, num_workers=1)
+    for epoch in range(3):
+        one.epoch = epoch
+        list(changing)
+        list(kept)
+    assert hand.applied == {KNOB: 2}
+    assert [bool(why) for why in hand.made[KNOB].values()] == [True, False]

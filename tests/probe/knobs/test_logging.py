@@ -2,12 +2,10 @@
 
 import importlib
 import os
-import signal
 import sys
 import threading
 import time
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,18 +64,6 @@ def test_the_loop_does_not_wait_and_the_order_is_kept(turn, client):
     assert [(one[2], one[4]) for one in sent] == [(float(n), n) for n in range(20)]
     assert client.threads == {"whyidle reports"}
     assert hand.applied == {"logging.asynchronous": 20}
-
-
-def test_the_thread_takes_none_of_the_jobs_signals(turn, client):
-    """One that the job holds back, to wait for it, ends the process where another thread has it."""
-    turn(EDIT)
-    client.log_metric("run", "loss", 1.0)
-    client.get_run("run")
-    *_, ours = (one for one in threading.enumerate() if one.name == "whyidle reports")
-    status = Path(f"/proc/self/task/{ours.native_id}/status").read_text()
-    (blocked,) = (int(line.split()[1], 16) for line in status.splitlines() if "SigBlk" in line)
-    assert blocked >> (signal.SIGUSR1 - 1) & 1
-    assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_times_are_those_of_the_calls(turn, client):

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .. import guard
 from ._later import Later, plain
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -52,8 +51,7 @@ class Background:
         if self.thread is None:
             atexit.register(self.end)  # before what trackers have registered
             self.thread = threading.Thread(target=self._work, name="whyidle reports", daemon=True)
-            with guard.unsignalled():
-                self.thread.start()
+            self.thread.start()
         self.calls.put((call, args, kwargs))
 
     def wait(self) -> None:

@@ -10,7 +10,6 @@ large file that is mapped.
 
 from __future__ import annotations
 
-import functools
 import sys
 import types
 import zlib
@@ -19,17 +18,19 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Any
 
-from ._names import names_of
+from ._held import attributes, held_by
+from ._mapped import Maps, Owner
 
 NUMBERS = frozenset([bool, int, float, complex, type(None)])
 TEXTS = frozenset([str, bytes])
-OPAQUE = (type, types.ModuleType, types.CodeType)
 DEPTH, MOST = 8, 10_000
 """how deep, and at how many things, of each attribute: 40 to 100 ms"""
 FEW, MANY = 64, 4_096
 """a container of more elements is looked into last, and into so many of them at most"""
 VALUES = 1 << 18
-"""texts and numbers of one list, at most: up to 70 ms"""
+"""texts and numbers of each attribute, at most: up to 70 ms"""
+WHOLES = 4
+"""so often as much of all attributes; of others only a little of each thing is looked at"""
 WHOLE_BYTES = 32 << 20
 """arrays in whole, all together: 30 ms; of others, so many elements each:"""
 ELEMENTS = 4_096
@@ -38,10 +39,10 @@ ELEMENTS = 4_096
 def fingerprint(value: Any, *, shared: bool = True) -> dict[str, Any]:
     """By attribute, what compares as equal as long as it was not changed; what other processes
     ``shared`` with this one stands for itself where that is of no interest."""
-    look, named = _Look(shared), dict(getattr(value, "__dict__", {}))
+    look, named = _Look(shared), dict(attributes(value))
     if not named or isinstance(value, (list, tuple, dict, types.FunctionType)):
         named[""] = value
-    return {str(name): look.at(one) for name, one in named.items()}
+    return {name: look.at(one) for name, one in named.items()}
 
 
 def changed(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -56,13 +57,23 @@ class _Look:
         self.shared = shared
         self.seen: set[int] = set()
         self.bytes_left = WHOLE_BYTES
+        self.things_left, self.all_values_left = WHOLES * MOST, WHOLES * VALUES
+        self.values_left = 0
+        self.maps: Maps | None = None
 
     def at(self, value: Any) -> tuple[Any, ...]:
         """All that is told of one."""
+        own = self.values_left = min(VALUES, max(self.all_values_left, MANY))
+        told = self._all(value, min(MOST, max(self.things_left, MANY // 8)))
+        self.things_left -= len(told)
+        self.all_values_left -= own - self.values_left
+        return told
+
+    def _all(self, value: Any, most: int) -> tuple[Any, ...]:
         told: list[Any] = []
         soon: deque[tuple[Any, int]] = deque([(value, 0)])
         later: deque[tuple[Any, int]] = deque()  # of what is long: nothing else waits for it
-        while (soon or later) and len(told) < MOST:
+        while (soon or later) and len(told) < most:
             one, depth = (soon or later).popleft()
             if type(one) in NUMBERS or (type(one) in TEXTS and len(one) <= MANY):
                 told.append(one)
@@ -80,17 +91,32 @@ class _Look:
         if torch is not None and type(one) is torch.Tensor:
             return self._tensor(one, numpy), ()
         if numpy is not None and isinstance(one, numpy.ndarray):
-            return self._array(one, mapped=isinstance(one, numpy.memmap)), ()
+            return self._array(one), ()
         if isinstance(one, (list, tuple, dict)):
             parts = [list(one), list(one.values())] if isinstance(one, dict) else [one]
-            values = [_values(part) for part in parts]
+            values = [self._values(part) for part in parts]
             held = [
                 part[:: _stride(part, MANY)]
                 for part, known in zip(parts, values, strict=True)
                 if known is None
             ]
             return (len(one), *values), list(chain.from_iterable(held))
-        return None, _held(one)
+        return None, held_by(one)
+
+    def _values(self, many: Sequence[Any]) -> int | None:
+        """One number that tells texts and numbers, or tuples of them; None of what holds others."""
+        most = max(self.values_left, FEW)
+        some = many[:: _stride(many, most)]
+        if some and set(map(type, some)) == {tuple}:
+            some = some[:: _stride(range(len(some) * len(some[0])), most)]
+            some = tuple(islice(chain.from_iterable(some), most))
+        self.values_left -= len(some)
+        return hash(tuple(some)) if set(map(type, some)) <= NUMBERS | {str} else None
+
+    def _owner(self, address: int) -> Owner:
+        if self.maps is None:
+            self.maps = Maps()
+        return self.maps.of(address)
 
     def _tensor(self, one: Any, numpy: Any) -> Any:
         if not self.shared and one.is_shared():
@@ -103,46 +129,18 @@ class _Look:
         except (TypeError, RuntimeError, BufferError):  # NumPy has no such type or layout
             return written
 
-    def _array(self, array: Any, *, mapped: bool = False) -> tuple[Any, ...]:
-        some = array
+    def _array(self, array: Any) -> tuple[Any, ...]:
+        kind, some = (array.shape, array.dtype.str), array
+        owner = self._owner(array.__array_interface__["data"][0])
+        if owner.shared and not owner.file and not self.shared:
+            return kind
         if array.nbytes <= self.bytes_left:
             self.bytes_left -= array.nbytes
-        elif mapped:  # elements here and there would be read from a disk each
-            return array.shape, array.dtype.str, None
+        elif owner.file:  # elements here and there would be read from a disk each
+            return kind
         else:
             some = array.flat[:: _stride(range(array.size), ELEMENTS)]
-        return array.shape, array.dtype.str, zlib.crc32(some.tobytes())
-
-
-def _held(one: Any) -> list[Any]:
-    """What an object or a function holds."""
-    if isinstance(one, functools.partial):
-        return [one.func, one.args, one.keywords]
-    if isinstance(one, types.MethodType):
-        named = getattr(one.__self__, "__dict__", {})
-        return [named[name] for name in sorted(names_of(one)) if name in named]
-    if isinstance(one, types.FunctionType):
-        cells = [held for cell in one.__closure__ or () for held in _within(cell)]
-        return [one.__defaults__, one.__kwdefaults__, *cells]
-    if isinstance(one, OPAQUE) or type(one).__module__.partition(".")[0] == "logging":
-        return []
-    return list(getattr(one, "__dict__", {}).values())
-
-
-def _within(cell: Any) -> list[Any]:
-    try:
-        return [cell.cell_contents]
-    except ValueError:  # nothing in it yet
-        return []
-
-
-def _values(many: Sequence[Any]) -> int | None:
-    """One number that tells texts and numbers, or tuples of them; None of what holds others."""
-    some = many[:: _stride(many, VALUES)]
-    if some and set(map(type, some)) == {tuple}:
-        some = some[:: _stride(range(len(some) * len(some[0])), VALUES)]
-        some = tuple(islice(chain.from_iterable(some), VALUES))
-    return hash(tuple(some)) if set(map(type, some)) <= NUMBERS | {str} else None
+        return *kind, zlib.crc32(some.tobytes())
 
 
 def _stride(many: Sequence[Any], most: int) -> int:

@@ -23,7 +23,7 @@ from ._untouched import State
 
 PROVE = 3
 """so many calls of each kind are computed both ways"""
-DEPTH, MOST = 6, 100_000
+DEPTH, MOST = 6, 400_000
 """how deep objects are looked into for what a call changes, and how much is looked at"""
 OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 Ask = Callable[[], Any]
@@ -59,7 +59,11 @@ class Listener:
         if not (self.knobs and torch.is_grad_enabled()) or self.proven[line] >= PROVE:
             return None
         self.proven[line] += 1
-        held = None if _seen_by_others(model) else _held(model, given)
+        if _seen_by_others(model):
+            return None
+        held = _held(model, given)
+        if held is None:
+            self.hand.decline(self.knobs, "the model holds too much to see what a call changes")
         return None if held is None else (State(model), held)
 
     def _after(
@@ -196,15 +200,16 @@ def _held(model: Any, given: Any) -> list[Any] | None:
     """What the inputs and the model's modules hold, and how often tensors of it were changed: a
     cache of keys is an object of the script's. None where that is more than is looked at."""
     found: list[Any] = []
+    seen: dict[int, int] = {}
     for root in ([given], *([*vars(each), *vars(each).values()] for each in model.modules())):
-        waiting, seen = [(one, 0) for one in root], set[int]()
+        waiting = [(one, 0) for one in root]
         while waiting:
             one, depth = waiting.pop()
             found += [one, *_changes(one)]
             if len(found) > MOST:
                 return None
-            if depth < DEPTH and id(one) not in seen:
-                seen.add(id(one))
+            if depth < seen.get(id(one), DEPTH):
+                seen[id(one)] = depth
                 waiting += [(inner, depth + 1) for inner in _within(one)]
     return found
 

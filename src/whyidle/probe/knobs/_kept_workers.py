@@ -9,7 +9,7 @@ again, workers are no longer kept. Once is enough to say that the script should 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import Hand
@@ -25,11 +25,13 @@ class Kept:
 
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
+        self.line = hand.line
         self.was: dict[str, Any] = {}
         self.changes = 0
 
-    def epoch(self, loader: Any) -> bool:
-        """Another one begins: whether workers may be kept on."""
+    def epoch(self, loader: Any, others: Iterable[Kept]) -> bool:
+        """Another one begins: whether workers may be kept on. Where those of ``others`` are, too,
+        only the line that made this loader should not be written so."""
         was, self.was = self.was, _copied(loader)
         if loader._iterator is None:
             return True
@@ -39,7 +41,11 @@ class Kept:
         loader._iterator = None  # its workers end where nobody has it any more, as without us
         self.changes += 1
         names = ", ".join(changed(was, self.was)[:3])
-        self.hand.release(KNOB, f"the loop changes what its workers load from: {names}")
+        why = f"the loop changes what its workers load from: {names}"
+        if any(not other.changes and other.line != self.line for other in others):
+            self.hand.decline([KNOB], why, self.line)
+        else:
+            self.hand.release(KNOB, why)
         return self.changes <= CHANGES
 
 
@@ -66,8 +72,9 @@ class Ours:
         self.hand = hand
         self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
         """theirs: frameworks make loaders anew from what loaders say of themselves"""
-        self.kept: weakref.WeakKeyDictionary[Any, Kept] = weakref.WeakKeyDictionary()
-        """by loader, which may be pickled or copied: nothing of ours hangs on it"""
+        self.kept: dict[int, Kept] = {}
+        """by what loader it is: it may be pickled, copied or compared, and nothing of ours hangs on
+        it"""
 
     def made(self, loader: Any, told: bool) -> None:
         """A loader was made; ``told``: by us, to keep its workers."""
@@ -78,15 +85,17 @@ class Ours:
         except TypeError:  # a list, say: nothing can be remembered of it
             ours = told
         if ours and loader.persistent_workers:
-            self.kept[loader] = Kept(self.hand)
+            self.kept[id(loader)] = Kept(self.hand)
+            weakref.finalize(loader, self.kept.pop, id(loader), None).atexit = False
 
     def begins(self, loader: Any) -> None:
         """An epoch of it."""
-        kept = self.kept.get(loader)
-        if kept is not None and not self.hand.contained([KNOB], kept.epoch, loader):
-            vars(loader)["persistent_workers"] = False  # PyTorch lets nobody set it later
-            loader._iterator = None
-            del self.kept[loader]
+        kept = self.kept.get(id(loader))
+        if kept is None or self.hand.contained([KNOB], kept.epoch, loader, self.kept.values()):
+            return
+        vars(loader)["persistent_workers"] = False  # PyTorch lets nobody set it later
+        loader._iterator = None
+        del self.kept[id(loader)]
 
 
 def turn(hand: Hand) -> Ours:
