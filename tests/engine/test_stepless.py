@@ -165,6 +165,18 @@ def test_a_process_that_ended_before_anybody_looked_is_known_by_its_own_word(tmp
     assert "train.py had PyTorch 2.13.0 for 0.03 s and took no optimizer step" in headline
 
 
+def test_a_process_beside_what_ran_for_long_is_told_as_that(tmp_path):
+    made = Imagined(tmp_path, argv=["-c"], torch="2.13.0")
+    made.now += 30 * MS
+    made.seen()
+    (tmp_path / "ended.json").write_text('{"id": "x", "command": ["sh"], "duration_s": 20.0}')
+    (told,) = diagnose_jobs(tmp_path)
+    headline = told.verdict.headline
+    assert headline.endswith("step; what else ran in 20 s did not wake the probe")
+    assert any("PYTHONPATH anew" in note for note in told.coverage.notes)
+    assert not any("whyidle.step()" in note for note in told.coverage.notes)
+
+
 def test_of_a_command_without_a_step_nothing_is_said_twice(tmp_path):
     made = Imagined(tmp_path)
     made.telemetry(HOST, end=BEGIN + 20 * S)

@@ -91,6 +91,16 @@ def test_what_the_job_did_not_take_up_was_not_tried(full):
     assert "1 fix known, none could be tried" in told
 
 
+def test_advice_says_what_to_do(healed):
+    rarer = msgspec.structs.replace(UNTRIED, edits=[], summary="write every tenth value")
+    edits = [Edit(knob="loader.workers", value=8, was=0)]
+    asked = msgspec.structs.replace(rarer, edits=edits, summary="DataLoader(num_workers=8)")
+    told = [msgspec.structs.replace(healed(), trials=[KEPT, one]) for one in (rarer, asked)]
+    shown = [terminal.render(one) for one in told]
+    assert "write every tenth value" in shown[0]
+    assert "DataLoader(num_workers=8)" not in shown[1]  # the finding has it as its fix
+
+
 def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(healed):
     shown = terminal.render(
         healed(price_per_hour=3.0, samples_per_s_before=50.0, samples_per_s=99.0)

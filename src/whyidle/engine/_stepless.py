@@ -29,6 +29,8 @@ DEAF_NOTE = (
     "Python does not load what wakes the probe with -S, -I or -E, nor where the command sets "
     "PYTHONPATH anew instead of adding to it"
 )
+SHARE = 0.5
+"""of the command's time: a process that lived for less hardly was its training"""
 EARLY_S = 1.0
 """a command that failed sooner hardly came to import PyTorch, wherever it would have"""
 _DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
@@ -51,11 +53,12 @@ def whole(
     if window is None:
         return None
     status = told.get("exit_status")
-    why = reason(lead, told.get("command") or [], faults, status)
     took = told.get("duration_s")
+    why = reason(lead, told.get("command") or [], faults, status, took)
     early = lead is None and bool(status) and took is not None and took < EARLY_S
     timeline = _spanning(lead or probe.blank(recording), *window)
     settings = {**timeline.settings, "stepless": why, "failed_early": early}
+    settings["aside"] = lead is not None and _aside(lead, took)
     return replace(timeline, settings=settings, telemetry=outside)
 
 
@@ -64,15 +67,17 @@ def reason(
     command: Sequence[str],
     faults: Sequence[str],
     status: int | None = None,
+    took_s: float | None = None,
 ) -> str:
     """Why there is no step, as far as is known; completes "No training step was seen: ..."."""
     if lead is not None:
         low, high = _life(lead)
         if died := _died_of(lead):
             return f"{_name(lead)} ended by {died}"
+        rest = f"; what else ran in {took_s or 0.0:.3g} s did not wake the probe"
         return (
             f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
-            f"{(high - low) / 1e9:.3g} s and took no optimizer step"
+            f"{(high - low) / 1e9:.3g} s and took no optimizer step{rest * _aside(lead, took_s)}"
         )
     if faults:
         return faults[0][:1].lower() + faults[0][1:].rstrip(".")
@@ -89,11 +94,19 @@ def notes(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
     """What the user can do about it."""
     if _died_of(lead):
         return []  # an error of the command is its own
+    if lead.settings.get("aside"):
+        return [DEAF_NOTE]
     if "imported" in lead.settings:
         return [OWN_MARKS]
     if faults or lead.settings.get("failed_early"):
         return []  # a fault says that the probe was awake; an error of the command is its own
     return [DEAF_NOTE]
+
+
+def _aside(lead: Timeline, took_s: float | None) -> bool:
+    """Whether that process was only beside what the command did for most of its time."""
+    low, high = _life(lead)
+    return took_s is not None and (high - low) / 1e9 < SHARE * took_s
 
 
 def _died_of(lead: Timeline) -> str:

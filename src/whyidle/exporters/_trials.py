@@ -30,6 +30,8 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
         head = page.text(f"{trial.treatment}: ")
         gain = f", predicted {words.speedup(trial.promised)}" if trial.promised else ""
         page.line(page.text(f"{trial.why}{gain}"), head=head, indent=4)
+        if trial.summary and not trial.edits:  # advice: nothing else says what to do
+            page.line(page.text(trial.summary, "dim"), indent=6)
 
 
 def outcome(diagnosis: Diagnosis) -> str:

@@ -16,7 +16,7 @@ from whyidle.engine.trial.healing import Healing
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.told import Told
 from whyidle.errors import TrialError
-from whyidle.model.diagnosis import Edit, Predicted, Prescription
+from whyidle.model.diagnosis import Edit, Place, Predicted, Prescription
 from whyidle.store.plan import parse_plan, text_of
 from whyidle.testing.jobs import SICK
 
@@ -328,6 +328,9 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
         diagnosis(FREEZE).verdict, state="starved", headline="It waits 60% of the time. Because."
     )
     last = msgspec.structs.replace(diagnosis(FREEZE), verdict=starved)
+    place = Place(file="train.py", line=9, function=None)
+    found = msgspec.structs.replace(last.findings[0], where=[place])
+    last = msgspec.structs.replace(last, findings=[found, *last.findings[1:]])
     job = Job(monkeypatch, [diagnosis(WORKERS), last], both)
     job.healing.budget_s = 5.0
     healed = document.document(job.heal()).detail.healed
@@ -335,6 +338,7 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     assert last.findings[0].headline in healed.left[1]
     assert last.findings[0].beyond
     assert healed.left[1].endswith("% of the step)")  # a fix may win more: that is not at most
+    assert ", train.py:9, " in healed.left[1]
 
 
 def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):
@@ -371,6 +375,7 @@ def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):
         ("crashed", 0, ("fails: RuntimeError: shard 7", "--network")),
         ("silent", 0, ("does not train", "whyidle run")),
         ("hung", 1, ("ended after 1 step, 4 s after its start", "--budget")),
+        ("hung", 0, ("ended after 0 steps", "PYTHONPATH anew")),
         ("full", 1, ("writes more than there is room for", "TMPDIR=")),
         ("finished", 5, ("Only 5 training steps were seen", "train longer")),
     ],

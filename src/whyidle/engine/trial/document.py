@@ -150,6 +150,13 @@ def _energy(found: heal.Healed, step: float | None) -> float | None:
     return None if step is None else step / max(map(times, found.kept), default=1.0)
 
 
+def _remains(finding: Finding) -> str:
+    """What it is, where, and what it costs."""
+    where = next((f"{at.file}:{at.line}, " for at in finding.where if at.file and at.line), "")
+    costs = f"{finding.lost.high:.0%} of the step{_most(finding)}"
+    return f"{finding.headline} ({finding.cause}, {where}{costs})"
+
+
 def _most(finding: Finding) -> str:
     """Whether what it costs is all that a fix may win."""
     return "" if finding.beyond else " at most"
@@ -163,11 +170,7 @@ def _healed(
     rate = found.before.steps.samples_per_s
     first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
     left = [first] if after.verdict.state == "starved" else []
-    left += [
-        f"{finding.headline} ({finding.cause}, {finding.lost.high:.0%} of the step{_most(finding)})"
-        for finding in after.findings
-        if finding.severity != "info"
-    ]
+    left += [_remains(finding) for finding in after.findings if finding.severity != "info"]
     return Healed(
         run=stored,
         attribution=after.attribution,

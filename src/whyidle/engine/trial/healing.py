@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from whyidle.engine._stepless import DEAF_NOTE
 from whyidle.engine.patch import Patch
 from whyidle.engine.trial import given, said
 from whyidle.engine.trial.arm import Asked, Ran
@@ -252,10 +253,14 @@ def _must_run(ran: Ran) -> None:
             hint="A folder with more room: TMPDIR=FOLDER whyidle fix COMMAND",
         )
     if ran.ending == "hung":
+        seen = (
+            "In that time it trains too little" if steps else "No optimizer's step was seen in it"
+        )
+        deaf = "" if steps else f" If it does: {DEAF_NOTE}."
         raise TrialError(
             f"The command was ended{made}, {ran.seconds:.0f} s after its start.",
-            why=f"In that time it trains too little. It had printed: {last[:LINE]}",
-            hint="Does it train without whyidle? More time: --budget 20m",
+            why=f"{seen}. It had printed: {last[:LINE]}",
+            hint=f"Does it train without whyidle? More time: --budget 20m.{deaf}",
         )
     if last.startswith("EOFError"):
         _had_no_input("The command fails", f"It ended with {last[:LINE]}")
