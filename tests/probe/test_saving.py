@@ -100,6 +100,17 @@ def test_of_memory_that_something_else_writes_to_a_file(loop):
     assert not loop.faults
 
 
+def test_memory_stands_for_a_checkpoint_only_where_no_file_is_saved(loop, tmp_path):
+    for _ in range(MOST_SAVES + 2):
+        torch.save({}, io.BytesIO())
+    assert [one["path"] for one in loop.saves] == ["<memory>"] * MOST_SAVES
+    for number in range(2):
+        torch.save({}, tmp_path / f"{number}.pt")
+        torch.save({}, io.BytesIO())
+    assert [one["path"] for one in loop.saves] == [str(tmp_path / f"{n}.pt") for n in range(2)]
+    assert not loop.faults
+
+
 def test_a_pipe_has_no_size_and_is_no_fault(loop):
     read, write_end = os.pipe()
     with os.fdopen(write_end, "wb") as file:

@@ -24,7 +24,8 @@ SURE = ("fsync", "replace", "rename")
 brought to the disk and takes the place of the last one, whose memory is freed"""
 SPAN = "save_checkpoint"
 MEMORY = "<memory>"
-"""stands for the path of what something else will bring to a file: Lightning saves so"""
+"""stands for the path of what something else will bring to a file: Lightning saves so. Told only
+where no file is: jobs copy models through memory, too, and send them"""
 
 
 class Saving:
@@ -67,13 +68,17 @@ class Saving:
         named = isinstance(target, (str, os.PathLike))
         unnamed = MEMORY if isinstance(target, io.BytesIO) else None
         path = os.fspath(target) if named else getattr(target, "name", unnamed)
-        if not isinstance(path, str) or len(self.loop.saves) >= MOST_SAVES:
+        if not isinstance(path, str):
+            return
+        noted = self.loop.saves
+        files = [each for each in noted if each["path"] != MEMORY]
+        if len(noted if path == MEMORY else files) >= MOST_SAVES or (path == MEMORY and files):
             return
         size = None
         with suppress(AttributeError, OSError, ValueError):  # a pipe, or whatever has a name
             size = os.stat(path).st_size if named else target.tell()
         one = {"path": path, "bytes": size, "seconds": took / 1e9, "cpu_s": worked / 1e9}
-        self.loop.saves.append(one)
+        noted[:] = [*(noted if path == MEMORY else files), one]
 
     def follows(self, where: str) -> Wrap:
         """A call that is part of a save if this thread saved last, and has not stepped since."""
