@@ -23,6 +23,16 @@ def plan(*fixes, command=("python", "train.py", "--lr", "1")):
         (["./job"], ["python", "train.py"]),
         (["python", "../jobs/train.py"], ["python", "/home/me/jobs/train.py"]),
         (["torchrun", "train.py"], ["python", "-m", "torch.distributed.run", "train.py"]),
+        (["python", "-m", "pkg.train", "a.py"], ["python", "-m", "pkg.train", "b.py"]),
+        (["python", "-m", "pkg.train"], ["python", "-m", "pkg.train", "--config", "b.py"]),
+        (["python", "-m", "pkg.train", "-m", "vit"], ["python", "-m", "pkg.train", "-m", "bert"]),
+        ([*RUN, "-m", "pkg.train", "a.py"], ["torchrun", "-m", "pkg.train", "b.py"]),
+        ([*RUN, "train.py", "-m", "vit"], ["python", "train.py"]),
+        (["python", "/home/me/jobs/train.py"], ["python", "/workspace/train.py"]),
+        (["python", "/home/me/jobs/train.py"], ["python", "/home/you/jobs/train.py"]),
+        (["python", "pkg/train.py"], ["python", "-m", "pkg.train"]),
+        (["srun", "-m", "cyclic", "python", "train.py"], ["python", "train.py"]),
+        (["numactl", "-m", "0", "torchrun", "train.py"], ["torchrun", "train.py"]),
     ],
 )
 def test_the_same_program_may_be_called_in_other_ways(made, given):
@@ -37,6 +47,10 @@ def test_the_same_program_may_be_called_in_other_ways(made, given):
         (["python", "vision/train.py"], ["python", "text/train.py"]),
         ([*RUN, "train.py"], [*RUN, "evaluate.py"]),
         ([*RUN, "-m", "pkg.train"], [*RUN, "-m", "pkg.evaluate"]),
+        (["python", "-m", "pkg.train", "-m", "vit"], ["python", "-m", "other.train", "-m", "vit"]),
+        (["python", "-m", "vision.train", "a.py"], ["python", "-m", "text.train", "a.py"]),
+        (["python", "/jobs/vision/train.py"], ["python", "/jobs/text/train.py"]),
+        (["python", "/home/me/train.py"], ["python", "/workspace/evaluate.py"]),
     ],
 )
 def test_a_plan_for_another_program_is_told(made, given):

@@ -6,6 +6,7 @@ changes it, and gives it to ``whyidle run --plan``.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,6 +19,12 @@ from whyidle.model.diagnosis import Consent
 from whyidle.model.knobs import Setting
 
 SCHEMA: Final = "whyidle/plan/1"
+_LAUNCHERS: Final = (
+    *("torch", "accelerate", "deepspeed", "horovod", "lightning", "mpi4py"),
+    *("cProfile", "coverage", "debugpy", "pdb", "profile", "runpy", "scalene", "trace"),
+)
+"""whose modules start a program that the command names after them"""
+_PYTHON: Final = re.compile(r"python[\d.]*$")
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,16 +97,22 @@ class FixPlan(_Part, frozen=True, kw_only=True):
 
 
 def _program(command: Sequence[str]) -> tuple[str, ...]:
-    """The first script of a command, by folder, or its last module (``-m``: those before it are
-    launchers), told apart from its options by their form; nothing where it is of another kind."""
-    scripts = [word for word in command if word.endswith(".py")]
-    if scripts:
-        return tuple(part for part in PurePath(scripts[0]).parts if part != "..")
-    modules = [name for flag, name in pairwise(command) if flag == "-m"]
-    return tuple(modules[-1:])
+    """The first script of a command, or module (``-m``) that is no launcher, by its parts; what
+    comes after is the program's own. Nothing where it is of another kind."""
+    begin = next((at for at, word in enumerate(command) if _PYTHON.match(PurePath(word).name)), 0)
+    for flag, word in pairwise(["", *command[begin:]]):  # ``-m`` before Python is a scheduler's
+        if word.endswith(".py"):
+            return tuple(part for part in PurePath(word).parts if part != "..")
+        parts = word.split(".")
+        if flag == "-m" and all(map(str.isidentifier, parts)) and parts[0] not in _LAUNCHERS:
+            return (*parts[:-1], f"{parts[-1]}.py")
+    return ()
 
 
 def _same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether they may be the same file, named from another folder."""
+    """Whether they may be the same file, named from another folder, or in another place: a checkout
+    has other folders above it on another machine, and in a container another name."""
     shared = min(len(one), len(other))
+    if one[0] == other[0] == "/":
+        shared = 1 if one[1] != other[1] else 2
     return one[-shared:] == other[-shared:]
