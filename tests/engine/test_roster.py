@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from whyidle.engine import _roster
 from whyidle.testing.builder import Builder
 
@@ -39,3 +41,21 @@ def test_a_rank_whose_recording_ended_is_not_said_to_have_died(tmp_path):
     assert "rank 0 stopped" in silent
     both[0] = replace(both[0], settings={"enough": "1,024 MiB were recorded"})
     assert _roster.notes_on(tmp_path, both, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("noted", "cut"),
+    [
+        ("writing: Enough: the disk of the recording has 0 MiB left\n", True),
+        ("save: ValueError: no\nwriting: OSError: [Errno 28] No space left on device\n", True),
+        ("", True),
+        ("save: ValueError: no\n", False),
+        (None, False),
+    ],
+)
+def test_nor_where_only_its_fault_says_so(tmp_path, noted, cut):
+    both = [replace(one(rank, 2), base_ns=rank * 10**10) for rank in (0, 1)]
+    both[0] = replace(both[0], source=replace(both[0].source, path=str(tmp_path / "7-2.spans")))
+    if noted is not None:
+        (tmp_path / "7.faults").write_text(noted)
+    assert (_roster.notes_on(tmp_path, both, 1) == []) == cut

@@ -1,7 +1,7 @@
 """Spans that are kept the short way are written like the others."""
 
+import errno
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -108,14 +108,19 @@ def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
 
 @pytest.mark.parametrize(
     ("most", "left", "why"),
-    [(100, 1 << 40, "were recorded"), (1 << 30, 5 << 20, "has 5 MiB left"), (1 << 30, 1 << 40, "")],
+    [
+        (100, 1 << 40, "were recorded"),
+        (1 << 30, 5 << 20, "has 5 MiB left"),
+        (1 << 30, 1 << 40, ""),
+        (1 << 30, None, ""),
+    ],
+    ids=["enough", "full", "room", "a file system that tells no sizes"],
 )
 def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, left, why):
     monkeypatch.setattr(guard, "seen", set())
     monkeypatch.setattr(room, "MOST_BYTES", most)
     monkeypatch.setattr(room, "EVERY_BYTES", 200)
-    disk = os.statvfs(recorder.folder)
-    told = {"f_bavail": left // disk.f_frsize, "f_frsize": disk.f_frsize}
+    told = {"f_bavail": (left or 0) // 4096, "f_frsize": 4096, "f_blocks": left and 1 << 40}
     monkeypatch.setattr(room.os, "statvfs", lambda folder: type("Disk", (), told))
     recorder._forget()
     recorder.facts = {"pid": 1}
@@ -132,6 +137,25 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
     assert why in facts.get("enough", "")
     assert all(why in note for note in noted)
     assert len(noted) == bool(why)
+
+
+def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
+    monkeypatch.setattr(guard, "seen", set())
+    monkeypatch.setattr(room, "MOST_BYTES", 100)
+    recorder.facts, whole = {"pid": 1}, recorder._replace
+
+    def full(suffix, document):
+        if "enough" in document:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        whole(suffix, document)
+
+    monkeypatch.setattr(recorder, "_replace", full)
+    for _ in range(20):
+        recorder.add((5, 6, 8, recorder.number("a"), OP))
+    recorder.flush()
+    assert recorder.broken
+    (noted,) = Path(recorder.folder).glob("*.faults")
+    assert noted.read_text().startswith("writing: Enough: ")
 
 
 def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):

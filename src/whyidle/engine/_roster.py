@@ -17,6 +17,8 @@ _OF_OTHERS = re.compile(
     r"gloo|nccl|connection (closed|reset|refused)|timed out|broken pipe|^Dist[A-Z]\w*Error", re.I
 )
 """errors of a collective whose other end is gone"""
+_WRITING = "writing: "
+"""begins the note of a fault after which a process records nothing more"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def _gone(timelines: Sequence[Timeline]) -> list[str]:
             f"{steps_of(timeline)} optimizer steps"
             for timeline in sorted(raised, key=_last)
         ]
-    if any("enough" in timeline.settings for timeline in ranks):
+    if any(map(_cut_short, ranks)):
         return []  # its recording ended before it did: its last sign says nothing
     alive = max(map(_last, ranks))
     ended = any("ended" in timeline.settings for timeline in ranks)
@@ -111,6 +113,20 @@ def _gone(timelines: Sequence[Timeline]) -> list[str]:
                 f"{silent / 1e9:.1f} s before the last sign of the others"
             )
     return notes
+
+
+def _cut_short(timeline: Timeline) -> bool:
+    """Whether its recording ended before it did, as its facts say. A full disk may not have taken
+    them, but the note of its fault; where there was no room for that either, it is empty."""
+    if "enough" in timeline.settings:
+        return True
+    spans = Path(timeline.source.path)
+    process = spans.name.split(".")[0].split("-")[0]
+    try:
+        noted = spans.with_name(f"{process}.faults").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return not noted or any(line.startswith(_WRITING) for line in noted.splitlines())
 
 
 def _own_error(timeline: Timeline) -> bool:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import starmap
 from operator import itemgetter
 from typing import Any
@@ -169,7 +170,8 @@ class Recorder:
                 guard.note(self.folder, "writing", error)
                 self._end()
                 if isinstance(error, Enough) and self.facts:
-                    self._replace("facts.json", {**self.facts, "enough": str(error)})
+                    with suppress(OSError):  # no room for that either
+                        self._replace("facts.json", {**self.facts, "enough": str(error)})
             self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3
 
     @property

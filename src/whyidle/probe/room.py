@@ -39,5 +39,5 @@ class Room:
             self._next = self.written + EVERY_BYTES
             disk = os.statvfs(self.folder)
             left = disk.f_bavail * disk.f_frsize
-            if left < LEFT_BYTES:
+            if left < LEFT_BYTES and disk.f_blocks:  # a store of objects may tell no sizes at all
                 raise Enough(f"the disk of the recording has {left >> 20:,} MiB left")
