@@ -1,12 +1,16 @@
 """Whose steps are the job's where several optimizers step, and what is due after some of them."""
 
+import functools
 import sys
+import types
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from whyidle.probe import exchange, guard, hot, loader  # noqa: E402
 from whyidle.probe import loop as loops  # noqa: E402
+from whyidle.probe.ranks import Ranks  # noqa: E402
 from whyidle.probe.recorder import ANNOTATION, STEP, Recorder, tag  # noqa: E402
 
 
@@ -160,3 +164,74 @@ def test_a_step_that_the_user_marks_looks_what_there_is_to_heed(loop, monkeypatc
     loops.hot.step(loop)
     assert loop.steps == 1
     assert not loop.careful
+
+
+class Faulty:
+    """Has what hooks are put on, and in their place what raises: all of it counts its calls."""
+
+    calls = faults = 0
+
+    def work(self, *_):
+        self.calls += 1
+
+    def fail(self, *_):
+        self.faults += 1
+        raise ValueError("no")
+
+
+def of_a_wrap(loop, faulty, owner, monkeypatch):
+    loop.wrap("it", owner, "work", faulty.fail)
+
+
+def of_backward(loop, faulty, owner, monkeypatch):
+    monkeypatch.setattr(owner, "backward", owner.work, raising=False)
+    monkeypatch.setattr(loops.Loop, "span", faulty.fail)
+    hot._backward(loop, owner)
+    return "backward"
+
+
+def of_next(loop, faulty, owner, monkeypatch):
+    monkeypatch.setattr(owner, "__next__", owner.work, raising=False)
+    monkeypatch.setattr(loops.Loop, "took", faulty.fail)
+    hot._next_batch(loop, owner)
+    return "__next__"
+
+
+def of_an_exchange(loop, faulty, owner, monkeypatch):
+    monkeypatch.setattr(owner, "backward", owner.work, raising=False)
+    monkeypatch.setattr(torch, "autograd", owner)
+    monkeypatch.setattr(exchange, "exchanged", faulty.fail)
+    exchange._backward(Ranks(loop))
+    return "backward"
+
+
+def of_a_new_iterator(loop, faulty, owner, monkeypatch):
+    monkeypatch.setattr(owner, "_get_iterator", owner.work, raising=False)
+    told = types.SimpleNamespace(iterator=faulty.fail)
+    loader._wrap_made(loop, told, object, owner)
+    return "_get_iterator"
+
+
+def of_a_batch(loop, faulty, owner, monkeypatch):
+    monkeypatch.setattr(owner, "_next_data", owner.work, raising=False)
+    loader._wrap_taken(loop, types.SimpleNamespace(taken=faulty.fail), owner)
+    return "_next_data"
+
+
+@pytest.mark.parametrize("careful", [True, False])
+@pytest.mark.parametrize(
+    "hook", [of_a_wrap, of_backward, of_next, of_an_exchange, of_a_new_iterator, of_a_batch]
+)
+def test_a_hook_that_failed_below_another_only_passes_on(loop, monkeypatch, hook, careful):
+    """It cannot come off: what lies on it, of ours or of the job's, would go with it."""
+    monkeypatch.setattr(guard, "seen", set())
+    loop.careful, faulty = careful, Faulty()
+    owner = type("Owner", (), {"work": staticmethod(faulty.work)})
+    name = hook(loop, faulty, owner, monkeypatch) or "work"
+    below = getattr(owner, name)
+    above = staticmethod(functools.partial(below))
+    monkeypatch.setattr(owner, name, above)
+    for _ in range(3):
+        getattr(owner, name)("it")
+    assert vars(owner)[name] is above
+    assert (faulty.calls, faulty.faults) == (3, 1)

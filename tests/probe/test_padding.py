@@ -6,6 +6,7 @@ import standin
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.nn.utils.rnn import pad_sequence  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 
 from whyidle.probe import _checksum, padding  # noqa: E402
 from whyidle.probe.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
@@ -181,6 +182,22 @@ def test_a_batch_that_was_looked_at_can_be_resized(dtype):
     batch = mask().to(dtype)
     assert padding.as_array(batch).shape == (4, 10)
     assert batch.resize_(64, 10).shape == (64, 10)
+
+
+def test_a_mode_of_the_jobs_sees_no_look():
+    class Mode(TorchFunctionMode):
+        seen = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            Mode.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    batch = mask()
+    with Mode():
+        assert padding.as_array(batch).shape == (4, 10)
+        assert not Mode.seen
+        batch.dim()
+    assert Mode.seen == 1
 
 
 def test_a_type_that_numpy_does_not_know_tells_nothing():

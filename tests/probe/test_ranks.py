@@ -12,6 +12,8 @@ from whyidle.probe import exchange, ranks  # noqa: E402
 
 
 class Loop:
+    off = frozenset()
+
     def __init__(self):
         self.recorder, self.undo, self.folder, self.spans, self.faults = self, {}, "", [], []
         self.names = []

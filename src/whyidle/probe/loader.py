@@ -300,6 +300,8 @@ def _wrap_made(loop: Any, loader: Loader, base: Any, kind: Any) -> None:
 
     @functools.wraps(original)
     def _get_iterator(self: Any) -> Any:
+        if "iterator" in loop.off:
+            return original(self)
         begin = now()
         made = original(self)
         try:
@@ -319,6 +321,8 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
 
     @functools.wraps(original)
     def _next_data(self: Any) -> Any:
+        if "taken" in loop.off:
+            return original(self)
         begin, ready, data = now(), -1, None
         try:
             ready = _ready(self)

@@ -36,7 +36,7 @@ from . import (
 )
 from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
 from .sampler import Sampler
-from .wrapping import patch
+from .wrapping import patch, take_off
 
 PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
@@ -66,6 +66,7 @@ class Loop(hot.Hot):
         "looks",
         "noting",
         "numbers",
+        "off",
         "optimizers",
         "others",
         "planned",
@@ -81,6 +82,8 @@ class Loop(hot.Hot):
         self.recorder = recorder
         self.imported = now()
         self.undo: dict[str, Callable[[], Any]] = {}
+        self.off: set[str] = set()
+        """hooks that failed: one that still lies below somebody else's only passes on"""
         self.ends: deque[int] = deque(maxlen=512)
         """when the last steps of the lead ended, as far as they were written, ns"""
         recorder.heard, recorder.ended = self.heard, self.deaf
@@ -220,7 +223,8 @@ class Loop(hot.Hot):
     def contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
         """A hook's work, none of whose faults reaches the job."""
         try:
-            work(*args)
+            if where not in self.off:
+                work(*args)
         except Exception as error:  # contained, counted, and the hook taken off
             self.failed(where, error)
 
@@ -231,7 +235,7 @@ class Loop(hot.Hot):
 
     def fault(self, where: str, error: BaseException) -> None:
         """A wrapper of ours failed: it comes off."""
-        guard.contain(self.recorder.folder, where, error, self.undo.pop(where, bool))
+        guard.contain(self.recorder.folder, where, error, lambda: take_off(self, where))
 
     def trains(self, optimizer: Any) -> None:
         """From now on this process reports."""

@@ -114,7 +114,14 @@ def as_array(one: Any) -> Any:
     torch = sys.modules["torch"]
     if isinstance(one, (list, tuple)):
         return one if len(one) <= MOST_ROWS and all(type(x) is int for x in one) else None
-    if type(one) is not torch.Tensor or one.device.type != "cpu" or one.requires_grad:
+    if type(one) is not torch.Tensor:
+        return None
+    with torch._C.DisableTorchFunction():  # a mode of the job's would see all that is asked of it
+        return _on_its_memory(one, torch)
+
+
+def _on_its_memory(one: Any, torch: Any) -> Any:
+    if one.device.type != "cpu" or one.requires_grad:
         return None
     if one.layout is not torch.strided or one.dtype is torch.bfloat16 or not one.numel():
         return None

@@ -22,8 +22,9 @@ _NOTHING = object()
 
 def put(owner: Any, name: str, wrapper: Any) -> Callable[[], None]:
     """Set ``owner.name``; what is returned takes it off again. That leaves what somebody else has
-    set since, with ours inside it, which finds nothing to write into. What the owner holds itself
-    is put back, not what ``getattr`` makes of it: a method of a C++ class would lose its object."""
+    set since, or another hook of ours, with this one inside it: it finds nothing to write into or,
+    having failed, only passes on (``Loop.off``). What the owner holds itself is put back, not what
+    ``getattr`` makes of it: a method of a C++ class would lose its object."""
     original = vars(owner).get(name, _NOTHING)
     setattr(owner, name, wrapper)
 
@@ -48,6 +49,14 @@ def patch(loop: Loop, where: str, owner: Any, name: str, wrap: Wrap) -> None:
         owners.append(home)  # where it was defined, or it could not be pickled by its name
     undoes = [put(each, name, wrapper) for each in owners]
     loop.undo[where] = lambda: [undo() for undo in undoes]
+
+
+def take_off(loop: Loop, where: str) -> None:
+    """A hook failed. Where it cannot come off, it shall not fail in every step."""
+    undo = loop.undo.pop(where, None)
+    if undo is not None:
+        loop.off.add(where)
+        undo()
 
 
 def spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
