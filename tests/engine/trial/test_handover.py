@@ -56,6 +56,7 @@ class Trials:
         self.left = None
         self.kept = [FIX]
         self.edits = lambda *_: FIX.edits
+        self.over_s = self.left_s + 0.25 * self.budget_s
 
     def trial(self, edits, *, patch=None):
         found = (self.base if patch is None else self.patched).pop(0)

@@ -142,6 +142,17 @@ def test_where_time_was_wanting_that_is_said(treated, affordable, hurried):
     assert ("in 2 pairs, and there was no time for more" in found.why) == hurried
 
 
+@pytest.mark.parametrize(("treated", "pairs"), [(0.09, 3), (0.17, 2), (0.5, 2)])
+def test_what_promises_much_and_cannot_be_told_yet_passes_the_budget_a_little(treated, pairs):
+    """Here by one pair; a gain that may be none is not worth it."""
+    base = [ran(0.3), ran(0.15), ran(0.22), ran(0.2)]
+    presses = iter([True])
+    arms = bench(base, [ran(treated)], affordable=False, pressing=lambda: next(presses, False))
+    found = judge(FIX, arms, [])
+    assert found.effect.pairs == pairs
+    assert found.kept == (pairs == 3)
+
+
 def test_what_is_surely_worth_nothing_ends_early():
     found = judge(FIX, bench([ran(0.2)], [ran(0.2)]), [])
     assert not found.kept

@@ -22,8 +22,6 @@ from whyidle.engine.trial.told import Told
 
 AGAIN = 2
 """runs that a second look at the patched files takes"""
-OVER = 0.25
-"""of the budget, by which it may be passed for them"""
 REFUSED = "No patch is handed over: "
 
 
@@ -69,7 +67,7 @@ def _without_one(
         patch = _made(healing, found, folder, [one for one in kept if one is not left])
         if not patch.diff or patch.diff == whole.patch.diff:
             continue
-        if healing.left_s + OVER * healing.budget_s < healing.arm_s:
+        if healing.over_s < healing.arm_s:
             break
         handed = _run(healing, found, patch.lacks(left, f"left out: with it, too, {why}"))
         if handed.good:
@@ -159,7 +157,7 @@ def _patched_s(found: Healed, told: Told) -> float:
 
 def _again(healing: Healing, found: Healed, patch: Patch, times: _Times) -> None:
     """Run both sides once more, side by side: machines are not as fast at all times."""
-    if healing.left_s + OVER * healing.budget_s < AGAIN * healing.arm_s:
+    if healing.over_s < AGAIN * healing.arm_s:
         return
     healing.voice.say("once more, beside the job as it is: they were slower than in the trials")
     try:

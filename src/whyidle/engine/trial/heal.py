@@ -186,6 +186,7 @@ def bench(
         drawn=lambda steps: healing.numbers(treated, steps, eager=True),
         noisy=lambda steps: healing.numbers(base, steps, noise=True),
         affordable=lambda: healing.affords(LEAST_ARMS - 1 + kept_back),
+        pressing=lambda: not (healing.kept or waits) and healing.over_s > PAIR * healing.arm_s,
         say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
         left=healing.left,
     )

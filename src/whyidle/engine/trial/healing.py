@@ -35,6 +35,8 @@ RUNGS = (0.25, 0.5, 1.0)
 """of an arm's steady part, the ends of the stretches of a race: each twice the last one"""
 PAIR, LEAST_ARMS, LAST_ARMS = 2, 4, 2
 """arms of a pair; what a trial takes: two pairs; and so many are kept back for the end"""
+OVER = 0.25
+"""of the budget, by which it may be passed for runs that say whether anything is handed over"""
 LEAST_S = 0.5
 """of steps: a job that is through with them sooner cannot be timed"""
 PATIENCE = 4.0
@@ -97,6 +99,11 @@ class Healing:
     def left_s(self) -> float:
         """What is left of the budget."""
         return self.budget_s - (time.monotonic() - self.begun)
+
+    @property
+    def over_s(self) -> float:
+        """The same where it may be passed a little."""
+        return self.left_s + OVER * self.budget_s
 
     def affords(self, arms: int) -> bool:
         """Whether there is time for so many arms."""

@@ -27,6 +27,9 @@ RUIN = 0.1
 tell from one pair: fixes that were told 1.07 and 1.27 were 0.70 and 0.49 times as fast in a first
 pair beside other people's programs, and 1.12 and 1.27 in full. A second pair costs two arms, and of
 two that agree it ends (`HOPELESS`)"""
+PROMISING = 1.25
+"""times as fast by its middle: with no time left and nothing kept, another pair is worth more than
+the rest of the budget. Two pairs beside other programs told 0.64 to 11 of what is 2.3 by hand"""
 HOPELESS = 0.1
 """a chance this small of being worth something ends it as well: what brings nothing then takes 4.5
 to 5.2 of six pairs, 5.8 with a chance of 0.005, and a gain of a twentieth or more is kept as often
@@ -64,12 +67,13 @@ def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]]
     if pairs < FEWEST:
         found.effect = effect(found.base_s, found.treated_s, alike, chance)
         return found.effect.speedup < RUIN
-    late = pairs < MOST and not bench.affordable()
+    middle = effect(found.base_s, found.treated_s, alike, HOPELESS)
+    ahead = middle.speedup >= PROMISING and bench.pressing()
+    late = pairs < MOST and not (bench.affordable() or ahead)
     last = pairs >= MOST or late
     part = share(chance, pairs - FEWEST + 1, last=last)
     gain = found.effect = effect(found.base_s, found.treated_s, alike, part)
-    hopeless = effect(found.base_s, found.treated_s, alike, HOPELESS).high < WORTH
-    hopeless = hopeless and not beside(found.bases, found.treats)
+    hopeless = middle.high < WORTH and not beside(found.bases, found.treats)
     found.hurried = late and not hopeless and not gains(gain)
     return last or hopeless or gains(gain)
 

@@ -59,6 +59,8 @@ class Bench:
     affordable: Callable[[], bool]
     """whether there is time for another pair"""
     say: Callable[[str], None]
+    pressing: Callable[[], bool] = bool
+    """whether one more may pass the budget a little, as nothing is kept so far"""
     left: Left | None = None
     """what of the job is still to run, where that is known"""
 
