@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patching import added, rewrite
 
+from whyidle.patches._source import Source
+
 IMPORTS = {
     "from torch.utils.data import DataLoader\n": "DataLoader",
     "from torch.utils.data import Dataset, DataLoader as DL\n": "DL",
@@ -139,6 +141,9 @@ CLASS = """class Trainer:
     def fit(self):
         x = DataLoader(d, num_workers=self.args.num_workers)
 """
+BUILDING = CLASS.replace("self.args = args", "self.args = args; build(self.args)")
+BUILDING += "def build(args):\n    return args.layers\n"
+RANK = "import torch.multiprocessing as mp\ndef main(rank, args):\n    LOADER\n"
 
 
 @pytest.mark.parametrize(("passed", "found"), [
@@ -150,6 +155,14 @@ CLASS = """class Trainer:
     ("def main(args):\n    LOADER\nmain(*given)\n", False),
     ("def main(args):\n    LOADER\nmain(parser.parse_args())\nmain(other)\n", False),
     (f"{CLASS}Trainer(m, cfg).fit()\n", False),
+    (f"{BUILDING}Trainer(m, parser.parse_args()).fit()\n", True),
+    (f"{BUILDING}Trainer(m, cfg).fit()\n", False),
+    ("def main(args):\n    f(args)\ndef f(opt):\n    main(opt)\n    LOADER\n", False),
+    ("mp.spawn(main, nprocs=2, args=(parser.parse_args(),))\n" + RANK, True),
+    ("mp.spawn(main, (8, parser.parse_args()))\n" + RANK.replace("rank", "rank, size"), True),
+    ("mp.spawn(main, args=(3,))\n" + RANK, False),
+    ("mp.spawn(main, args=given)\n" + RANK, False),
+    ("mp.spawn(main, args=(*given, parser.parse_args()))\n" + RANK, False),
 ])  # fmt: skip
 def test_options_that_are_passed_on(passed, found):
     """Whatever else passes something under that name."""
@@ -163,6 +176,9 @@ def test_options_that_are_passed_on(passed, found):
     "def options():\n    return parser.parse_args()\nargs = options()\n",
     "def options():\n    args = parser.parse_args()\n    return args\nargs = options()\n",
     "valid = DataLoader(e, num_workers=args.num_workers)\n" + PARSED,
+    PARSED + "def setup(opt):\n    opt.seed = 1\n    return opt\nargs = setup(args)\n",
+    PARSED + "def sweep():\n    for args in every:\n        print(args)\n",
+    PARSED + "print([args for args in every])\n",
 ])  # fmt: skip
 def test_options_however_they_are_read(read):
     text = OPTION.replace(PARSED, read)
@@ -175,6 +191,14 @@ def test_options_however_they_are_read(read):
     "args = yaml.safe_load(file)\n",
     "args = args if full else smaller(parser.parse_args())\n",
     PARSED + "for args in every: pass\n",
+    PARSED + "for i, args in enumerate(every): pass\n",
+    PARSED + "def run(args): pass\ndef sweep():\n    for args in every:\n        run(args)\n",
+    PARSED + "def other(opt):\n    opt = load(opt)\n    return opt\nargs = other(args)\n",
+    PARSED + "def other(opt):\n    if opt: return load()\n    return opt\nargs = other(args)\n",
+    PARSED + "def other(opt):\n    yield 1\n    return opt\nargs = other(args)\n",
+    PARSED + "@wrap\ndef other(opt):\n    return opt\nargs = other(args)\n",
+    PARSED + "async def other(opt):\n    return opt\nargs = other(args)\n",
+    "args = other\nother = args\n",
 ])  # fmt: skip
 def test_what_may_be_of_another_object_is_no_option(read):
     end = "loader = DataLoader(d, num_workers=args.num_workers)\n"
@@ -203,6 +227,25 @@ def test_an_option_that_the_command_gives_is_told(word):
     assert found.text == OPTION
     assert not found.done
     assert f"from the command line: change `{word}` there" in found.why[0]
+
+
+def test_a_file_of_many_loaders_is_gone_through_as_often_as_it_has_loaders(monkeypatch):
+    """And not once more for each pair of them."""
+    every, gone = Source.every, []
+    monkeypatch.setattr(Source, "every", lambda *asked: gone.append(asked) or every(*asked))
+
+    def times(loaders: int) -> int:
+        body = "def f{0}(cfg, args):\n    DataLoader(d, num_workers=args.num_workers)\n"
+        body += "    f{1}(args, cfg)\n"
+        many = "".join(body.format(each, each + 1) for each in range(loaders))
+        many += "f0(parser.parse_args(), parser.parse_args())\n"
+        gone.clear()
+        assert 'default=4, help="x")' in rewrite(
+            OPTION.replace(PARSED + LOADER, many), "loader.workers", 4, 0
+        ).text  # fmt: skip
+        return len(gone)
+
+    assert times(16) < 3 * times(8)
 
 
 def test_an_option_without_a_default_is_left():

@@ -68,26 +68,36 @@ def _option(source: Source, value: cst.Attribute) -> Origin | None:
     literal = source.literal(default.value) if default is not None else NO_LITERAL
     if declared is None or default is None or literal is NO_LITERAL:
         return None
-    others = tuple(
-        each
-        for each in source.every(cst.Attribute)
-        if each is not value and each.attr.value == value.attr.value and _is_one(source, each)
-    )
+    uses = source.once(_uses).get(value.attr.value, [])
+    others = tuple(each for each in uses if each is not value)
     return Origin(default.value, literal, tuple(_flags(source, declared)), others)
 
 
 def _declaration(source: Source, value: cst.Attribute) -> cst.Call | None:
     name = value.attr.value
-    if not parsed(source, value.value) or source.names(value) - {""} or _assigned(source, name):
+    declared = source.once(_declarations).get(name, [])
+    if len(declared) != 1 or name in source.once(_assigned):
         return None
-    declared = [call for call in source.every(cst.Call) if _declares(source, call) == name]
-    return declared[0] if len(declared) == 1 else None
+    if source.names(value) - {""} or not parsed(source, value.value):
+        return None
+    return declared[0]
+
+
+def _uses(source: Source) -> dict[str, list[cst.Attribute]]:
+    """The uses of each option that is declared."""
+    uses: dict[str, list[cst.Attribute]] = {name: [] for name in source.once(_declarations)}
+    for each in source.every(cst.Attribute):
+        if each.attr.value in uses and _is_one(source, each):
+            uses[each.attr.value].append(each)
+    return uses
 
 
 def _is_one(source: Source, value: cst.Attribute) -> bool:
     """Whether it may be an option, under whatever the options are passed on as."""
-    last = source.code(value.value).rpartition(".")[2]
-    return parsed(source, value.value) or parsed(source, cst.Name(last))
+    of = value.value
+    return parsed(source, of) or (
+        isinstance(of, cst.Attribute) and parsed(source, cst.Name(of.attr.value))
+    )
 
 
 def flags_of(source: Source, value: cst.BaseExpression) -> list[str]:
@@ -99,6 +109,15 @@ def flags_of(source: Source, value: cst.BaseExpression) -> list[str]:
 def _flags(source: Source, call: cst.Call) -> list[str]:
     texts = [source.literal(arg.value) for arg in call.args if arg.keyword is None and not arg.star]
     return [text for text in texts if isinstance(text, str)]
+
+
+def _declarations(source: Source) -> dict[str, list[cst.Call]]:
+    """The ``add_argument`` calls that make each attribute."""
+    found: dict[str, list[cst.Call]] = {}
+    for call in source.every(cst.Call):
+        if (name := _declares(source, call)) is not None:
+            found.setdefault(name, []).append(call)
+    return found
 
 
 def _declares(source: Source, call: cst.Call) -> str | None:
@@ -115,12 +134,12 @@ def _declares(source: Source, call: cst.Call) -> str | None:
     return chosen.lstrip("-").replace("-", "_")
 
 
-def _assigned(source: Source, attribute: str) -> bool:
-    """Whether the file itself sets an attribute of this name somewhere."""
+def _assigned(source: Source) -> set[str]:
+    """The attributes that the file itself sets somewhere."""
     targets = [each.target for each in source.every(cst.AssignTarget)]
     targets += [each.target for each in source.every(cst.AugAssign)]
     targets += [each.target for each in source.every(cst.AnnAssign)]
-    return any(isinstance(t, cst.Attribute) and t.attr.value == attribute for t in targets)
+    return {each.attr.value for each in targets if isinstance(each, cst.Attribute)}
 
 
 def given(options: tuple[str, ...], flags: tuple[str, ...]) -> str:

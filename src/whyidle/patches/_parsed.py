@@ -2,80 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
+from whyidle.patches._passed import Passed, given, last, name_of
 from whyidle.patches._source import Source
 
 PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
 """methods of a parser that give the options"""
-Known = frozenset[str]
 
 
-def parsed(source: Source, value: cst.BaseExpression, known: Known = frozenset()) -> bool:
+def parsed(source: Source, value: cst.BaseExpression) -> bool:
     """Whether an expression gives the options: a call that reads them, or a name that holds nothing
-    else in the file. ``known`` are names that are being asked for."""
-    if isinstance(value, cst.Call):
-        return _reads(source, value)
-    name = source.code(value)
-    bare = name.removeprefix("self.")
-    if not bare.isidentifier() or name in known or bare in _looped(source):
-        return False
-    held = list(_held(source, name))
-    if not held and name == bare:
-        held = list(_passed(source, name))
-    return bool(held) and all(parsed(source, each, known | {name}) for each in held)
+    else in the file."""
+    return source.once(_Names).parsed(value)
 
 
-def _reads(source: Source, call: cst.Call) -> bool:
-    """Whether it reads the options itself, or calls a function of the file that does."""
-    if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value in PARSES
-    own = [f for f in source.every(cst.FunctionDef) if f.name.value == source.code(call.func)]
-    inside = [each.func for f in own for each in source.inside(cst.Call, f)]
-    return any(isinstance(each, cst.Attribute) and each.attr.value in PARSES for each in inside)
+class _Names:
+    """What the names of a file hold; gone through once, for a file may ask for each many times."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._held = _held(source)
+        self._passed = source.once(Passed)
+        self._reading = {
+            function.name.value
+            for call in source.every(cst.Call)
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value in PARSES
+            for function in source.all_around(call, cst.FunctionDef)
+        }
+        self._known: dict[str, bool] = {}
+
+    def parsed(self, value: cst.BaseExpression) -> bool:
+        name = name_of(value)
+        if name is None or self._looped(value):
+            return name is None and self._reaches_parser(value)
+        if name not in self._known:
+            self._known[name] = self._reaches_parser(value)
+        return self._known[name]
+
+    def _reaches_parser(self, value: cst.BaseExpression) -> bool:
+        """Follow a value to all that it may come from. Names that are handed round say nothing of
+        it, so that a parser must read it somewhere, and nothing else may give it."""
+        left: list[cst.BaseExpression | None] = [value]
+        seen: set[str] = set()
+        read = False
+        while left:
+            each = left.pop()
+            name = name_of(each)
+            if isinstance(each, cst.Call) and self._reads(each):
+                read = True
+            elif isinstance(each, cst.Call):
+                left.append(self._given_back(each))
+            elif name is None or self._looped(each):
+                return False
+            elif name not in seen:
+                seen.add(name)
+                left += self._sources(name) or [None]
+        return read
+
+    def _sources(self, name: str) -> list[cst.BaseExpression | None]:
+        """What is assigned to a name, or else what functions are given by it, None where that is
+        not plain to see; not the name itself, which is passed on. What a loop passes by it always
+        counts."""
+        held, passed = self._held.get(name, []), self._passed.by_name(name)
+        looped = list(filter(self._looped, passed))
+        return [*(held or (each for each in passed if name_of(each) != name)), *looped]
+
+    def _reads(self, call: cst.Call) -> bool:
+        """Whether it reads the options itself, or calls a function of the file that does."""
+        if isinstance(call.func, cst.Attribute):
+            return call.func.attr.value in PARSES
+        return last(call.func) in self._reading
+
+    def _looped(self, value: cst.BaseExpression | None) -> bool:
+        """Whether a name may be the variable of a loop, where it stands."""
+        bindings = self._source.assignments(value) if isinstance(value, cst.Name) else []
+        nodes = [node for each in bindings if (node := getattr(each, "node", None)) is not None]
+        return any(self._is_target(node) for node in nodes)
+
+    def _is_target(self, node: cst.CSTNode) -> bool:
+        above = self._source.parent(node)
+        while isinstance(above, cst.Tuple | cst.List | cst.BaseElement):
+            node, above = above, self._source.parent(above)
+        return isinstance(above, cst.For | cst.CompFor) and above.target is node
+
+    def _given_back(self, call: cst.Call) -> cst.BaseExpression | None:
+        """What a function of the file is called with, where it gives just that back."""
+        source = self._source
+        bound = source.assignments(call.func) if isinstance(call.func, cst.Name) else []
+        function = getattr(bound[0], "node", None) if len(bound) == 1 else None
+        if not isinstance(function, cst.FunctionDef) or function.decorators:
+            return None
+        if function.asynchronous is not None or source.inside(cst.Yield, function):
+            return None
+        returns = source.inside(cst.Return, function)
+        own = [each for each in returns if source.around(each, cst.FunctionDef) is function]
+        names = [each.value for each in own if isinstance(each.value, cst.Name)]
+        params = [each.name.value for each in function.params.params]
+        plain = len(names) == len(own) and len({each.value for each in names}) == 1
+        if not plain or names[0].value not in params or len(source.assignments(names[0])) != 1:
+            return None
+        return given(call, names[0].value, params.index(names[0].value))
 
 
-def _looped(source: Source) -> list[str]:
-    loops = [each.target for each in source.every(cst.For)]
-    return [source.code(each) for each in (*loops, *(c.target for c in source.every(cst.CompFor)))]
-
-
-def _held(source: Source, name: str) -> Iterator[cst.BaseExpression]:
-    """What is assigned to a name; of several at once the first, as of options and the rest."""
+def _held(source: Source) -> dict[str, list[cst.BaseExpression | None]]:
+    """What is assigned to each name; of several at once the first, as of options and the rest."""
+    held: dict[str, list[cst.BaseExpression | None]] = {}
     for each in source.every(cst.Assign):
-        targets = [target.target for target in each.targets]
-        several = [one for one in targets if isinstance(one, cst.Tuple) and one.elements]
-        if name in map(source.code, (*targets, *(one.elements[0].value for one in several))):
-            yield each.value
+        for target in (target.target for target in each.targets):
+            several = target.elements if isinstance(target, cst.Tuple) else ()
+            first = several[0].value if several else target
+            if (name := name_of(first)) is not None:
+                held.setdefault(name, []).append(each.value)
     for other in source.every(cst.AnnAssign):
-        if other.value is not None and source.code(other.target) == name:
-            yield other.value
-
-
-def _passed(source: Source, name: str) -> Iterator[cst.BaseExpression]:
-    """What functions of the file that have a parameter of this name are given for it; the name
-    itself, which nothing holds, where that is not plain to see."""
-    for function in source.every(cst.FunctionDef):
-        names = [each.name.value for each in function.params.params]
-        if name not in names:
-            continue
-        place, owner = names.index(name), source.around(function, cst.ClassDef)
-        called = function.name.value
-        if isinstance(owner, cst.ClassDef):
-            place -= 1  # itself
-            called = owner.name.value if called == "__init__" else called
-        for call in source.every(cst.Call):
-            if source.code(call.func).rpartition(".")[2] == called:
-                given = _given(call, name, place)
-                if given is None or source.code(given) != name:  # else it is passed on
-                    yield given or cst.Name(name)
-
-
-def _given(call: cst.Call, name: str, place: int) -> cst.BaseExpression | None:
-    if any(arg.star for arg in call.args):
-        return None
-    named = [arg.value for arg in call.args if arg.keyword and arg.keyword.value == name]
-    plain = [arg.value for arg in call.args if arg.keyword is None]
-    return named[0] if named else plain[place] if 0 <= place < len(plain) else None
+        if other.value is not None and (name := name_of(other.target)) is not None:
+            held.setdefault(name, []).append(other.value)
+    return held

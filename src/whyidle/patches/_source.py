@@ -14,6 +14,7 @@ import libcst as cst
 from libcst import metadata
 
 Node = TypeVar("Node", bound=cst.CSTNode)
+Table = TypeVar("Table")
 Changes = Mapping[cst.CSTNode, Callable[[Any], Any]]
 """node of the tree -> what replaces it, from the node with the changes within it"""
 
@@ -39,6 +40,7 @@ class Source:
             raise SyntaxError(error.message) from error
         self.text = text
         self._kinds: dict[type[cst.CSTNode], list[Any]] = {}
+        self._tables: dict[Callable[[Source], Any], Any] = {}
         self.module = self._wrapper.module
         self._positions = self._wrapper.resolve(metadata.PositionProvider)
         self._names = self._wrapper.resolve(metadata.QualifiedNameProvider)
@@ -119,10 +121,25 @@ class Source:
             above = self.parent(above)
         return above
 
+    def all_around(self, node: cst.CSTNode, kind: type[Node]) -> Iterator[Node]:
+        """All nodes of a kind around a node, from the innermost."""
+        above = self.parent(node)
+        while above is not None:
+            if isinstance(above, kind):
+                yield above
+            above = self.parent(above)
+
     def assignments(self, name: cst.Name) -> list[metadata.BaseAssignment]:
         """Every binding that a name may refer to."""
         scope = self._scopes.get(name)
         return list(scope[name.value]) if scope is not None else []
+
+    def once(self, make: Callable[[Source], Table]) -> Table:
+        """What a function makes of the file, made once: each of many calls may ask for it."""
+        if make not in self._tables:
+            self._tables[make] = make(self)
+        found: Table = self._tables[make]
+        return found
 
     def changed(self, changes: Changes) -> str:
         """The text with nodes replaced."""
