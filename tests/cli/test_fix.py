@@ -8,9 +8,12 @@ import pytest
 
 from whyidle.cli import _app
 from whyidle.cli import fix as verb
+from whyidle.engine._own_files import OwnFiles
 from whyidle.engine.diagnose import diagnose
+from whyidle.engine.patch import Patch
 from whyidle.engine.trial import engine, handover, heal
 from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.handover import Handover
 from whyidle.engine.trial.heal import STOPPED, Healed
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.once import Left
@@ -42,7 +45,7 @@ def fix(monkeypatch, capsys):
     """Run the command with an outcome in place of trials."""
     seen = diagnose([job(loader_ms=42.0).timeline()])
 
-    def run(*options, stopped=None, enough_s=None, error=None):
+    def run(*options, stopped=None, enough_s=None, error=None, handed=None):
         def healed(_):
             if error is not None:
                 raise error
@@ -53,11 +56,20 @@ def fix(monkeypatch, capsys):
 
         monkeypatch.setattr(heal, "heal", healed)
         monkeypatch.setattr(engine, "start", lambda *_: Engine())
-        monkeypatch.setattr(handover, "hand_over", lambda *_: None)
+        monkeypatch.setattr(handover, "hand_over", lambda *_: handed)
         status = _app.run(["fix", *options, "python", "train.py"])
         return status, capsys.readouterr()
 
     return run
+
+
+def test_what_the_patch_says_beside_is_nothing_to_do_by_hand(fix, tmp_path):
+    note = "loader-workers: written where the trials changed it; train.py, line 9 was not"
+    patch = Patch("", {}, ("cache: write it",), OwnFiles(tmp_path, (), None, (), ()), notes=(note,))
+    out = " ".join(fix("--no-store", handed=Handover(patch, None, "", good=False))[1].out.split())
+    assert "By hand: cache: write it." in out
+    assert f"{note}." in out
+    assert f"By hand: {note}" not in out
 
 
 def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):

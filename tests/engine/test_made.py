@@ -43,8 +43,8 @@ FUSED = Edit(knob="optimizer.foreach", value=True)
 
 @pytest.fixture
 def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """``patched(lines, *edits)``: the lines that the patch adds to a script, and what it leaves to
-    people, after the edits were tried in it."""
+    """``patched(lines, *edits)``: the lines that the patch adds to a script, and what is told of
+    others, after the edits were tried in it."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     (tmp_path / ".git").mkdir()
 
@@ -65,7 +65,8 @@ def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             [Kept("fix", edits)], ["python", "train.py"], tmp_path, made=together([made, made])
         )
         lines = found.diff.splitlines()[3:]
-        return [line[1:] for line in lines if line[0] == "+"], "\n".join(found.sentences)
+        said = "\n".join((*found.sentences, *found.notes))
+        return [line[1:] for line in lines if line[0] == "+"], said
 
     return patch
 
@@ -99,6 +100,17 @@ def test_an_option_that_a_refused_loader_has_too_is_left(patched):
     added, said = patched(body, WORKERS, head=head)
     assert not added
     assert "line 21 has num_workers=args.n, as others have" in said
+
+
+def test_an_option_that_a_loader_nobody_came_to_has_too_is_changed_and_that_is_told(patched):
+    head = "import argparse\nparser = argparse.ArgumentParser()\n"
+    head += "parser.add_argument('--n', type=int, default=0)\nargs = parser.parse_args([])\n\n"
+    body = "train = DataLoader(range(9), num_workers=args.n)\n\ndef test():\n"
+    body += "    return DataLoader(range(9), num_workers=args.n)\n"
+    added, said = patched(body, WORKERS, head=head)
+    assert added == ["parser.add_argument('--n', type=int, default=4)"]
+    assert "line 24 takes the same option, and was not changed in the trials" in said
+    assert "line 24 was" not in said
 
 
 @pytest.mark.parametrize("body", [

@@ -221,6 +221,31 @@ def test_a_reason_that_two_calls_of_a_line_have_is_said_once(folder: Path):
     assert said.count("has num_workers=most()") == 1
 
 
+BRANCHES = """import torch
+if plain:
+    opt = torch.optim.SGD(p)
+else:
+    opt = torch.optim.AdamW(p)
+"""
+
+
+@pytest.mark.parametrize(("made", "lacking", "notes", "sentences"), [
+    ({5: ""}, (), ("fused: written where the trials changed it; "
+                   "train.py, line 3 was not changed in the trials",), 0),
+    ({5: "", 3: "sparse"}, ("fused",), (), 1),
+    ({}, ("fused",), (), 1),
+], ids=["not reached", "left", "none"])  # fmt: skip
+def test_a_branch_that_no_trial_came_to_is_nothing_to_do(folder, made, lacking, notes, sentences):
+    write(folder, {"train.py": BRANCHES})
+    fused = Kept("fused", [Edit(knob="optimizer.fused", value=True)])
+    lines = {f"{folder / 'train.py'}:{line}": why for line, why in made.items()}
+    told = {"optimizer.fused": lines}
+    patch = make_patch([fused], ["python", "train.py"], folder, made=told)
+    assert patch.lacking == lacking
+    assert patch.notes == notes
+    assert len(patch.sentences) == sentences
+
+
 @pytest.mark.parametrize(
     "text", ["def broken(:\n", "\x00", SCRIPT.encode("utf-16").decode("latin1")]
 )

@@ -28,12 +28,13 @@ def rewrite(text: str, knob: str, value: Setting, was: Setting | None = None, **
 def _write(text: str, change: Change) -> Rewrite:
     """What all forms of the knob make of it, one after another."""
     family = change.knob.partition(".")[0] + ".*"
-    done, why = False, ()
+    done, why, notes = False, (), ()
     for form in FORMS:
         if change.knob in form.knobs or family in form.knobs:
             found = form.write(text, change)
             text, done, why = found.text, done or found.done, why + found.why
-    return Rewrite(text, done, why)
+            notes += found.notes
+    return Rewrite(text, done, why, notes)
 
 
 def added(text: str, knob: str, value: Setting, was: Setting | None = None, **more) -> list[str]:

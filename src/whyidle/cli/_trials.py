@@ -95,11 +95,12 @@ def _price(args: argparse.Namespace, found: Healed) -> float | None:
 
 
 def _by_hand(handed: Handover | None) -> list[str]:
-    """What the patch could not say, and what came of running it."""
+    """What the patch could not say, what it says beside, and what came of running it."""
     if handed is None:
         return []
-    said = [f"By hand: {sentence}" for sentence in handed.patch.sentences]
-    return [text if text.endswith(".") else f"{text}." for text in (*said, handed.told) if text]
+    patch = handed.patch
+    said = [*(f"By hand: {sentence}" for sentence in patch.sentences), *patch.notes, handed.told]
+    return [text if text.endswith(".") else f"{text}." for text in said if text]
 
 
 def _written(

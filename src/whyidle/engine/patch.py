@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from whyidle.model.patch import Change, Rewrite, SourceForm
 
 WORKERS = "loader.workers"
 """comes first: other settings of a loader are refused without it"""
+WRITTEN = "written where the trials changed it"
 AS_PYTORCH = {"rocm": "cuda", "other": "cuda", "tpu": "xla"}
 """kinds of devices that PyTorch calls otherwise"""
 
@@ -35,13 +36,15 @@ class Kept:
 class Patch:
     """What ``git apply`` takes, run in ``root``. ``files`` are the changed files' new texts by
     absolute path; ``sentences`` say what has no source form here, one for each, ``lacking`` of
-    which treatments; ``own`` is what was looked at."""
+    which treatments; ``own`` is what was looked at. ``notes`` say of fixes that the patch has which
+    places trials have told nothing of."""
 
     diff: str
     files: dict[Path, str]
     sentences: tuple[str, ...]
     own: OwnFiles
     lacking: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -71,12 +74,14 @@ def make_patch(
     first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
     left = [(fix.treatment, said) for fix in first if (said := tree.apply(fix, folder))]
     sentences, lacking = [f"{name}: {said}" for name, said in left], [name for name, _ in left]
+    notes = [f"{name}: {WRITTEN}; {'; '.join(told)}" for name, told in tree.notes.items()]
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
         unified(path.relative_to(own.root).as_posix(), tree.before[path], text)
         for path, text in sorted(changed.items())
     )
-    return Patch(diff, changed, tuple(dict.fromkeys(sentences)), own, tuple(dict.fromkeys(lacking)))
+    by_people = tuple(dict.fromkeys(sentences))
+    return Patch(diff, changed, by_people, own, tuple(dict.fromkeys(lacking)), tuple(notes))
 
 
 _ByFile = dict[str, dict[Path, dict[int, str]]]
@@ -92,6 +97,7 @@ class _Tree:
     texts: dict[Path, str]
     device: str
     made: _ByFile
+    notes: dict[str, dict[str, None]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, own: OwnFiles, device: str, made: _ByFile) -> _Tree:
@@ -105,24 +111,27 @@ class _Tree:
         said = {edit.knob: self._said(fix, edit, folder) for edit in edits}
         if set(said) >= TOGETHER and any(said.values()):
             self.texts = before
+            self.notes.pop(fix.treatment, None)
             hands = (by_hand(edit.knob, _setting(edit)) for edit in edits)
             said = {knob: said[knob] or hand for knob, hand in zip(said, hands, strict=True)}
         return "; ".join(filter(None, said.values()))
 
     def _said(self, fix: Kept, edit: Edit, folder: Path) -> str:
         """Write one edit; what is left to say."""
-        done, why = self._write(fix, edit, folder, list(self.texts))
-        if not done and not why and self.own.script in self.texts:
-            done, why = self._write(fix, edit, folder, [self.own.script], insert=True)
+        done, why, notes = self._write(fix, edit, folder, list(self.texts))
+        if not done and not why and not notes and self.own.script in self.texts:
+            done, why, notes = self._write(fix, edit, folder, [self.own.script], insert=True)
         hand = by_hand(edit.knob, _setting(edit))
-        if why:
-            return f"{hand} ({'; '.join(dict.fromkeys(why))})"
+        if why or (notes and not done):
+            return f"{hand} ({'; '.join(dict.fromkeys((*why, *notes)))})"
+        if notes:
+            self.notes.setdefault(fix.treatment, {}).update(dict.fromkeys(notes))
         return "" if done else hand
 
     def _write(
         self, fix: Kept, edit: Edit, folder: Path, paths: list[Path], *, insert: bool = False
-    ) -> tuple[bool, list[str]]:
-        done, why = False, []
+    ) -> tuple[bool, list[str], list[str]]:
+        done, why, notes = False, [], []
         beside = {each.knob: each.value for each in fix.edits if each.value is not None}
         change = Change(
             edit.knob, _setting(edit), edit.was, (), self.own.options, insert, self.device, beside
@@ -136,8 +145,10 @@ class _Tree:
                 found = _written(form, now, change, path)
                 self.texts[path] = found.text
                 done |= found.done
-                why += [f"{path.relative_to(self.own.root)}, {each}" for each in found.why]
-        return done, why
+                name = path.relative_to(self.own.root)
+                why += [f"{name}, {each}" for each in found.why]
+                notes += [f"{name}, {each}" for each in found.notes]
+        return done, why, notes
 
     def _made(self, knob: str, path: Path) -> dict[int, str] | None:
         """Lines of a file as it is by now that made what a knob sets."""

@@ -36,11 +36,13 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """What became of a file. ``done``: the text now says so somewhere, changed or not. ``why`` are
-    places that were left to a person, each as a sentence without full stop."""
+    places that were left to a person, each as a sentence without full stop; ``notes`` are places
+    that trials have said nothing of, and nothing to do where it was written elsewhere."""
 
     text: str
     done: bool = False
     why: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 Write = Callable[[str, Change], Rewrite]

@@ -17,6 +17,7 @@ from whyidle.patches._source import NO_LITERAL, Changes, Source
 from whyidle.patches._spread import Spread, spread
 
 UNCHANGED = "was not changed in the trials"
+SHARED = f"takes the same option, and {UNCHANGED}"
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class Edits:
     changes: dict[cst.CSTNode, Callable[[Any], Any]] = field(default_factory=dict)
     done: bool = False
     why: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def replace(self, node: cst.CSTNode, code: str) -> None:
         """Replace an expression; text stays in the quotes that it is in."""
@@ -40,7 +42,7 @@ class Edits:
     def rewrite(self, source: Source) -> Rewrite:
         """The file with these changes."""
         changes: Changes = self.changes
-        return Rewrite(source.changed(changes), self.done, tuple(self.why))
+        return Rewrite(source.changed(changes), self.done, tuple(self.why), tuple(self.notes))
 
 
 Code = Callable[[cst.Call], "str | None"]
@@ -55,11 +57,13 @@ class Setter:
     keyword: Keyword
     change: Change
     edits: Edits = field(default_factory=Edits)
-    untried: list[cst.Call] = field(default_factory=list)
+    untried: set[cst.CSTNode] = field(default_factory=set)
+    unreached: list[cst.Call] = field(default_factory=list)
 
     def tried(self, calls: Sequence[cst.Call]) -> list[cst.Call]:
         """The calls that made what the trials changed, where that is known; the others are left,
-        and so is what was made by no such call."""
+        and so is what was made by no such call. Of a call that no trial has come to nothing speaks
+        against the setting, as it does of one that has left it."""
         made = self.change.made
         if made is None:
             return list(calls)
@@ -69,20 +73,33 @@ class Setter:
             seen |= lines
             if lines and not any(made[line] for line in lines):
                 found.append(call)
+            elif why := next((made[line] for line in lines if made[line]), ""):
+                self._leave_untried(call, why)
             else:
-                self._untried(call, next((made[line] for line in lines if made[line]), ""))
+                self.unreached.append(call)
         for line in sorted(made.keys() - seen):
             if not made[line]:
                 self.edits.why.append(f"line {line} makes one in a way that is not followed")
         return found
 
-    def _untried(self, call: cst.Call, why: str) -> None:
-        """Leave what the trials have left. What has the new value already is nothing to tell of,
-        nor is it what they changed."""
-        self.untried.append(call)
+    def _leave_untried(self, call: cst.Call, why: str) -> None:
+        """Leave what the trials have left, and what its value comes from."""
+        if (found := self._origin(call)) is not None:
+            self.untried.add(found.node)
+        self.leave(call, f"was left as it is in the trials: {why}")
+
+    def _origin(self, call: cst.Call) -> Origin | None:
+        value = argument(call, self.keyword)
+        return origin(self.source, value) if value is not None else None
+
+    def _note_unreached(self, call: cst.Call) -> None:
+        """What has the new value already is nothing to tell of, nor is it what they changed."""
         now = current(self.source, call, self.keyword, self.change.options)
-        if why or now != self.change.value or type(now) is not type(self.change.value):
-            self.leave(call, f"was left as it is in the trials: {why}" if why else UNCHANGED)
+        if now != self.change.value or type(now) is not type(self.change.value):
+            found = self._origin(call)
+            shared = found is not None and found.node in self.edits.changes
+            what = SHARED if shared else UNCHANGED
+            self.edits.notes.append(f"line {self.source.line(call)} {what}")
 
     def set(self, calls: Sequence[cst.Call], code: Code | None = None) -> Rewrite:
         """Set the keyword at each of the calls. ``code`` is asked for each of them where the
@@ -91,6 +108,8 @@ class Setter:
             wanted = code(call) if code is not None else as_python(self.change.value)
             if wanted is not None:
                 self._set(call, wanted)
+        for call in self.unreached:
+            self._note_unreached(call)
         return self.edits.rewrite(self.source)
 
     def _set(self, call: cst.Call, code: str) -> None:
@@ -137,9 +156,9 @@ class Setter:
             self.leave(call, f"has {self.keyword.name}={source.code(value)}{by}")
         elif word := given(self.change.options, found.options):
             self._told(call, word)
-        elif self._of_untried(found) and found.options:
+        elif found.node in self.untried and found.options:
             self.leave(call, f"has {self.keyword.name}={source.code(value)}, as others have")
-        elif self._of_untried(found) or (found.others and not self._only_here(found.others)):
+        elif self._only_at_call(found):
             self.edits.replace(value, code)
         else:
             self.edits.replace(found.node, code)
@@ -152,11 +171,13 @@ class Setter:
             for arg in parents
         )
 
-    def _of_untried(self, found: Origin) -> bool:
-        """Whether what the trials have left has its value from the same place."""
-        values = [argument(call, self.keyword) for call in self.untried]
-        others = [origin(self.source, value) for value in values if value is not None]
-        return any(other is not None and other.node is found.node for other in others)
+    def _only_at_call(self, found: Origin) -> bool:
+        """Whether what a value comes from decides something else, too. An option is the user's to
+        give, so that one which calls that no trial came to take as well is changed for all."""
+        unreached = () if found.options else map(self._origin, self.unreached)
+        shared = any(each is not None and each.node is found.node for each in unreached)
+        used = bool(found.others) and not self._only_here(found.others)
+        return shared or used or found.node in self.untried
 
     def _told(self, call: cst.CSTNode, word: str) -> None:
         self.leave(call, f"gets {self.keyword.name} from the command line: change `{word}` there")
