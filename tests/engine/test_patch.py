@@ -302,3 +302,17 @@ def test_lines_of_a_finding_follow_what_was_inserted_above(folder: Path):
     new = "import torch\n" + guarded.format("test_a") + guarded.format("test_b")
     patch = make_patch([kept(2), kept(9)], ["python", "train.py"], folder)
     assert patch.files[(folder / "train.py").resolve()] == new
+
+
+@pytest.mark.parametrize(("value", "told"), [(True, True), (False, False)])
+def test_what_is_otherwise_in_a_file_than_in_a_trial_is_told(folder, value, told):
+    write(folder, {"train.py": SCRIPT})
+    edits = [
+        Edit(knob="loader.workers", value=2, was=0),
+        Edit(knob="loader.persistent_workers", value=value),
+    ]
+    patch = make_patch([Kept("loader-workers", edits)], ["python", "train.py"], folder)
+    assert not patch.lacking
+    assert any("from the second epoch on" in note for note in patch.notes) == told
+    left = make_patch([Kept("loader-workers", edits)], ["python", "other.py"], folder)
+    assert not left.notes

@@ -13,7 +13,7 @@ from whyidle.engine._diff import unified
 from whyidle.engine._own_files import OwnFiles, own_files
 from whyidle.engine.applied import Made
 from whyidle.model.diagnosis import Edit, Place
-from whyidle.model.knobs import TOGETHER, Setting, by_hand
+from whyidle.model.knobs import KNOBS, TOGETHER, Setting, by_hand
 from whyidle.model.patch import Change, Rewrite, SourceForm
 
 WORKERS = "loader.workers"
@@ -75,6 +75,7 @@ def make_patch(
     left = [(fix.treatment, said) for fix in first if (said := tree.apply(fix, folder))]
     sentences, lacking = [f"{name}: {said}" for name, said in left], [name for name, _ in left]
     notes = [f"{name}: {WRITTEN}; {'; '.join(told)}" for name, told in tree.notes.items()]
+    notes += _otherwise([fix for fix in first if fix.treatment not in lacking])
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
         unified(path.relative_to(own.root).as_posix(), tree.before[path], text)
@@ -82,6 +83,12 @@ def make_patch(
     )
     by_people = tuple(dict.fromkeys(sentences))
     return Patch(diff, changed, by_people, own, tuple(dict.fromkeys(lacking)), tuple(notes))
+
+
+def _otherwise(written: Sequence[Kept]) -> list[str]:
+    """What of these is otherwise in files than in trials."""
+    edits = [(fix, KNOBS.get(edit.knob)) for fix in written for edit in fix.edits if edit.value]
+    return [f"{fix.treatment}: {knob.written}" for fix, knob in edits if knob and knob.written]
 
 
 _ByFile = dict[str, dict[Path, dict[int, str]]]

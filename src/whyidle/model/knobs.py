@@ -16,13 +16,16 @@ Setting = str | int | float | bool
 class Knob(NamedTuple):
     """One thing that can be set. ``by_hand`` is what a person writes, as the object of "write";
     ``{value}`` stands for the setting as Python writes it, ``{text}`` as it is. Where only some
-    texts mean anything they are ``among`` these; a number is at ``least`` and at ``most`` these."""
+    texts mean anything they are ``among`` these; a number is at ``least`` and at ``most`` these.
+    ``written``: what is otherwise in a file that says so than in a process that it is applied to,
+    as a sentence without full stop."""
 
     kind: type[Setting]
     by_hand: str
     among: tuple[str, ...] = ()
     least: float = 1
     most: float = float("inf")
+    written: str = ""
 
 
 MANY: Final = 1024
@@ -116,7 +119,13 @@ KNOBS: Final[dict[str, Knob]] = {
     "loader.full_affinity": Knob(
         bool, "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"
     ),
-    "loader.persistent_workers": Knob(bool, "DataLoader(..., persistent_workers={value})"),
+    "loader.persistent_workers": Knob(
+        bool,
+        "DataLoader(..., persistent_workers={value})",
+        written="from the second epoch on the patched files draw other random numbers, those that "
+        "shuffle among them, as PyTorch seeds no workers anew that stay; the plan draws the same "
+        "ones as before",
+    ),
     "loader.pin_memory": Knob(bool, "DataLoader(..., pin_memory={value})"),
     "loader.prefetch_factor": Knob(int, "DataLoader(..., prefetch_factor={value})", most=MANY),
     "loader.worker_threads": Knob(

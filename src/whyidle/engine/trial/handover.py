@@ -95,7 +95,7 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
 def _held(healing: Healing, found: Healed, patch: Patch, ran: Ran, told: Told) -> Handover:
     """Hold the patched run against the untreated ones: the numbers decide, the speed is told."""
     first = next(one for one in found.judged if one.kept)
-    known = (found.whole or first).untreated
+    known, numbers = (found.whole or first).untreated, ""
     if known:
         fix = every(healing)
         arms = replace(
@@ -106,11 +106,13 @@ def _held(healing: Healing, found: Healed, patch: Patch, ran: Ran, told: Told) -
         if not check.holds:
             why = f"{REFUSED}patched so, {check.told}."
             return Handover(patch, None, why, good=False)
+        numbers = f" Their numbers: {check.told}."
     times = _Times(list(first.base_s), [_patched_s(found, told)])
     gain = found.whole.effect if found.whole else None
     if gain is not None and not patch.lacking and times.below(gain):
         _again(healing, found, patch, times)
-    return Handover(patch, times.speedup, times.told(gain, patch.lacking), good=True)
+    said = times.told(gain, patch.lacking) + numbers
+    return Handover(patch, times.speedup, said, good=True)
 
 
 @dataclass(slots=True)
