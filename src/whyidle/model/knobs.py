@@ -101,7 +101,7 @@ KNOBS: Final[dict[str, Knob]] = {
         bool, "`with torch.inference_mode(mode={value}):` around evaluation"
     ),
     "gc.collect_interval_steps": Knob(
-        int, "gc.collect() in every {value}th step only (beside gc.freeze(): and gc.disable())"
+        int, "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),
     "gc.freeze": Knob(bool, "gc.collect() and gc.freeze() after the first steps"),
     "loader.batch_by_length": Knob(
