@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -248,6 +249,39 @@ def test_a_write_that_no_overlay_can_take_is_told(namespaces: Shield, project: P
     assert not place.exists()
     told = (f"write to {place} refused", f"{project / 'train.py'}:1")
     assert told in [each[:2] for each in namespaces.leaks()]
+
+
+def test_a_folder_that_is_gone_by_then_keeps_no_command_from_starting(
+    namespaces: Shield, tmp_path: Path
+):
+    """As others' folders for temporary files, where there is a mount beside them."""
+    folder = tmp_path / "others"
+    folder.mkdir()
+    namespaces._kind._layout.overlays.append((str(folder), 0))
+    words = namespaces.command(["true"])
+    folder.rmdir()
+    for each in (words, namespaces.command(["true"])):
+        done = subprocess.run(each, capture_output=True, text=True, check=False, timeout=SHORT_S)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_folder_that_goes_amid_the_mounts_keeps_no_command_from_starting(
+    namespaces: Shield, tmp_path: Path
+):
+    """An overlay above it has removed it by the time that it gets its own."""
+    folder = tmp_path / "others"
+    folder.mkdir()
+    namespaces._kind._layout.overlays.append((str(folder), 0))
+    words = namespaces.command(["true"])
+    *above, _ = (each for each in namespaces._kind.uppers if folder.is_relative_to(each.folder))
+    upper = above[-1].path / folder.relative_to(above[-1].folder)
+    upper.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.mknod(upper, stat.S_IFCHR)  # how an overlay marks what was removed
+    except PermissionError:
+        pytest.skip("a kernel that makes no such marks for users")
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SHORT_S)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_scratch_is_gone_whatever_the_job_left(project: Path, tmp_path: Path):

@@ -133,19 +133,9 @@ def _identity(path: str) -> str:
 def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str, str]]:
     """Mount what is planned. What cannot be an overlay is returned with the reason, read-only."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
-    below = {path: place(path) for path, _, _ in plan["overlay"]}
-    shelves = {path: place(path) for _, *own in plan["overlay"] for path in own}
-    kept = [(place(source), target) for source, target in plan["bind"]]
     style = "userxattr" if user else "redirect_dir=on"
-    refused = []
-    for path, upper, work in plan["overlay"]:
-        layers = f"lowerdir={below[path]},upperdir={shelves[upper]},workdir={shelves[work]}"
-        try:
-            mount("overlay", path, "overlay", 0, f"{layers},{style}")
-        except OSError as error:
-            refused.append((path, error.strerror or str(error)))
-            mount(below[path], path, None, MS_BIND | MS_REC)
-            read_only(path)
+    kept = [(place(source), target) for source, target in plan["bind"]]
+    refused = lay(plan["overlay"], style)
     for path, kind in plan["memory"]:
         in_memory(path, style if kind == "overlay" else None)
     for source, target in kept:
@@ -158,6 +148,30 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
     for (path,) in plan["settings"]:
         mount(path, path, None, MS_BIND | MS_REC)
         read_only(path)
+    return refused
+
+
+def lay(overlays: list[tuple[str, ...]], style: str) -> list[tuple[str, str]]:
+    """Mount the overlays; what refuses one is returned. A folder that has gone since it was planned
+    needs none: whatever it was in is read-only, so that nobody makes it anew."""
+    below = {}
+    for path, _, _ in overlays:
+        with suppress(FileNotFoundError):
+            below[path] = place(path)
+    shelves = {path: place(path) for _, *own in overlays for path in own}
+    refused = []
+    for path, upper, work in overlays:
+        if path not in below:
+            continue
+        layers = f"lowerdir={below[path]},upperdir={shelves[upper]},workdir={shelves[work]}"
+        try:
+            mount("overlay", path, "overlay", 0, f"{layers},{style}")
+        except OSError as error:
+            if not os.path.isdir(path):
+                continue
+            refused.append((path, error.strerror or str(error)))
+            mount(below[path], path, None, MS_BIND | MS_REC)
+            read_only(path)
     return refused
 
 

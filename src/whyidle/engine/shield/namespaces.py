@@ -53,7 +53,7 @@ class Namespaces:
         self._hosts = hosts is not None and network.HOSTS.is_file()
         try:
             self._user, self._layout = self._find()
-        except UnavailableError:
+        except (UnavailableError, OSError):
             for folder in self.made:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -141,7 +141,10 @@ class Namespaces:
             upper, work = base / "upper", base / "work"
             for each in (base, upper, work):
                 each.mkdir()
-            skeleton.build(upper, folder, self._needed)
+            try:
+                skeleton.build(upper, folder, self._needed)
+            except FileNotFoundError:  # somebody's folder for temporary files, gone since the plan
+                continue
             uppers.append(Upper(folder, upper))
             overlays.append((folder, str(upper), str(work)))
         bind = [(str(each), str(each)) for each in (*self._asked.real, self._asked.notes)]
