@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from unguarded import Open
 
-from whyidle.engine.trial import arm, given, healing
+from whyidle.engine.trial import arm, failing, given, healing
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.healing import Healing
 from whyidle.errors import TrialError
@@ -51,6 +51,20 @@ def test_what_can_be_read_only_once_is_left_alone(tmp_path, standard):
     os.close(write)
     assert given.words() == ""
     assert os.read(0, 10) == b"one\n"
+
+
+@linux
+def test_a_job_that_was_given_nothing_or_too_little_is_told_so(tmp_path, standard):
+    said = "EOFError: EOF when reading a line"
+    with Path(os.devnull).open("rb") as file:
+        standard(file.fileno())
+    found = failing.blame(said, 1, None)
+    assert "nothing to read" in found.why
+    assert "< FILE" in found.hint
+    (tmp_path / "lines.txt").write_text("one\n")
+    with (tmp_path / "lines.txt").open("rb") as file:
+        standard(file.fileno())
+    assert "came to its end" in failing.blame(said, 1, None).why
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):
     ("ending", "steps", "said"),
     [
         ("crashed", 30, ("fails after 30 steps: RuntimeError: shard 7", "without whyidle")),
-        ("crashed", 0, ("fails: RuntimeError: shard 7", "--network")),
+        ("crashed", 0, ("fails: RuntimeError: shard 7", "without whyidle")),
         ("silent", 0, ("does not train", "whyidle run")),
         ("hung", 1, ("ended after 1 step, 4 s after its start", "--budget")),
         ("hung", 0, ("ended after 0 steps", "PYTHONPATH anew")),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.engine.shield import Leak, fenced, shield
+from whyidle.engine.shield.shelves import Room
 from whyidle.engine.trial import kept_in as _kept_in
 from whyidle.engine.trial.kept_in import KeptIn, told_of
 from whyidle.errors import TrialError
@@ -62,7 +63,7 @@ def test_where_programs_reach_the_network_it_is_asked(
 def test_what_is_not_held_back_is_told_apart():
     leaks = [Leak("connection to hub:443", "a.py:1"), Leak("program rclone", "a.py:2", held=False)]
     assert told_of(leaks, network=False) == [
-        "Held back in trials: connection to hub:443 (a.py:1).",
+        f"Held back in trials: connection to hub:443 (a.py:1). {_kept_in.SENT}",
         "Not held back in trials: program rclone (a.py:2).",
     ]
     assert told_of(leaks[1:], network=False) == [
@@ -72,6 +73,36 @@ def test_what_is_not_held_back_is_told_apart():
         "Let through in trials (--network): connection to hub:443 (a.py:1); "
         "program rclone (a.py:2)."
     ]
+
+
+def test_what_a_connection_costs_is_said_to_be_missing_and_how_to_get_it():
+    sends = Leak("connection to 127.0.0.1:8765", f"{Path.cwd() / 'train.py'}:70")
+    (told,) = told_of([sends], network=False)
+    assert "connection to 127.0.0.1:8765 (train.py:70)." in told
+    assert "not in these numbers" in told
+    assert "--network --yes" in told
+    others = [Leak("write to /x refused", "a.py:1"), Leak("connection or look-up, by C", "")]
+    assert not [text for text in told_of(others, network=False) if "--network" in text]
+
+
+def test_with_too_little_room_for_temporary_files_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(_kept_in, "room", lambda place: Room(245_000, 3_000_000))
+    monkeypatch.setattr(_kept_in, "shield", lambda *_, **__: pytest.fail("started"))
+    with pytest.raises(TrialError) as caught:
+        KeptIn(network=False).check(["python", "train.py"], yes=True)
+    assert f"{tmp_path}, has 0.2 MB left" in caught.value.what
+    assert "TMPDIR=" in caught.value.hint
+
+    def nowhere() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    with pytest.raises(TrialError, match="No usable temporary directory") as caught:
+        KeptIn(network=False).check(["python", "train.py"], yes=True)
+    assert "TMPDIR=" in caught.value.hint
 
 
 def test_an_arm_is_not_kept_in_by_less_than_was_found(

@@ -39,6 +39,15 @@ class Leak(NamedTuple):
     held: bool = True
 
 
+class Behind(NamedTuple):
+    """What stood around a command: the kind, whether it had a ``network``, and what was held back
+    or let through."""
+
+    level: Level
+    network: bool
+    leaks: tuple[Leak, ...]
+
+
 class Shield:
     """What stands around a command, of the best kind that can be had here."""
 
@@ -119,15 +128,33 @@ class Shield:
     def leaks(self) -> list[Leak]:
         """What was held back or could not be diverted, each once."""
         found = set()
-        for path in self._notes.glob("*.notes"):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                what, _, where = line.partition("\t")
-                held = not (self.sends and what.startswith("program "))
-                found.add(Leak(what, where, held))
+        for what, where in self._noted("notes"):
+            held = not (self.sends and what.startswith("program "))
+            found.add(Leak(what, where, held))
         sent = any(each.what.startswith(("connection", "look-up")) for each in found)
         if not sent and next(self._notes.glob("*.routes"), None):
             found.add(Leak("connection or look-up of a name, by code that is not Python", ""))
-        return sorted(found)
+        return sorted(found | self._unanswered())
+
+    def _unanswered(self) -> set[Leak]:
+        """Connections to who listens on this machine, outside of the command's network. Where any
+        of its processes was reached at that port, in the end, the port is one of its own."""
+        reached = {port for port, _ in self._noted("reached")}
+        return {
+            Leak(what, where)
+            for what, where in self._noted("refused")
+            if what.rpartition(":")[2] not in reached
+        }
+
+    def _noted(self, kind: str) -> Iterator[tuple[str, str]]:
+        for path in self._notes.glob(f"*.{kind}"):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                what, _, where = line.partition("\t")
+                yield what, where
+
+    def behind(self) -> Behind:
+        """What can be told of it once a command has ended."""
+        return Behind(self.level, self.network, tuple(self.leaks()))
 
     def close(self) -> None:
         """Throw away what was written."""

@@ -154,6 +154,7 @@ class Namespaces:
         told = {
             **self._asked.guest(),
             "closed": self._asked.closed,
+            "taken": network.taken(os.environ) if self._asked.closed else [],
             "read_only": [*layout.read_only, *settings],
         }
         guest = self._scratch / "asked.json"

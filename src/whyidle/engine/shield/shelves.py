@@ -19,6 +19,8 @@ PLACES = ("/var/tmp", "/tmp", "/dev/shm")
 """where a second place for what is written may be found"""
 ENOUGH_BYTES = 1 << 30
 """a shelf with less room than a checkpoint or two is none"""
+LEAST_BYTES = 32_000_000
+"""what trials record takes a few MB, of many ranks more"""
 SHARE = 0.05
 """of a disk; file systems keep as much back for those who have to repair a machine (ext4)"""
 MEMORY = ("ramfs", "tmpfs")

@@ -18,7 +18,7 @@ from whyidle.engine.applied import Made
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
-from whyidle.engine.shield import Stock
+from whyidle.engine.shield import Behind, Stock
 from whyidle.engine.trial import given, ranks, sweep
 from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
@@ -80,7 +80,7 @@ class Ran:
     what each told, ``lost`` those that died and left the others waiting. ``seconds`` is what it
     took altogether, ``samples`` what its processes held meanwhile, ``rung`` the last one that it
     came to; ``swayed`` is whether its results were off on purpose; ``full`` says where too little
-    room was left, if that ended it."""
+    room was left, if that ended it; ``behind`` is what stood around it."""
 
     ending: Ending
     status: int | None
@@ -99,6 +99,7 @@ class Ran:
     samples: Sequence[Sample] = ()
     swayed: bool = False
     full: str = ""
+    behind: Behind | None = None
 
     @property
     def good(self) -> bool:

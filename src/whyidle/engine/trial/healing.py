@@ -18,6 +18,7 @@ from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.chance import Purse
 from whyidle.engine.trial.engine import Engine, Entry
+from whyidle.engine.trial.failing import blame
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.pair import WARM_STEPS
@@ -272,11 +273,9 @@ def _must_run(ran: Ran) -> None:
     if last.startswith("EOFError"):
         _had_no_input("The command fails", f"It ended with {last[:LINE]}")
     told = ":" if "Traceback" in ran.said else ". It printed last:"
+    why, hint = blame(last, ran.status, ran.behind)
     raise TrialError(
-        f"The command fails{made if steps else ''}{told} {last[:LINE]}",
-        why=f"It ended with {ran.status} in a trial: without --network it has no network there, "
-        "and what it writes is thrown away.",
-        hint="Does it run without whyidle? A job that needs the network: --network --yes",
+        f"The command fails{made if steps else ''}{told} {last[:LINE]}", why=why, hint=hint
     )
 
 

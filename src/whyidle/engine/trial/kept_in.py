@@ -12,9 +12,15 @@ from types import FrameType
 from typing import NoReturn
 
 from whyidle.engine.shield import LEVELS, Leak, Level, Shield, mark, shield
+from whyidle.engine.shield.shelves import LEAST_BYTES, room
+from whyidle.engine.trial.failing import SENDING
 from whyidle.engine.trial.launchers import launcher
 from whyidle.errors import TrialError
 
+SENT = (
+    "What that costs is not in these numbers: whyidle fix --network --yes ... gives it back, and "
+    "uploads are real then."
+)
 MOST = 5
 """of what was held back so many are told"""
 ENDING = ("SIGTERM", "SIGHUP")
@@ -51,6 +57,7 @@ class KeptIn:
                 hint="Try the command that it starts, or whyidle fix --yes ... to go on all the "
                 "same.",
             )
+        _must_have_room()
         with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
             scratch = mark(folder) / "scratch"
             scratch.mkdir()
@@ -98,6 +105,25 @@ class KeptIn:
         return told_of(self.leaks, network=self.network)
 
 
+def _must_have_room() -> None:
+    """Raises TrialError where what trials record would not find room."""
+    try:
+        place = tempfile.gettempdir()
+        left = room(place).free_bytes
+    except OSError as error:
+        raise TrialError(
+            "There is no place for temporary files.",
+            why=f"{error}.",
+            hint="TMPDIR=FOLDER whyidle fix COMMAND, a folder that has room.",
+        ) from error
+    if left < LEAST_BYTES:
+        raise TrialError(
+            f"The folder for temporary files, {place}, has {left / 1e6:.1f} MB left.",
+            why=f"Trials record there, and need {LEAST_BYTES / 1e6:.0f} MB at least.",
+            hint="TMPDIR=FOLDER whyidle fix COMMAND, a folder that has more room.",
+        )
+
+
 def told_of(leaks: Iterable[Leak], *, network: bool) -> list[str]:
     """What was held back, or with ``network`` let through, a sentence each."""
     found = list(leaks)
@@ -105,11 +131,18 @@ def told_of(leaks: Iterable[Leak], *, network: bool) -> list[str]:
         return _told("Let through in trials (--network)", found)
     held = [leak for leak in found if leak.held]
     other = [leak for leak in found if not leak.held]
-    return _told("Held back in trials", held) + _told("Not held back in trials", other)
+    sent = any(leak.what.startswith(SENDING) for leak in held)
+    said = [f"{text} {SENT}" if sent else text for text in _told("Held back in trials", held)]
+    return said + _told("Not held back in trials", other)
 
 
 def _told(head: str, leaks: Sequence[Leak]) -> list[str]:
-    told = [f"{leak.what}{f' ({leak.where})' if leak.where else ''}" for leak in leaks[:MOST]]
+    here = f"{Path.cwd()}/"
+    places = [leak.where.removeprefix(here) for leak in leaks]
+    told = [
+        f"{leak.what}{f' ({place})' if place else ''}"
+        for leak, place in zip(leaks[:MOST], places, strict=False)
+    ]
     more = f"; and {len(leaks) - MOST} more" if len(leaks) > MOST else ""
     return [f"{head}: {'; '.join(told)}{more}."] if told else []
 

@@ -1,7 +1,8 @@
 """An audit hook that writes down what leaves the machine, and which programs are started.
 
 What was noted is a line ``WHAT<tab>FILE:LINE`` in a file of its own per process, once for each
-pair. Where the job may not use a network and the system cannot close it, a connection is refused
+pair; what is a leak only where nobody answered in the end is in another file, and who did in a
+third. Where the job may not use a network and the system cannot close it, a connection is refused
 here, as if there were no way to the address, or, on this machine, as if nobody listened.
 """
 
@@ -17,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
+
+from .listening import answers
 
 MOST = 200
 """different notes of one process"""
@@ -52,7 +55,7 @@ class Asked:
     ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
     With ``layers`` what is written anywhere but in ``left`` goes to that folder, as is what is
     written to shared memory of a ``held`` name. At ``taken`` ports of this machine others listen:
-    what they are sent they may keep, or pass on."""
+    what they are sent they may keep, or pass on; in a ``closed`` network they are out of reach."""
 
     folder: str
     local: list[str]
@@ -106,13 +109,13 @@ class Notes:
         finally:
             self.busy.discard(thread)
 
-    def note(self, what: str) -> None:
+    def note(self, what: str, kind: str = "notes") -> None:
         """Write it down, with the line of the user's that led here."""
         key = (" ".join(what.split()), place())
         if key in self.seen or len(self.seen) >= MOST:
             return
         self.seen.add(key)
-        path = os.path.join(self.asked.folder, f"{os.getpid()}.notes")
+        path = os.path.join(self.asked.folder, f"{os.getpid()}.{kind}")
         try:
             with open(path, "a", encoding="utf-8", errors="replace") as file:
                 file.write("\t".join(key) + "\n")
@@ -123,10 +126,22 @@ class Notes:
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
             return
         host, port = str(address[0]), address[1]
-        away = self._away(host)
-        if away or (sock.type == socket.SOCK_STREAM and port in self.asked.taken):
+        if self._away(host):
             self.note(f"connection to {host}:{port}")
-            self._refuse(errno.ENETUNREACH if away else errno.ECONNREFUSED)
+            self._refuse()
+        elif sock.type == socket.SOCK_STREAM and port in self.asked.taken:
+            self._taken(host, port)
+
+    def _taken(self, host: str, port: int) -> None:
+        """A port at which somebody listened when this began. In a network of its own the job finds
+        nobody there, unless that is one of its own, who may come later."""
+        if not self.asked.closed:
+            self.note(f"connection to {host}:{port}")
+            self._refuse(errno.ECONNREFUSED)
+        elif answers(port):
+            self.note(f"{port}", "reached")
+        else:
+            self.note(f"connection to {host}:{port}", "refused")
 
     def _looked_up(self, host: Any, port: Any, *_: Any) -> None:
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host

@@ -128,6 +128,7 @@ def run(order: Order, go_on: GoOn | None = None) -> Came:
             kept_in = KeptIn(network=order.terms.network, level=order.terms.level)
             with kept_in.arm(folder) as guard:
                 ran = arm.run(order.terms.command, order.asked, folder, guard, go_on)
+                ran = replace(ran, behind=guard.behind())
             packed = pack(ran.recording) if order.asked.profile else b""
             return Came(ran, packed, tuple(kept_in.leaks))
         finally:

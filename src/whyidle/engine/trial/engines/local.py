@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from whyidle.engine.trial import arm
@@ -37,7 +38,8 @@ class Local:
     def run(self, asked: Asked, folder: Path, go_on: GoOn | None = None) -> Ran:
         """One arm."""
         with self._kept_in.arm(folder) as guard:
-            return arm.run(self._terms.command, asked, folder, guard, go_on)
+            ran = arm.run(self._terms.command, asked, folder, guard, go_on)
+            return replace(ran, behind=guard.behind())
 
     def race(self, entries: Sequence[Entry]) -> list[Ran | None]:
         """One entry after another, by the best way that is installed."""
