@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from whyidle.engine import _links
 from whyidle.engine.patch import Kept, Patch, make_patch
 from whyidle.engine.patched import mirror
 from whyidle.model.diagnosis import Edit
@@ -74,10 +76,48 @@ def test_what_is_no_part_of_the_program_is_linked(root: Path):
     patch = make_patch([KEPT], [sys.executable, "train.py"], root / "jobs")
     run(root, patch, "train.py")
     scratch = root.parent / "scratch"
-    assert (scratch / "big").is_symlink()
+    assert (scratch / "big" / "file.bin").is_symlink()
     assert (scratch / "src" / "pkg" / "other.json").is_symlink()
     assert not (scratch / "src" / "pkg" / "loop.py").is_symlink()
     assert not (scratch / "jobs" / "train.py").is_symlink()
+
+
+REMOVES = (
+    "import os\nos.environ['A'] = '1'\nimport shutil\nshutil.rmtree('data')\nos.mkdir('data')\n"
+)
+
+
+def test_a_folder_of_results_can_be_removed_and_made_anew(root: Path):
+    (root / "jobs" / "train.py").write_text(REMOVES)
+    patch = make_patch([KEPT], [sys.executable, "train.py"], root / "jobs")
+    run(root, patch, "train.py")
+    assert not list((root.parent / "scratch" / "jobs" / "data").iterdir())
+
+
+@pytest.mark.parametrize(("said", "ours"), [
+    ("OSError: Cannot call rmtree on a symbolic link", True),
+    ("NotADirectoryError: [Errno 20] Not a directory: 'data'", True),
+    ("FileExistsError: [Errno 17] File exists: '../jobs/data'", True),
+    ("rm: cannot remove ‘data/’: Not a directory", True),
+    ("NotADirectoryError: [Errno 20] Not a directory: 'near.txt'", False),
+    ("FileNotFoundError: [Errno 2] No such file or directory: 'data'", False),
+])  # fmt: skip
+def test_an_error_about_a_folder_that_is_a_link_here_is_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch, said: str, ours: bool
+):
+    (root.parent / "scratch").mkdir()
+    patch = make_patch([KEPT], [sys.executable, "train.py"], root / "jobs")
+    monkeypatch.setattr(_links, "SMALL", 0)
+    made = mirror(patch, ["train.py"], root / "jobs", root.parent / "scratch")
+    assert made.stumbled(f"starting\n{said}\n") == ours
+
+
+def test_where_no_folder_is_a_link_no_error_is_about_one(root: Path):
+    shutil.rmtree(root / ".git")
+    patch = make_patch([KEPT], [sys.executable, "train.py"], root)
+    (root.parent / "scratch").mkdir()
+    made = mirror(patch, ["train.py"], root, root.parent / "scratch")
+    assert not made.stumbled("OSError: Cannot call rmtree on a symbolic link")
 
 
 LINKED = (

@@ -1,30 +1,47 @@
 """A folder in which a command runs with a patch, so that what is handed over has been run once.
 
 The user's tree is mirrored: folders that hold files of the program are made anew, with copies of
-those files, patched or not; everything else in them is a link to where it is, and a link of the
-user's to one of those files or folders leads to its copy. So the program finds its data and its
-other modules where it expects them, imports the patched files, and what it writes goes where it
-would have gone: whoever runs it sees to that, as in every trial.
+those files, patched or not; what else is in them is a link to where it is, or a small folder of
+links (`_links`), and a link of the user's into the tree leads into the mirror. So the program finds
+its data and its other modules where it expects them, imports the patched files, may remove and make
+its folders, and what it writes goes where it would have gone: whoever runs it sees to that, as in
+every trial.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whyidle.engine._links import Links
 from whyidle.engine.patch import Patch
+
+RMTREE = "Cannot call rmtree on a symbolic link"
+"""what Python says, and names no folder"""
+NO_FOLDER = ("Not a directory", "File exists")
+QUOTED = re.compile(r"['‘]([^'’]+)['’]")
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
     """How to run the command with the patch: its words, its folder, and the variables that stand
-    in for those of the environment."""
+    in for those of the environment. ``links`` stand for folders of the user's."""
 
     command: tuple[str, ...]
     folder: Path
     environment: Mapping[str, str]
+    links: frozenset[Path] = frozenset()
+
+    def stumbled(self, said: str) -> bool:
+        """Whether an error in what it printed comes of a folder that is a link here."""
+        if RMTREE in said:
+            return bool(self.links)
+        lines = (line for line in said.splitlines() if any(each in line for each in NO_FOLDER))
+        places = (self.folder / name for line in lines for name in QUOTED.findall(line))
+        return any(Path(os.path.realpath(each.parent)) / each.name in self.links for each in places)
 
 
 def mirror(patch: Patch, command: Sequence[str], folder: Path, scratch: Path) -> Patched:
@@ -33,22 +50,24 @@ def mirror(patch: Patch, command: Sequence[str], folder: Path, scratch: Path) ->
     Raises:
         OSError: the mirror cannot be made (a full disk, a file system without links).
     """
-    root, folder = patch.root, folder.resolve()
+    root, folder, scratch = patch.root, folder.resolve(), scratch.resolve()
     own = patch.own.files
     starts = {folder, *(path.parent for path in own), *_linked(patch.own.names)}
     above = {each for start in starts for each in (start, *start.parents)}
     folders = {each for each in above if each.is_relative_to(root)} | {root}
     for each in sorted(folders):
         (scratch / each.relative_to(root)).mkdir(exist_ok=True)
+    links = Links(root, scratch, {*folders, *own})
     for each in sorted(folders):
-        _fill(each, root, scratch, {*folders, *own})
+        links.fill(each)
     for path in own:
         copy = scratch / path.relative_to(root)
         text = patch.files.get(path)
         copy.write_bytes(path.read_bytes() if text is None else text.encode())
         copy.chmod(path.stat().st_mode | 0o200)
     words = tuple(_inside(word, root, scratch) for word in command)
-    return Patched(words, scratch / folder.relative_to(root), _environment(patch, scratch))
+    place = scratch / folder.relative_to(root)
+    return Patched(words, place, _environment(patch, scratch), frozenset(links.folders))
 
 
 def _linked(names: Iterable[Path]) -> Iterator[Path]:
@@ -57,17 +76,6 @@ def _linked(names: Iterable[Path]) -> Iterator[Path]:
         for part in (name, *name.parents):
             if part.is_symlink():
                 yield part.parent.resolve()
-
-
-def _fill(real: Path, root: Path, scratch: Path, made: set[Path]) -> None:
-    """Links to everything in a folder that is not made anew; those to what is, lead to the copy."""
-    for entry in os.scandir(real):
-        path = Path(entry.path)
-        if path not in made and entry.name != "__pycache__":
-            end = Path(os.path.realpath(path))
-            (scratch / path.relative_to(root)).symlink_to(
-                scratch / end.relative_to(root) if end in made else path
-            )
 
 
 def _inside(word: str, root: Path, scratch: Path) -> str:

@@ -198,6 +198,16 @@ def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):
     assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).told
 
 
+def test_a_crash_that_comes_of_a_link_of_ours_keeps_the_patch(tmp_path, healed):
+    said = "OSError: Cannot call rmtree on a symbolic link"
+    failed = replace(ran(0.1), ending="crashed", said=said, stumbled=True)
+    found = over(tmp_path, healed, Trials([failed], []))
+    assert found.good
+    assert found.speedup is None
+    assert "not run to its end: the job removes or makes anew a large folder" in found.told
+    assert f"({said})" in found.told
+
+
 def test_what_a_trial_has_left_is_not_patched(tmp_path, healed):
     """Where each object was made goes from the arms to the patch."""
     (tmp_path / "train.py").write_text(

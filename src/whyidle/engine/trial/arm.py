@@ -80,7 +80,8 @@ class Ran:
     what each told, ``lost`` those that died and left the others waiting. ``seconds`` is what it
     took altogether, ``samples`` what its processes held meanwhile, ``rung`` the last one that it
     came to; ``swayed`` is whether its results were off on purpose; ``full`` says where too little
-    room was left, if that ended it; ``behind`` is what stood around it."""
+    room was left, if that ended it; ``behind`` is what stood around it; ``stumbled`` is whether an
+    error comes of a link of ours."""
 
     ending: Ending
     status: int | None
@@ -100,6 +101,7 @@ class Ran:
     swayed: bool = False
     full: str = ""
     behind: Behind | None = None
+    stumbled: bool = False
 
     @property
     def good(self) -> bool:
@@ -145,7 +147,7 @@ def run(
             sweep.end(recording, kin)
     text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
     ran = _read(watch, status, time.monotonic() - begin, text)
-    return replace(ran, swayed=bool(asked.sway))
+    return replace(ran, swayed=bool(asked.sway), stumbled=place.stumbled(text))
 
 
 def _place(command: Sequence[str], patch: Patch | None, folder: Path) -> Patched:

@@ -23,6 +23,10 @@ from whyidle.engine.trial.told import Told
 AGAIN = 2
 """runs that a second look at the patched files takes"""
 REFUSED = "No patch is handed over: "
+STUMBLED = (
+    "The patch was not run to its end: the job removes or makes anew a large folder, which is a "
+    "link where the patched files are"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
         return Handover(patch, None, f"The patch was not run to its end: {ran.full}.", good=True)
     if not ran.good or ran.told is None:
         last = said.last(ran.said)[:120]
+        if ran.stumbled:
+            return Handover(patch, None, f"{STUMBLED} ({last}).", good=True)
         told = f"{REFUSED}patched so, the job {ran.ending} ({last})."
         return Handover(patch, None, told, good=False)
     return _held(healing, found, patch, ran, ran.told)
