@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import above, drawn, guard, holding, noise
+from . import above, drawn, guard, holding, loaded, noise
 from .done import Done
 from .together import Ranks
 
@@ -87,6 +87,8 @@ class Witness:
         self.looked = 0
         self.done = Done(clock)
         self.ranks = Ranks(folder)
+        self.files: dict[str, list[str]] | None = None
+        """of the job that are loaded (`loaded`), where they could be looked up"""
         self.failed = self.told = False
         self.begun = clock()
         os.register_at_fork(after_in_child=self._forked)
@@ -211,6 +213,9 @@ class Witness:
         if held is not None:
             self.device.append((len(self.marks), held))
 
+    def _files(self) -> None:
+        self.files = loaded.files()
+
     def tell(self, ended: str = "finished") -> None:
         """Write the document, once."""
         if self.told or not self.marks:
@@ -219,6 +224,7 @@ class Witness:
         self.failed |= _leaving()
         if ended == "stopped":  # later than that the device has done more than the steps
             guard.contained(self.folder, "device", lambda: self.done.drain(len(self.marks)))
+        guard.contained(self.folder, "files", self._files)
         document = {
             "ended": "crashed" if self.failed and ended == "finished" else ended,
             "begun": self.begun,
@@ -236,6 +242,7 @@ class Witness:
             "memory_bytes": holding.peak_bytes(),
             "device": self.device,
             "device_free": holding.device_free(self.done.index),
+            "files": self.files,
         }
         self._write("trial", document)
 

@@ -198,6 +198,33 @@ def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):
     assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).told
 
 
+def with_files(one, files):
+    told = replace(one.told, files=files)
+    return replace(one, told=told, ranks={0: told})
+
+
+def test_a_run_of_the_files_as_they_were_is_no_check(tmp_path, healed):
+    """Faster or not, with the same numbers or not."""
+    as_it_was = with_files(
+        ran(0.1, losses=[2 * x for x in LOSSES]), {str(tmp_path / "train.py"): []}
+    )
+    found = over(tmp_path, healed, Trials([as_it_was], []))
+    assert found.good
+    assert found.speedup is None
+    assert found.told == (
+        "The patch could not be checked: the command loads train.py from elsewhere."
+    )
+
+
+def test_the_copies_are_found_as_the_trials_found_the_files(tmp_path, healed):
+    told = with_files(ran(0.1), {str(tmp_path / "train.py"): [str(tmp_path)]})
+    judged = replace(healed.judged[0], treats=[told])
+    trials = Trials([with_files(ran(0.1), {"/copy/train.py": []})], [])
+    found = over(tmp_path, replace(healed, judged=[judged]), trials)
+    assert found.patch.own.folders[0] == tmp_path
+    assert "1.50 times as fast" in found.told
+
+
 def test_a_crash_that_comes_of_a_link_of_ours_keeps_the_patch(tmp_path, healed):
     said = "OSError: Cannot call rmtree on a symbolic link"
     failed = replace(ran(0.1), ending="crashed", said=said, stumbled=True)

@@ -15,6 +15,7 @@ from whyidle.engine.trial import said
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.heal import Healed, bench, every
 from whyidle.engine.trial.healing import Healing
+from whyidle.engine.trial.loaded import found_as, unchecked
 from whyidle.engine.trial.pair import Effect, step_s
 from whyidle.engine.trial.same import hold
 from whyidle.engine.trial.sized import resized, work_s
@@ -58,7 +59,8 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
 def _made(healing: Healing, found: Healed, folder: Path, kept: Sequence[Kept]) -> Patch:
     judged = [one for one in (*found.judged, found.whole) if one is not None and one.kept]
     made = together(ran.made for one in judged for ran in one.treats)
-    return make_patch(kept, list(healing.command), folder, found.before.device.kind, made)
+    patch = make_patch(kept, list(healing.command), folder, found.before.device.kind, made)
+    return found_as(patch, (ran for one in judged for ran in one.treats))
 
 
 def _without_one(
@@ -95,6 +97,8 @@ def _run(healing: Healing, found: Healed, patch: Patch) -> Handover:
             return Handover(patch, None, f"{STUMBLED} ({last}).", good=True)
         told = f"{REFUSED}patched so, the job {ran.ending} ({last})."
         return Handover(patch, None, told, good=False)
+    if why := unchecked(patch, ran):
+        return Handover(patch, None, f"The patch could not be checked: {why}.", good=True)
     return _held(healing, found, patch, ran, ran.told)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,9 @@ class Told:
     counted; of how much gradients scatter, from step to step, what ``probe/noise.py`` sees; after
     how many steps, and when, its device was ``drained``: waited for at the first of them, and known
     to be done at the others; whether its results were to be off, and were not to the end
-    (``unswayed``); and whether it was stopped, ended by itself (finished), or by an error
-    (crashed)."""
+    (``unswayed``); which of the job's ``files`` were loaded, each with the folders that it was
+    found from as a module (None: not known); and whether it was stopped, ended by itself
+    (finished), or by an error (crashed)."""
 
     ended: str
     begun: int
@@ -41,6 +42,7 @@ class Told:
     noise: Sequence[Sequence[float]] = ()
     drained: Sequence[Sequence[int]] = ()
     unswayed: bool = False
+    files: Mapping[str, Sequence[str]] | None = None
 
 
 def read(recording: Path) -> list[Told]:
