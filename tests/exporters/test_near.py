@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from whyidle.exporters import html, json, markdown, terminal
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Evidence, Healed, Place
 
 FOLDER = "/home/u/photos"
 
@@ -48,3 +48,22 @@ def test_other_files_keep_their_paths(told, render, folder):
 
 def test_programs_read_whole_paths(told):
     assert f'"{FOLDER}/data/read.py"' in json.render(told(f"{FOLDER}/data/read.py", FOLDER))
+
+
+@pytest.mark.parametrize("render", [terminal.render, html.render])
+def test_what_remains_is_named_from_there_as_well(told, render):
+    plain = told(f"{FOLDER}/data/read.py", FOLDER)
+    healed = Healed(
+        run=None,
+        attribution=plain.attribution,
+        state="starved",
+        headline="It waits",
+        speedup=2.0,
+        low=1.9,
+        high=2.1,
+        left=[f"It waits (small-file-random-io, {FOLDER}/data/read.py:29, 5% of the step)"],
+    )
+    detail = msgspec.structs.replace(plain.detail, healed=healed)
+    shown = render(msgspec.structs.replace(plain, detail=detail))
+    assert "small-file-random-io, data/read.py:29" in " ".join(shown.split())
+    assert FOLDER not in shown

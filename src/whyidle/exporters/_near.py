@@ -20,7 +20,12 @@ def near(diagnosis: Diagnosis) -> Diagnosis:
     start = f"{folder}/"
     found = [_finding(one, start) for one in diagnosis.findings]
     tried = [_advice(one, start) for one in diagnosis.trials]
-    return msgspec.structs.replace(diagnosis, findings=found, trials=tried)
+    detail = diagnosis.detail
+    if healed := detail.healed:
+        left = [one.replace(start, "") for one in healed.left]
+        healed = msgspec.structs.replace(healed, left=left)
+        detail = msgspec.structs.replace(detail, healed=healed)
+    return msgspec.structs.replace(diagnosis, findings=found, trials=tried, detail=detail)
 
 
 def _finding(finding: Finding, start: str) -> Finding:
