@@ -18,7 +18,7 @@ CALLS = {
 
 @source_form(*CALLS)
 def thinning(text: str, change: Change) -> Rewrite:
-    """A statement of its own in a training loop that counts its steps."""
+    """A statement of its own in a training loop that counts its steps with ``enumerate``."""
     if not any(each.rpartition(".")[2] in text for each in CALLS[change.knob]):
         return Rewrite(text)
     source, edits = source_of(text), Edits()
@@ -57,35 +57,13 @@ def _alone(statement: cst.SimpleStatementLine, call: cst.Call) -> bool:
 
 
 def _counter(source: Source, loop: cst.For | cst.While) -> str:
-    """The number of a loop's steps: what ``enumerate`` gives and nothing else sets, or what each
-    step adds one to."""
-    if name := _enumerated(source, loop):
-        return name
-    added = [each for each in source.inside(cst.AugAssign, loop.body) if _by_one(each)]
-    told = _set_in(source, loop)
-    if isinstance(loop, cst.For):  # what goes through it is set anew
-        told += [source.code(each) for each in (loop.target, *source.inside(cst.Name, loop.target))]
-    mine = [each for each in added if source.parent(source.parent(each) or each) is loop.body]
-    names = [source.code(each.target) for each in mine]
-    return next((name for name in names if told.count(name) == 1), "")
-
-
-def _enumerated(source: Source, loop: cst.For | cst.While) -> str:
+    """The number that ``enumerate`` gives a loop's steps, if nothing else sets it."""
     if not isinstance(loop, cst.For) or not isinstance(loop.iter, cst.Call):
         return ""
     target = loop.target
     if source.code(loop.iter.func) != "enumerate" or not isinstance(target, cst.Tuple):
         return ""
     name = source.code(target.elements[0].value)
-    return "" if name in _set_in(source, loop) else name
-
-
-def _set_in(source: Source, loop: cst.For | cst.While) -> list[str]:
-    """Names that a loop's body sets, as often as it does."""
-    told = [source.code(each.target) for each in source.inside(cst.AssignTarget, loop.body)]
-    return told + [source.code(each.target) for each in source.inside(cst.AugAssign, loop.body)]
-
-
-def _by_one(added: cst.AugAssign) -> bool:
-    one = isinstance(added.value, cst.Integer) and added.value.value == "1"
-    return one and isinstance(added.operator, cst.AddAssign)
+    set_again = [source.code(each.target) for each in source.inside(cst.AssignTarget, loop.body)]
+    set_again += [source.code(each.target) for each in source.inside(cst.AugAssign, loop.body)]
+    return "" if name in set_again else name

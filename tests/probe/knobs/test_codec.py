@@ -52,8 +52,9 @@ def test_bytes_tell_bits_and_not_which_objects_were_the_same():
 
 def test_a_tensor_that_was_written_can_be_resized():
     tensor = torch.arange(4.0)
-    encode(tensor)
+    data = encode(tensor)
     assert tensor.resize_(8).shape == (8,)
+    assert decode(data).resize_(8).shape == (8,)
 
 
 def test_each_reading_is_a_copy():

@@ -197,3 +197,9 @@ def test_memory_that_processes_share_is_of_interest_or_not():
         array[:] = 1
         assert fingerprint(held) != inside
         assert fingerprint(held, shared=False) == outside
+
+
+def test_sparse_tensors_are_looked_at_as_far_as_they_tell():
+    held = Held(edges=torch.eye(3).to_sparse())
+    for shared in (True, False):
+        assert fingerprint(held, shared=shared) == fingerprint(held, shared=shared)

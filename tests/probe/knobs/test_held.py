@@ -1,6 +1,7 @@
 """What of an object counts as held by whoever has it."""
 
 import argparse
+import functools
 import logging
 import multiprocessing
 import types
@@ -69,6 +70,98 @@ def test_what_lies_around_a_function_counts_as_far_as_its_code_asks(made):
     assert not change_of("epoch", made)
 
 
+class Wrapping(Dataset):
+    """Reads the options of what it wraps."""
+
+    def __init__(self, base):
+        self.base = base
+
+    def __getitem__(self, index):
+        return index * self.base.args.best
+
+
+def test_options_of_what_a_dataset_wraps_count_whole():
+    args = argparse.Namespace(size=1, best=0.5)
+    data = Wrapping(Data(args))
+    before = fingerprint(data)
+    args.best = 0.1
+    assert fingerprint(data) != before
+
+
+class Base:
+    def __init__(self):
+        self.epoch, self.size = 0, 4
+
+    def collate(self, batch):
+        return batch * self.epoch * self.size
+
+
+class Super(Base):
+    def collate(self, batch):
+        return super().collate(batch)
+
+
+class Helped(Base):
+    def collate(self, batch):
+        return helper(self, batch)
+
+
+class Any(Base):
+    def collate(self, batch):
+        return batch * getattr(self, "epo" + "ch")
+
+
+class Called(Base):
+    def __call__(self, batch):
+        return batch * self.epoch
+
+    def collate(self, batch):
+        return self(batch)
+
+
+class Settings:
+    """As wrappers of dicts are."""
+
+    def __init__(self):
+        self.data = types.SimpleNamespace(epoch=0, size=4)
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["data"], name)
+
+    def __setattr__(self, name, value):
+        if name == "data":
+            self.__dict__[name] = value
+        else:
+            setattr(self.data, name, value)
+
+
+def settings():
+    made = Settings()
+    return made, lambda batch: batch * made.size * made.epoch
+
+
+KINDS = [Super, Helped, Any, Called]
+
+
+def around(kind):
+    made = kind()
+    return made, lambda batch: made.collate(batch)[:]
+
+
+def bound(kind):
+    made = kind()
+    return made, made.collate
+
+
+@pytest.mark.parametrize("made", [
+    settings,
+    *(functools.partial(way, kind) for way in (around, bound) for kind in KINDS),
+])  # fmt: skip
+def test_what_cannot_be_seen_to_be_asked_counts(made):
+    assert change_of("epoch", made)
+    assert change_of("size", made)
+
+
 @pytest.mark.parametrize("made", [handed_on, set_again])
 def test_what_is_handed_on_counts_whole(made):
     assert change_of("size", made)
@@ -110,7 +203,50 @@ def test_options_count_as_far_as_they_are_asked(kind):
     assert fingerprint(data) != before
 
 
-@pytest.mark.parametrize("kind", [Handing, Building])
+class HandedOn(Data):
+    """Itself."""
+
+    def __getitem__(self, index):
+        return of_dataset(self, index)
+
+
+def of_dataset(data, index):
+    return index * data.args.best
+
+
+class Cached(Data):
+    @functools.cached_property
+    def scale(self):
+        return self.args.best
+
+    def __getitem__(self, index):
+        return index * self.args.size * self.scale
+
+
+def decorated(function):
+    def inner(self, index):
+        return function(self, index) * self.args.best
+
+    return inner
+
+
+class Decorated(Data):
+    @decorated
+    def __getitem__(self, index):
+        return index * self.args.size
+
+
+class Silent(Dataset):
+    """Somebody else asks for them."""
+
+    def __init__(self, args):
+        self.args = args
+
+    def __getitem__(self, index):
+        return index
+
+
+@pytest.mark.parametrize("kind", [Handing, Building, HandedOn, Cached, Decorated, Silent])
 def test_options_that_go_anywhere_count_whole(kind):
     args = argparse.Namespace(size=1, best=0.5)
     data = kind(args)

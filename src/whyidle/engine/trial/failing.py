@@ -33,7 +33,9 @@ TYPES: dict[Cause, str] = {
 }
 """and Python in types of errors; the exception is pickle's, of a file that is empty"""
 ABOUT_NETWORK = re.compile(
-    r"\bconnect(?:ion|ing)?\b|\boffline\b|\bdownload|unreachable|https?://|\bnetwork is\b|"
+    r"\bconnection (?:refused|reset|aborted|error|timed out)\b|\boffline mode\b|unreachable|"
+    r"\b(?:could not|couldn't|cannot|can't|failed to) (?:connect|resolve|download)\b|"
+    r"\bnetwork is\b|"
     r"name resolution|name or service not known|could not resolve",
     re.IGNORECASE,
 )

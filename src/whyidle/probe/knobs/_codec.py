@@ -148,8 +148,7 @@ def _read_tensor(rest: list[Any]) -> Any:
     if not data:
         return torch.empty_strided(shape, stride, dtype=dtype)
     flat = torch.empty(len(data), dtype=torch.uint8)  # where PyTorch puts its own tensors
-    room: Any = flat.numpy()
-    memoryview(room)[:] = data
+    ctypes.memmove(flat.data_ptr(), data, len(data))
     made = flat.view(dtype).view(shape)
     if made.stride() == stride:
         return made

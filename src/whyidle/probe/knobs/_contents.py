@@ -119,14 +119,19 @@ class _Look:
         return self.maps.of(address)
 
     def _tensor(self, one: Any, numpy: Any) -> Any:
+        written = 0 if one.is_inference() else one._version
+        if numpy is None or one.device.type != "cpu" or one.layout != sys.modules["torch"].strided:
+            return written
         if not self.shared and one.is_shared():
             return tuple(one.shape)
-        written = 0 if one.is_inference() else one._version
-        if numpy is None or one.device.type != "cpu":
-            return written
         try:
             return written, self._array(numpy.from_dlpack(one.detach()))
-        except (TypeError, RuntimeError, BufferError):  # NumPy has no such type or layout
+        except (
+            AttributeError,
+            TypeError,
+            RuntimeError,
+            BufferError,
+        ):  # this NumPy has no such type
             return written
 
     def _array(self, array: Any) -> tuple[Any, ...]:
