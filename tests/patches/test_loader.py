@@ -161,12 +161,34 @@ RANK = "import torch.multiprocessing as mp\ndef main(rank, args):\n    LOADER\n"
     ("mp.spawn(main, nprocs=2, args=(parser.parse_args(),))\n" + RANK, True),
     ("mp.spawn(main, (8, parser.parse_args()))\n" + RANK.replace("rank", "rank, size"), True),
     ("mp.spawn(main, args=(3,))\n" + RANK, False),
+    (f"{CLASS}class Other(Base):\n    def fit(self):\n        LOADER\n".replace(
+        "LOADER", "DataLoader(d, num_workers=self.args.num_workers)").replace(
+        "        x = DataLoader(d, num_workers=self.args.num_workers)", "        pass")
+     + "Trainer(m, parser.parse_args()).fit()\n", False),
+    ("class A:\n    @staticmethod\n    def f(x, args):\n        LOADER\n"
+     "A.f(parser.parse_args(), cfg)\n", False),
+    ("def f(m, args, /):\n    LOADER\nf(m, parser.parse_args())\n", True),
     ("mp.spawn(main, args=given)\n" + RANK, False),
     ("mp.spawn(main, args=(*given, parser.parse_args()))\n" + RANK, False),
 ])  # fmt: skip
 def test_options_that_are_passed_on(passed, found):
     """Whatever else passes something under that name."""
     text = OPTION.replace(PARSED + LOADER, passed.replace("LOADER", LOADER.strip()))
+    assert ("default=4" in rewrite(text, "loader.workers", 4, 0).text) == found
+
+
+@pytest.mark.parametrize(("line", "found"), [
+    ("seed(a.seed)", True),
+    ("a.num_workers = 8", False),
+    ("a.num_workers += 8", False),
+    ("a.__dict__.update(read())", False),
+    ("vars(a).update(read())", False),
+    ("setattr(a, name, 8)", False),
+    ("prepare(a)", False),
+])  # fmt: skip
+def test_a_function_that_gives_the_options_back_may_have_changed_them(line, found):
+    setup = f"def setup(a):\n    {line}\n    return a\nargs = setup(parser.parse_args())\n"
+    text = OPTION.replace(PARSED, setup)
     assert ("default=4" in rewrite(text, "loader.workers", 4, 0).text) == found
 
 

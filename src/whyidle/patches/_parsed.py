@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from whyidle.patches._passed import Passed, given, last, name_of
+from whyidle.patches._passed import Passed, given, last, name_of, parameters
 from whyidle.patches._source import Source
 
 PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
@@ -34,7 +34,7 @@ class _Names:
 
     def parsed(self, value: cst.BaseExpression) -> bool:
         name = name_of(value)
-        if name is None or self._looped(value):
+        if name is None or self._is_another(value):
             return name is None and self._reaches_parser(value)
         if name not in self._known:
             self._known[name] = self._reaches_parser(value)
@@ -53,7 +53,7 @@ class _Names:
                 read = True
             elif isinstance(each, cst.Call):
                 left.append(self._given_back(each))
-            elif name is None or self._looped(each):
+            elif name is None or self._is_another(each):
                 return False
             elif name not in seen:
                 seen.add(name)
@@ -73,6 +73,26 @@ class _Names:
         if isinstance(call.func, cst.Attribute):
             return call.func.attr.value in PARSES
         return last(call.func) in self._reading
+
+    def _is_another(self, value: cst.BaseExpression | None) -> bool:
+        """Whether something else may have that name where it stands."""
+        if isinstance(value, cst.Attribute):
+            return not self._set_here(value)
+        return self._looped(value)
+
+    def _set_here(self, value: cst.Attribute) -> bool:
+        """Whether an attribute of ``self`` is set in the class that asks for it, or in one that the
+        file calls its base: another class may have another one of that name."""
+        around = self._source.around(value, cst.ClassDef)
+        if not isinstance(around, cst.ClassDef):
+            return False
+        bases = {last(each.value) for each in around.bases}
+        own = [one for one in self._source.every(cst.ClassDef) if one.name.value in bases]
+        return any(
+            name_of(target.target) == name_of(value)
+            for each in (around, *own)
+            for target in self._source.inside(cst.AssignTarget, each)
+        )
 
     def _looped(self, value: cst.BaseExpression | None) -> bool:
         """Whether a name may be the variable of a loop, where it stands."""
@@ -98,11 +118,25 @@ class _Names:
         returns = source.inside(cst.Return, function)
         own = [each for each in returns if source.around(each, cst.FunctionDef) is function]
         names = [each.value for each in own if isinstance(each.value, cst.Name)]
-        params = [each.name.value for each in function.params.params]
+        params = [each.name.value for each in parameters(function)]
         plain = len(names) == len(own) and len({each.value for each in names}) == 1
         if not plain or names[0].value not in params or len(source.assignments(names[0])) != 1:
             return None
+        if not self._is_only_read(names[0].value, function):
+            return None
         return given(call, names[0].value, params.index(names[0].value))
+
+    def _is_only_read(self, name: str, function: cst.FunctionDef) -> bool:
+        """Whether a function has to do with single attributes of a parameter only, before it gives
+        it back: what is handed all of it may put anything in the place of an option."""
+        for each in self._source.inside(cst.Name, function.body):
+            above = self._source.parent(each)
+            other = isinstance(above, cst.Attribute) and above.attr is each
+            if each.value != name or other or isinstance(above, cst.Return):
+                continue
+            if not isinstance(above, cst.Attribute) or above.attr.value == "__dict__":
+                return False
+        return True
 
 
 def _held(source: Source) -> dict[str, list[cst.BaseExpression | None]]:

@@ -22,7 +22,7 @@ class Passed:
         self._started = _by_last(started)
         self._functions: dict[str, list[tuple[cst.FunctionDef, int]]] = {}
         for function in source.every(cst.FunctionDef):
-            for place, param in enumerate(function.params.params):
+            for place, param in enumerate(parameters(function)):
                 self._functions.setdefault(param.name.value, []).append((function, place))
 
     def by_name(self, name: str) -> list[cst.BaseExpression | None]:
@@ -30,14 +30,20 @@ class Passed:
         not plain to see."""
         found: list[cst.BaseExpression | None] = []
         for function, place in self._functions.get(name, []):
-            owner = self._source.around(function, cst.ClassDef)
+            owner = self._source.around(function, cst.ClassDef, cst.FunctionDef)
             called, at = function.name.value, place
-            if isinstance(owner, cst.ClassDef):
+            static = any(last(each.decorator) == "staticmethod" for each in function.decorators)
+            if isinstance(owner, cst.ClassDef) and not static:
                 at -= 1  # itself
                 called = owner.name.value if called == "__init__" else called
             found += [given(call, name, at) for call in self._calls.get(called, [])]
             found += [_handed(call, at) for call in self._started.get(called, [])]
         return found
+
+
+def parameters(function: cst.FunctionDef) -> list[cst.Param]:
+    """Those that may be given by place."""
+    return [*function.params.posonly_params, *function.params.params]
 
 
 def _by_last(

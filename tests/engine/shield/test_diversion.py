@@ -180,6 +180,23 @@ def test_a_job_sees_what_it_would_see_without_us(guard: Shield, project: Path, t
         assert tree(project) == before
 
 
+FOLLOWING = """
+import os
+whole, root = os.path.abspath("link"), os.open("/", os.O_RDONLY)
+os.link(whole, "second", src_dir_fd=root)  # so links are followed, by newer Pythons always
+with open("second", "w") as file:
+    file.write("new")
+print(open("second").read())
+"""
+
+
+def test_a_second_name_of_a_link_leads_to_no_file_of_the_users(guard: Shield, project: Path):
+    (project / "train.py").write_text(FOLLOWING)
+    before = tree(project)
+    assert run(guard, sys.executable, "train.py").stdout == "new\n"
+    assert tree(project) == before
+
+
 @pytest.fixture
 def landlock(guard: Shield) -> Shield:
     if guard.level != "landlock":

@@ -34,6 +34,8 @@ WHOLES = 4
 WHOLE_BYTES = 32 << 20
 """arrays in whole, all together: 30 ms; of others, so many elements each:"""
 ELEMENTS = 4_096
+NO_ARRAY = (AttributeError, TypeError, RuntimeError, BufferError)
+"""of a tensor, where NumPy is too old for it, or has no such type"""
 
 
 def fingerprint(value: Any, *, shared: bool = True) -> dict[str, Any]:
@@ -126,12 +128,7 @@ class _Look:
             return tuple(one.shape)
         try:
             return written, self._array(numpy.from_dlpack(one.detach()))
-        except (
-            AttributeError,
-            TypeError,
-            RuntimeError,
-            BufferError,
-        ):  # this NumPy has no such type
+        except NO_ARRAY:
             return written
 
     def _array(self, array: Any) -> tuple[Any, ...]:

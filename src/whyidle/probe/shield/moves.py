@@ -81,6 +81,8 @@ def link(view: View, original: Function) -> Function:
                 os.lstat(view.layer(old))  # which says what is wrong
                 view.forget()
                 view.lift(old)  # a second name of the real one would let it be written
+                # a link's own second name: where newer Pythons follow it, the real file's
+                kwargs["follow_symlinks"] = False
             source = src if old is None else view.upper + old
             return original(source, dst if place is None else new(view, place), **kwargs)
         finally:
