@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--reseed", type=int, metavar="N", help="draw other seeds and severities")
         one.add_argument("--fixed-subset", action="store_true", help="those of floor.toml")
         if name == "heal":
+            said = "one level of each sheet, in an order that is drawn, too"
+            one.add_argument("--sample", action="store_true", help=said)
             one.add_argument("--budget", type=_some, default=60, help="seconds of each fix")
             one.add_argument("--lock", type=Path, help="a file that timed jobs hold in turn")
         if name in ("run", "report", "heal"):

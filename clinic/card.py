@@ -27,6 +27,8 @@ Drawn = Value | tuple[float | str, ...]
 CARDS = Path(__file__).with_name("cards")
 WORKLOADS = Path(__file__).with_name("workloads")
 TWIN = 9
+GIVEN: frozenset[Consent] = frozenset({"none", "rounding"})
+"""what a cure may change without being asked: what needs more is held against no plan"""
 LATER = frozenset({"memory-leak-growth"})
 """causes that cost no time until they end the job: a remark is all that can be asked for, and there
 is nothing to time"""
@@ -46,6 +48,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         cured: options of the twin without it.
         fix: the cure in words.
         treatment: id of the product's prescription that is this cure, where it has one.
+        advice: it is nothing that a process can be given while it runs: something is done less
+            often, elsewhere, or by other code.
     """
 
     cause: str = ""
@@ -57,6 +61,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cured: Options = {}
     fix: str
     treatment: str = ""
+    advice: bool = False
 
     @property
     def names(self) -> frozenset[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from clinic.card import GIVEN
 from clinic.healing import Healed
 
 WORTH = 1.02
 """times as fast: from here on a cure counts"""
-GIVEN = ("none", "rounding")
-"""what may be changed without being asked: only cures that need no more are held against a plan"""
 
 
 HOW = """
@@ -19,10 +18,12 @@ HOW = """
   it is, under `whyidle run --profile off`, three times, and the job itself tells its rate: numbers
   are medians of pairs. Without a plan the job is as it was, 1.00.
 * **healed over oracle** counts cases whose cure is worth over 2 % and changes no more than
-  rounding, those as well whose cure is advice only. **Left to the user** is what promised most and
-  cannot be applied to a process that runs, or needs a consent that was not given.
-* **Slower** is one that has under 97 % of the sick job's rate, and less in every pair; where it has
-  under 97 % there are up to five pairs.
+  rounding. Its second pair of rows leaves out those whose sheet calls a part of the cure
+  **advice**: what no process can be given while it runs, as something is done less often
+  (evaluations, checkpoints, reports), elsewhere (more cores, a cooler device) or by other code.
+  The sheet says so, not the product.
+* **Slower** is one that has under 98 % of the sick job's rate, and less in every pair; where it has
+  under 98 % there are up to five pairs.
 * **Predicted beside measured**: of each fix that was tried, as shares of the sick step.
 """
 
@@ -54,7 +55,8 @@ def score(found: Sequence[Healed]) -> list[str]:
     whole = [one for one in found if one.gain is not None]
     given = [one for one in whole if one.consent in GIVEN]
     share = sorted(_shares((one.gain, one.oracle) for one in given))
-    applied = sorted(_shares((one.gain, one.oracle) for one in given if not one.by_hand))
+    applied = sorted(_shares((one.gain, one.oracle) for one in given if not one.advice))
+    safe_applied = sorted(_shares((one.safe_gain, one.oracle) for one in given if not one.advice))
     safe = sorted(_shares((one.safe_gain, one.oracle) for one in given))
     errors = sorted(_errors(whole))
     harmed, unsafe = sum(one.harmed for one in whole), sum(one.safe_harmed for one in whole)
@@ -64,8 +66,9 @@ def score(found: Sequence[Healed]) -> list[str]:
         f"| healed over oracle, median of {len(share)} "
         f"| {_at(share, 0.5)} | {_at(safe, 0.5)} | ≥ 0.95 |",
         f"| the same, 10th percentile | {_at(share, 0.1)} | {_at(safe, 0.1)} | ≥ 0.85 |",
-        f"| without what is left to the user, median of {len(applied)} | {_at(applied, 0.5)} | | |",
-        f"| the same, 10th percentile | {_at(applied, 0.1)} | | |",
+        f"| without advice, median of {len(applied)} "
+        f"| {_at(applied, 0.5)} | {_at(safe_applied, 0.5)} | ≥ 0.95 |",
+        f"| the same, 10th percentile | {_at(applied, 0.1)} | {_at(safe_applied, 0.1)} | ≥ 0.85 |",
         f"| left slower, of {len(whole)} | {harmed} | {unsafe} | 0 |",
         f"| predicted beside measured step, median of {len(errors)} "
         f"| {_at(errors, 0.5)} | | ≤ 0.05 |",
@@ -99,5 +102,6 @@ def rows(found: Sequence[Healed]) -> list[str]:
         kept = ", ".join(t.treatment for t in one.tried if t.kept)
         other = ", ".join(f"{t.treatment} ({t.why[:60]})" for t in one.tried if not t.kept)
         numbers = " | ".join(f"{x:.2f}" if x else "" for x in (one.oracle, one.gain, one.safe_gain))
-        lines.append(f"| {one.id} | {numbers} | {kept or one.error[-80:]} | {other} |")
+        name = f"{one.id} (advice)" if one.advice else one.id
+        lines.append(f"| {name} | {numbers} | {kept or one.error[-80:]} | {other} |")
     return lines

@@ -23,13 +23,10 @@ from whyidle.store.atomic import write_atomic
 
 LONG_S = 100_000.0
 """so long a job would train that is only tried"""
-HARM = 0.97
+HARM = 0.98
 """times as fast: below this a plan did harm"""
 PAIRS, MOST_PAIRS = 3, 5
 """runs of each arm, and of those where the plan seems to leave the job slower"""
-LEFT = ("left to you", "needs your consent")
-"""so begins why a fix was not tried that cannot be applied to a process that runs, or that nobody
-allowed"""
 SAFE = """schema = "whyidle/plan/1"
 command = []
 made = "2026-01-01T00:00:00+00:00"
@@ -91,6 +88,8 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     cured: list[float] = []
     consent: str = "none"
     """what the card's cure changes"""
+    advice: bool = False
+    """whether a part of the card's cure is only for people"""
     seconds: float = 0.0
     error: str = ""
 
@@ -115,13 +114,6 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         return _slower(self.safe, self.sick)
 
     @property
-    def by_hand(self) -> bool:
-        """Whether what promised most was left to the user."""
-        promised = [one for one in self.tried if one.predicted]
-        best = max(promised, key=lambda one: one.predicted or 0.0, default=None)
-        return best is not None and best.why.startswith(LEFT)
-
-    @property
     def safe_gain(self) -> float | None:
         """Of every safe fix."""
         return _ratio(self.safe, self.sick)
@@ -144,7 +136,8 @@ def heal(case: Case, mode: Mode, results: Results, budget_s: float, lock: Path |
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=Healed)
     begin = launch.wall()
-    found = Healed(id=case.id, mode=mode, consent=case.consent)
+    advice = any(fault.advice for fault in case.inject)
+    found = Healed(id=case.id, mode=mode, consent=case.consent, advice=advice)
     try:
         with launch.turn(lock), launch.scratch(case, mode) as folder:
             found = _healed(found, case, mode, folder, budget_s)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import random
 import sys
 from collections.abc import Sequence
 from typing import get_args
 
 from clinic import floor
-from clinic.card import Case, Mode, cases
+from clinic.card import GIVEN, TWIN, Case, Mode, cases
 from clinic.runs import recordings
 from clinic.turns import Job
 from clinic.verbs import UsageError
@@ -61,3 +62,18 @@ def startable(args: argparse.Namespace) -> list[Job]:
     if importlib.util.find_spec("torch") is None:
         raise UsageError("there is no PyTorch here")
     return [(case, mode) for case, mode in chosen(args) if not case.recording]
+
+
+def drawn(jobs: Sequence[Job], seed: int | None) -> list[Job]:
+    """Of each sheet one level, and the cured twin where it has one, in an order that is drawn as
+    well: wherever it is stopped, what is done is a fair sample. Cures that need a consent are left
+    out, as nobody gives it."""
+    chance = random.Random(f"{seed}")
+    sheets: dict[tuple[str, Mode], list[Job]] = {}
+    for case, mode in jobs:
+        if case.consent in GIVEN:
+            own = case.id if case.id.endswith(f"{TWIN}") else case.id[:-1]
+            sheets.setdefault((own, mode), []).append((case, mode))
+    sample = [chance.choice(levels) for _, levels in sorted(sheets.items())]
+    chance.shuffle(sample)
+    return sample

@@ -9,12 +9,13 @@ from clinic.healed import page
 from clinic.healing import heal
 from clinic.outcome import Results, machine
 from clinic.verbs import FAILED
-from clinic.verbs._chosen import startable
+from clinic.verbs._chosen import drawn, startable
 
 
 def healed(args: argparse.Namespace) -> int:
     """Fix cases, print how far that heals them"""
     jobs, results = startable(args), Results(args.results)
+    jobs = drawn(jobs, args.reseed) if args.sample else jobs
     found = []
     for number, (case, mode) in enumerate(jobs, 1):
         one = heal(case, mode, results, float(args.budget), args.lock)
@@ -32,4 +33,5 @@ def healed(args: argparse.Namespace) -> int:
 
 def _words(args: argparse.Namespace) -> str:
     words = f"python -m clinic heal --mode {args.mode} --budget {args.budget}"
-    return words + (f" --reseed {args.reseed}" if args.reseed is not None else "")
+    words += f" --reseed {args.reseed}" if args.reseed is not None else ""
+    return words + (" --sample" if args.sample else "")

@@ -113,6 +113,15 @@ def test_a_card_speaks_of_what_exists(case):
             assert name[0] in "$@%" or f'"--{name.replace("_", "-")}"' in script, name
 
 
+def test_cures_are_advice_where_the_product_says_so_of_its_own():
+    """A sheet may not call a cure advice that the product applies, nor the other way round."""
+    page = (CARDS.parents[1] / "docs" / "fixes.md").read_text(encoding="utf-8")
+    people = set(re.findall(r"^\| `([\w-]+)`", page.partition("## For people")[2], re.MULTILINE))
+    told = {(f.treatment, f.advice) for case in CASES for f in case.inject if f.treatment}
+    assert told == {(treatment, treatment in people) for treatment, _ in told}
+    assert {advice for _, advice in told} == {True, False}
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_does_not_tell_the_answer(path):
     text = path.read_text(encoding="utf-8").lower()
