@@ -65,3 +65,22 @@ def test_what_could_not_be_told_is_an_interval(capfd, seen):
     said = capfd.readouterr().err
     assert "0.22 to 2.64 times as fast, no gain that could be told" in said
     assert "0.76" not in said
+
+
+def test_an_interval_that_says_nothing_is_not_told(capfd, seen):
+    told = Judgement(seen[1][0], reason=UNTOLD, effect=Effect(1.1, 0.01, 108.0, 2))
+    with _trying.Progress(quiet=False, budget_s=60.0) as progress:
+        progress.judged(told)
+    assert "not kept: loader-workers, no gain that could be told" in capfd.readouterr().err
+
+
+def test_lines_that_stay_are_folded_between_words(monkeypatch, capfd, seen):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    with _trying.Progress(quiet=False, budget_s=60.0) as progress:
+        progress.seen(*seen)
+    lines = capfd.readouterr().err.replace("\r\x1b[K", "").splitlines()
+    assert len(lines) > 2
+    assert all(len(line) < 60 for line in lines)
+    words = seen[0].verdict.headline.partition(". ")[0].split()
+    assert " ".join(" ".join(lines).split()).startswith(f"whyidle: starved: {' '.join(words)}")

@@ -84,7 +84,8 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
     steps += _more(args, found, command)
     if stored:
         here = where(args.store)
-        steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
+        if args.html is None:
+            steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
         steps += [(f"whyidle compare {stored} {after}{here}", "what changed")] if after else []
     _output.say(args, told, steps)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.exporters._words import factor
+from whyidle.exporters._words import factor, wild
 
 if TYPE_CHECKING:
     from whyidle.engine.trial.candidates import Candidate
@@ -79,7 +80,8 @@ class Progress:
         gain, name = judgement.effect, judgement.candidate.treatment
         told = f"{gain.speedup:.2f} times as fast" if gain else ""
         if gain and judgement.kind == "untold":  # the middle would be read as a result
-            told = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
+            ends = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
+            told = "" if wild(gain.low, gain.high) else ends
         why = "" if judgement.kept else judgement.why
         text = ", ".join(part for part in (name, told, why) if part)
         self._stay(f"{'kept' if judgement.kept else 'not kept'}: {text}")
@@ -89,8 +91,14 @@ class Progress:
             return
         with self._turn:
             clear = "\r\x1b[K" if self._alive else ""
-            sys.stderr.write(f"{clear}whyidle: {text}\n")
+            sys.stderr.write(f"{clear}{self._folded(f'whyidle: {text}')}\n")
             sys.stderr.flush()
+
+    def _folded(self, text: str) -> str:
+        """On a terminal between words; elsewhere as one line, for those who search."""
+        if not self._alive:
+            return text
+        return textwrap.fill(text, _output.width() - 1, subsequent_indent=" " * 9)
 
     def __exit__(
         self,

@@ -158,15 +158,10 @@ def came(trial: Trial) -> str:
     loss, the interval only: its middle would be read as a result."""
     if not trial.untold:
         return gained(trial.speedup, trial.low, trial.high, trial.pairs or None)
-    if trial.low is None or trial.high is None or _wild(trial.low, trial.high):
+    if trial.low is None or trial.high is None or words.wild(trial.low, trial.high):
         return f"could not be told: {trial.pairs} pairs scatter too much"
     low, high = words.factor(trial.low), words.factor(trial.high)
     return f"could not be told: {low}× to {high}× as fast"
-
-
-def _wild(low: float, high: float) -> bool:
-    """Whether the ends of an interval are so far apart that they say nothing."""
-    return high > 100 * max(low, 0.01)
 
 
 def gained(
@@ -178,7 +173,7 @@ def gained(
     text = f"{words.factor(speedup)}× as fast"
     if pairs == 1:
         return f"{text}, measured once"
-    if low is None or high is None or _wild(low, high):
+    if low is None or high is None or words.wild(low, high):
         seen = f"measured in {pairs} pairs, which" if pairs else "by times that"
         return f"{text}, {seen} scatter too much to tell it well"
     return f"{text}{words.bracketed(low, high, 'measured')}"

@@ -3,9 +3,13 @@ prescribed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Trial
+
+_PAIRS = re.compile(r" in \d+ pairs\b.*")
+"""how often something was tried in vain, and what stood in the way of more"""
 
 
 def reasons(trials: Sequence[Trial]) -> str:
@@ -74,4 +78,4 @@ def _own(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> list[T
 
 def _short(why: str) -> str:
     """Without the numbers and lines behind it, which the trial itself tells."""
-    return ": ".join(why.split(": ")[:2]).partition(" (")[0]
+    return _PAIRS.sub("", ": ".join(why.split(": ")[:2]).partition(" (")[0])

@@ -77,6 +77,11 @@ def factor(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
+def wild(low: float, high: float) -> bool:
+    """Whether the ends of an interval are so far apart that they say nothing."""
+    return high > 100 * max(low, 0.01)
+
+
 def place(where: Place) -> str:
     """``file.py:12 in function (rank 3)``, as far as known."""
     spot = f"{where.file}:{where.line}" if where.file and where.line else where.file or ""

@@ -31,10 +31,12 @@ def promising(found: Diagnosis, speedup: float, low: float, high: float) -> Diag
         ((1.5, 1.2, 1.8), None),
         ((1.0, 1.0, 1.4), None),  # it may bring much, and costs nothing
         ((1.1, 0.8, 1.4), None),  # more is expected than may be lost
-        ((1.0, 0.7, 1.2), "expected to bring nothing, and may slow the job to x0.70"),
-        ((0.9, 0.7, 1.2), "expected to bring nothing, and may slow the job to x0.70"),
-        ((1.01, 0.7, 1.2), "expected to bring x1.01 only, and may slow the job to x0.70"),
-        ((1.0, 0.7, 1.01), "promises at most x1.01"),
+        ((1.0, 0.7, 1.2), "expected to bring nothing, and may slow the job to 0.70×"),
+        ((0.9, 0.7, 1.2), "expected to bring nothing, and may slow the job to 0.70×"),
+        ((1.01, 0.7, 1.2), "expected to bring 1.01× only, and may slow the job to 0.70×"),
+        ((1.0, 0.7, 1.01), "promises at most 1.01×"),
+        ((1.0, 1.0, 1.03), "expected to bring nothing, and at most 1.03×"),
+        ((1.03, 1.0, 1.04), None),  # what is expected would be kept
     ],
 )
 def test_what_is_expected_to_bring_nothing_and_may_cost_is_not_tried(starved, told, why):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from whyidle.engine.diagnose import diagnose
@@ -15,6 +16,7 @@ from whyidle.engine.trial.firm import rough
 from whyidle.engine.trial.healing import Healing
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.told import Told
+from whyidle.engine.trial.tree import Sample
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Edit, Place, Predicted, Prescription
 from whyidle.store.plan import parse_plan, text_of
@@ -252,6 +254,29 @@ def test_the_interval_of_a_single_pair_is_unknown(monkeypatch):
     (trial,) = document.document(job.heal()).trials
     assert trial.speedup == pytest.approx(1 / 20)
     assert (trial.low, trial.high, trial.pairs) == (None, None, 1)
+
+
+@pytest.mark.parametrize(("others", "said"), [(1.0, True), (0.0, False)])
+def test_that_others_had_the_machine_all_along_is_told(monkeypatch, others, said):
+    """Of each arm as much, so that none is wronged, and all of them scatter."""
+    have = psutil.cpu_count()
+    paces = itertools.cycle((0.5, 2.0, 1.7, 0.6, 1.0))
+    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda _: next(paces))
+    plain = job.trial
+
+    def trial(edits, **options):
+        found = plain(edits, **options)
+        first = found.told.marks[0]
+        seen = [(mark, (mark - first) / 1e9) for mark in found.told.marks]
+        busy = 1 + others * have
+        samples = [Sample(mark, 0, 0, at, 1.0 + at * busy) for mark, at in seen]
+        return replace(found, samples=samples)
+
+    monkeypatch.setattr(Healing, "trial", lambda _, edits, **options: trial(edits, **options))
+    found = document.document(job.heal())
+    assert found.trials[0].untold
+    told = f"other programs took {have:.1f} of the machine's {have} cores"
+    assert any(told in note for note in found.coverage.notes) == said
 
 
 def test_without_a_fix_that_may_be_tried_nothing_runs(monkeypatch):

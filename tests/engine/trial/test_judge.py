@@ -140,6 +140,7 @@ def test_where_time_was_wanting_that_is_said(treated, affordable, hurried):
     assert not found.kept
     assert found.hurried == hurried
     assert ("in 2 pairs, and there was no time for more" in found.why) == hurried
+    assert hurried or "time" not in found.why
 
 
 @pytest.mark.parametrize(("treated", "pairs"), [(0.09, 3), (0.17, 2), (0.5, 2)])
@@ -168,13 +169,19 @@ def test_a_ruin_needs_no_second_pair():
     found = judge(FIX, bench([ran(0.1)], [ran(1.5)]), [])
     assert not found.kept
     assert found.effect.pairs == 1
-    assert found.why == "slower"
+    assert found.why == "slower in the one pair there was"
 
 
 def test_a_great_harm_takes_two():
     found = judge(FIX, bench([ran(0.1), ran(0.11)], [ran(0.3)]), [])
     assert found.effect.pairs == 2
     assert found.why == "slower"
+
+
+def test_what_was_slower_each_time_and_may_be_so_by_chance_is_told_as_that():
+    found = judge(FIX, bench([ran(0.1), ran(0.16)], [ran(0.3), ran(0.19)], affordable=False), [])
+    assert found.effect.high > 1.0
+    assert found.why == "slower in each of 2 pairs"
 
 
 @pytest.mark.parametrize("bad", [0.145, 0.2, 0.4])

@@ -1,5 +1,7 @@
 """Which line says why a job ended."""
 
+from pathlib import Path
+
 import pytest
 
 from whyidle.engine.trial import said
@@ -31,3 +33,27 @@ train.py FAILED
 )
 def test_the_last_error_that_is_not_the_launcher_s_or_else_the_last_line(printed, line):
     assert said.last(printed) == line
+
+
+FAILED = """Traceback (most recent call last):
+  File "/work/train.py", line 9, in <module>
+    main()
+  File "/work/model.py", line 31, in forward
+  File "/work/venv/lib/python3/site-packages/torch/nn/functional.py", line 3, in linear
+RuntimeError: shapes
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "place"),
+    [
+        (FAILED, "model.py:31"),
+        (TORCHRUN, "train.py:9"),
+        (FAILED.replace("/work/model.py", "/elsewhere/model.py"), "train.py:9"),
+        (FAILED.replace("/work/", "/elsewhere/"), ""),
+        (FAILED.replace("RuntimeError: shapes\n", ""), ""),
+        ("", ""),
+    ],
+)
+def test_the_last_line_of_the_user_s_own_above_the_error(printed, place):
+    assert said.place(printed, Path("/work")) == place

@@ -35,6 +35,18 @@ def beside(bases: Sequence[Ran], treats: Sequence[Ran], cores: int | None = None
     )
 
 
+def throughout(rans: Sequence[Ran], cores: int | None = None) -> str:
+    """That others took much of the machine in all arms alike, as a sentence; empty where they did
+    not, or nobody knows: no arm is wronged by that, and all of them scatter."""
+    taken, have = _mean(rans), cores or psutil.cpu_count() or 1
+    if taken is None or taken < MUCH * have:
+        return ""
+    return (
+        f"While fixes were tried, other programs took {taken:.1f} of the machine's {have} cores, "
+        "so that arms scatter and gains are hard to tell: try it again when the machine is quiet."
+    )
+
+
 def _mean(rans: Sequence[Ran]) -> float | None:
     found = [
         taken

@@ -14,6 +14,9 @@ SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
 """what may be tried without being asked for"""
 WORTH = 1.02
 """a fix that makes the job less than this many times faster is not kept"""
+SLIGHT = 1.05
+"""a fix that is expected to bring less than is kept, and at best less than this, is not tried: six
+pairs do not tell so little from chance on most machines, and other fixes wait"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,12 @@ def _unpromising(predicted: Predicted) -> str | None:
     """Why what is promised is worth no trial: a trial may be lucky, and what is expected to bring
     less than what is kept can then only be kept by mistake, or make the job slower."""
     if predicted.high < WORTH:
-        return f"promises at most x{predicted.high:.2f}"
-    if predicted.speedup < WORTH and predicted.low < 1.0:
-        little = "nothing" if predicted.speedup <= 1.0 else f"x{predicted.speedup:.2f} only"
-        return f"expected to bring {little}, and may slow the job to x{predicted.low:.2f}"
+        return f"promises at most {predicted.high:.2f}×"
+    if predicted.speedup >= WORTH:
+        return None
+    little = "nothing" if predicted.speedup <= 1.0 else f"{predicted.speedup:.2f}× only"
+    if predicted.low < 1.0:
+        return f"expected to bring {little}, and may slow the job to {predicted.low:.2f}×"
+    if predicted.high < SLIGHT:
+        return f"expected to bring {little}, and at most {predicted.high:.2f}×"
     return None

@@ -10,6 +10,7 @@ import msgspec
 
 from whyidle import __version__
 from whyidle.engine.trial import heal
+from whyidle.engine.trial.beside import throughout
 from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
@@ -34,7 +35,17 @@ def document(
         detail = msgspec.structs.replace(
             detail, healed=_healed(found, found.after, stored, price_per_hour)
         )
-    return msgspec.structs.replace(found.before, trials=trials, detail=detail)
+    coverage = found.before.coverage
+    coverage = msgspec.structs.replace(coverage, notes=[*_crowded(found), *coverage.notes])
+    return msgspec.structs.replace(found.before, trials=trials, detail=detail, coverage=coverage)
+
+
+def _crowded(found: heal.Healed) -> list[str]:
+    """That other programs may be why a gain could not be told, where one could not."""
+    if not any(one.kind == "untold" for one in found.judged):
+        return []
+    told = throughout([ran for one in found.judged for ran in (*one.bases, *one.treats)])
+    return [told] if told else []
 
 
 def plan(found: heal.Healed, command: Sequence[str]) -> FixPlan:

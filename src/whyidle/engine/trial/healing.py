@@ -274,8 +274,11 @@ def _must_run(ran: Ran) -> None:
         _had_no_input("The command fails", f"It ended with {last[:LINE]}")
     told = ":" if "Traceback" in ran.said else ". It printed last:"
     why, hint = blame(last, ran.status, ran.behind)
+    at = said.place(ran.said, Path.cwd())
     raise TrialError(
-        f"The command fails{made if steps else ''}{told} {last[:LINE]}", why=why, hint=hint
+        f"The command fails{made if steps else ''}{f' in {at}' if at else ''}{told} {last[:LINE]}",
+        why=why,
+        hint=hint,
     )
 
 

@@ -29,7 +29,7 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
     if not gains(gain):
         why = too_little(found, gain)
         found.hurried &= why.kind == "untold"
-        more = f" in {gain.pairs} pairs, and there was no time for more" if found.hurried else ""
+        more = ", and there was no time for more" if found.hurried else ""
         if not gain.low > 1.0 and (told := beside(bases, treats)):
             more += f", but {told}: try it again when the machine is quiet"
         found.reason = replace(why, text=why.text + more)
@@ -61,11 +61,17 @@ def gains(gain: Effect) -> bool:
 def too_little(found: Judgement, gain: Effect) -> Reason:
     """Why what it gains is not worth keeping it."""
     always = all(one > other for one, other in zip(found.treated_s, found.base_s, strict=True))
-    if gain.high < 1.0 or (gain.speedup < HARM and always):
+    if gain.high < 1.0:
         return Reason("little", "slower")
+    if gain.speedup < HARM and always:
+        return Reason("little", f"slower in {_pairs(gain.pairs)}")
     if gain.low > 1.0:
         return Reason("little", f"worth under {WORTH - 1:.0%}")
-    return UNTOLD
+    return replace(UNTOLD, text=f"{UNTOLD.text} in {gain.pairs} pairs")
+
+
+def _pairs(count: int) -> str:
+    return "the one pair there was" if count == 1 else f"each of {count} pairs"
 
 
 def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
