@@ -224,3 +224,37 @@ def test_two_files_of_one_slot_are_not_taken_for_each_other(monkeypatch):
     shelf.put(b"b" * 16, b"second")
     assert bytes(shelf.get(b"a" * 16)) == b"first"
     assert shelf.get(b"b" * 16) is None
+
+
+def by_descriptor(path):
+    number = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(number, 300)
+    finally:
+        os.close(number)
+
+
+LIMITS = {
+    "its files are larger than": (Path.read_bytes, "LARGEST", 299),
+    "of the free memory, where no file found room": (Path.read_bytes, "SHARE", 1e-18),
+    "through Python's open": (by_descriptor, "LARGEST", 300),
+}
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}], ids=["alone", "workers"])
+@pytest.mark.parametrize("met", LIMITS)
+def test_why_nothing_took_hold_is_told(turn, folder, monkeypatch, met, workers):
+    read, name, value = LIMITS[met]
+    monkeypatch.setattr(_staging, name, value)
+    hand = turn({KNOB: True})
+    assert hand.waiting[KNOB]() == ""
+    epochs(Files(folder, read), count=2, **workers)
+    assert met in hand.waiting[KNOB]()
+    assert not hand.applied
+
+
+def test_a_single_epoch_opens_no_file_twice(turn, slow, folder):
+    hand = turn({KNOB: True})
+    epochs(Files(folder), count=1)
+    assert "second time" in hand.waiting[KNOB]()

@@ -44,6 +44,8 @@ SLOTS = 1 << 20
 SLOT = struct.Struct("<16sq")
 TEXT = ("encoding", "errors", "newline")
 DEFAULTS = {"buffering": -1, **dict.fromkeys(TEXT), "closefd": True, "opener": None}
+MADE, OPENED, LARGE, FULL, KEPT = range(5)
+"""what was met in any process: a batch made, a file opened, one too large, no room, a copy made"""
 MODES = frozenset(["r", "rb", "br", "rt", "tr"])
 
 
@@ -65,17 +67,21 @@ class Shelf:
         found, place = SLOT.unpack_from(self.slots, self._at(key))
         return self.room.view(place - 1) if place and found == key else None
 
-    def put(self, key: bytes, data: bytes) -> None:
-        """Keep them, if there is room; two files of one slot share it, and one is read as ever."""
+    def put(self, key: bytes, data: bytes) -> bool:
+        """Keep them, if there is room, and say whether there was; two files of one slot share it,
+        and one is read as ever."""
         at = self._at(key)
-        begin = -1 if self._taken(at) else self.room.put(data)
+        if self._taken(at):
+            return True
+        begin = self.room.put(data)
         if begin < 0 or not self.room.lock.acquire(timeout=PATIENCE_S):
-            return
+            return False
         try:
             if not self._taken(at):  # it may have been, in the meantime
                 SLOT.pack_into(self.slots, at, key, begin + 1)
         finally:
             self.room.lock.release()
+        return True
 
     def _taken(self, at: int) -> bool:
         return bool(SLOT.unpack_from(self.slots, at)[1])
@@ -91,6 +97,8 @@ class Staging:
         self.hand = hand
         self.shelf: Shelf | None = None
         self.making = threading.local()
+        self.met: Any = memoryview(mmap.mmap(-1, 5))
+        """``MADE`` and so on, by the workers that are forked, too"""
         self.hits = self.looks = 0
         self.read_s = self.copy_s = 0.0
         """of the files that were looked at"""
@@ -98,6 +106,23 @@ class Staging:
     def now(self) -> bool:
         """Whether this thread makes a batch."""
         return getattr(self.making, "now", False)
+
+    def why(self) -> str:
+        """Why no copy was given, should none be; nothing where no batch was seen to be made."""
+        if not self.met[MADE]:
+            return ""
+        if not self.met[OPENED]:
+            return (
+                "no file was read through Python's open while batches were made; what libraries "
+                "open without it, or map, is left as it is"
+            )
+        if self.met[KEPT]:
+            return "no file that it keeps was opened a second time"
+        if self.met[FULL]:
+            return f"its copies may take {SHARE:.0%} of the free memory, where no file found room"
+        if self.met[LARGE]:
+            return f"its files are larger than {LARGEST >> 20} MiB, and left as they are"
+        return "what was opened while batches were made is no file with bytes in it"
 
     def prepare(self) -> None:
         """Before workers are forked, which are to share it; one that is no copy has its own."""
@@ -135,6 +160,7 @@ class Staging:
         name = os.path.abspath(os.fsdecode(path))
         status = os.stat(name)
         if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= LARGEST:
+            self.met[LARGE] |= status.st_size > LARGEST
             return None
         key = _key(name, status)
         data = shelf.get(key)
@@ -142,7 +168,7 @@ class Staging:
             found = _read(name, key, status.st_size)
             if found is None:
                 return None
-            shelf.put(key, found)
+            self.met[KEPT if shelf.put(key, found) else FULL] = 1
             return memoryview(found)
         self.hits += 1
         if (self.hits <= FIRST or not self.hits % EVERY) and not self._good(name, data):
@@ -176,6 +202,7 @@ def turn(hand: Hand) -> None:
     if not hasattr(os, "memfd_create"):
         raise DeclinedError("this system has no files in memory")
     staging = Staging(hand)
+    hand.waits([KNOB], staging.why)
 
     def make_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
         def init(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -190,6 +217,7 @@ def turn(hand: Hand) -> None:
                 hand.contained([KNOB], staging.prepare)
             before = staging.now()
             staging.making.now = True
+            staging.met[MADE] = 1
             try:
                 return original(self, *args, **kwargs)
             finally:
@@ -220,6 +248,7 @@ class Opened:
     def __call__(self, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         """As ``open`` is called."""
         text = _usual(file, mode, args, kwargs) if self.staging.now() else None
+        self.staging.met[OPENED] |= text is not None
         data = self.staging.bytes_of(file) if text is not None else None
         if text is None or data is None:
             return self.original(file, mode, *args, **kwargs)
