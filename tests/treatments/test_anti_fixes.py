@@ -4,6 +4,7 @@ Pinning in the training loop, streams without shards and open files in workers a
 fix is applied: ``tests/probe/knobs``.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -42,6 +43,7 @@ USUAL = {
     "rank": 1,
     "same_again": True,
     "cached": PREDICTED,
+    "leading": PREDICTED,
     "eager": PREDICTED,
     "opened": 1.0,
     "later_epoch": True,
@@ -187,6 +189,11 @@ def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
     decide = catalog.treatments()["cached-preprocessing"].decide
     seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts={"same_again": False})
     assert decide(seen) is None
+    assert decide(replace(seen, facts={"same_again": False, "leading": None})) is None
+    led = decide(replace(seen, facts={"same_again": False, "leading": PREDICTED}))
+    assert led is not None
+    assert led.predicted == PREDICTED
+    assert "random transforms" in led.summary
     assert edits("cached-preprocessing") == {("dataset.cache", True)}
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .cores import cores
-from .knobs._chains import of_several
+from .knobs import _chains
 from .knobs._forking import undivided, unfit
 from .recorder import now
 
@@ -34,7 +35,8 @@ def describe(loader: Any) -> dict[str, Any]:
         "prefetch": loader.prefetch_factor,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),
-        "chained": _chained(loader.dataset),
+        "chained": _holds(_chains.of_several, loader.dataset),
+        "transforms": _holds(_chains.found, loader.dataset),
         "in_order": bool(getattr(loader, "in_order", True)),
         "iterable": bool(loader._dataset_kind),
         "undivided": undivided(loader.dataset),
@@ -62,11 +64,11 @@ def _unfit(loader: Any) -> str:
     return found
 
 
-def _chained(dataset: Any) -> bool | None:
-    """Whether it holds a list of transforms; None where something that it holds stands for another
-    object, and does not let itself be looked at."""
+def _holds(chains: Callable[[Any], list[Any]], dataset: Any) -> bool | None:
+    """Whether it holds such lists of transforms; None where something that it holds stands for
+    another object, and does not let itself be looked at."""
     try:
-        return bool(of_several(dataset))
+        return bool(chains(dataset))
     except Exception:  # all the rest is told without it
         return None
 

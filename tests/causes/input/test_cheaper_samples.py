@@ -7,7 +7,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
-from whyidle.model.loading import BATCH, Loading
+from whyidle.model.loading import BATCH, Iterator, Loading
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -91,3 +91,29 @@ def test_what_is_applied_by_itself_comes_first_unless_it_wins_far_less():
     assert list(both) == ["loader-workers", "whole-arrays"]
     assert both["whole-arrays"].predicted.speedup > both["loader-workers"].predicted.speedup
     assert next(iter(fixes(job(COLLATE, cores=1)))) == "whole-arrays"
+
+
+def led(*epochs, transforms=True):
+    """The same job, whose loader was begun so often; each with the number of its settings."""
+    timeline = job(COLLATE, cores=1)
+    told = tuple({"asked": LOOP, "transforms": transforms, "batch_size": n} for n in range(2))
+    begun = tuple(Iterator(i, i + 1, number) for i, number in enumerate(epochs))
+    loading = replace(timeline.loading, settings=told, iterators=begun)
+    return fixes(replace(timeline, loading=loading))
+
+
+def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_is_seen():
+    """Two thirds of the step are loading: half of that is expected, nothing certain."""
+    fix = led(0, 0)["cached-preprocessing"]
+    assert fix.automatic
+    assert [(edit.knob, edit.value) for edit in fix.edits] == [("dataset.cache", True)]
+    assert fix.predicted.low == 1.0
+    assert fix.predicted.speedup == pytest.approx(1 / (1 - 0.667 * 0.45), rel=0.03)
+    assert fix.predicted.high == pytest.approx(3.0, rel=0.05)
+    assert "half" in fix.predicted.method
+
+
+def test_nothing_is_kept_without_a_chain_or_a_second_epoch_of_one_loader():
+    assert "cached-preprocessing" not in led(0)
+    assert "cached-preprocessing" not in led(0, 1)  # training once, and evaluating once
+    assert "cached-preprocessing" not in led(0, 0, transforms=False)

@@ -630,6 +630,28 @@ def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
     assert "cheap-transforms-first" in treat(proof)
 
 
+@pytest.mark.parametrize("persistent", [True, False])
+def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_was_seen(persistent):
+    """Of workers that stay, too, which one iterator asks for all epochs."""
+    twice = replace(WORK, cores=2.0, steps=96, persistent=persistent)
+    found = transforming(twice).facts["leading"]
+    kept = speedup(twice, replace(twice, cpu=0.0))
+    assert found.low == 1.0
+    assert found.high == pytest.approx(kept, rel=0.1)
+    half = speedup(twice, replace(twice, cpu=0.55 * twice.cpu))
+    assert 1.1 < found.speedup < half  # the twin's two cores have time for the loop besides
+    assert "cached-preprocessing" in treat(transforming(twice))
+    assert "cached-preprocessing" not in treat(transforming(replace(twice, steps=48)))
+
+
+def transforming(job):
+    """What is found of it where its dataset holds a chain of transforms."""
+    timeline = job.run
+    seen = tuple({**settings, "transforms": True} for settings in timeline.loading.settings)
+    chained = replace(timeline, loading=replace(timeline.loading, settings=seen))
+    return judged(catalog.causes()["heavy-cpu-transform"], chained)
+
+
 def treat(proof):
     """What is prescribed for data that takes the CPU's time."""
     every = catalog.treatments().items()

@@ -248,6 +248,15 @@ def test_a_look_tells_whether_there_is_a_chain():
     assert told == [True, False, False, False]
 
 
+def test_a_look_tells_whether_transforms_may_come_last():
+    """One of them is enough: the dataset may do dear things before."""
+    told = [
+        describe(DataLoader(Pictures(chain)))["transforms"]
+        for chain in (Compose(gamma, crop), Compose(gamma), nn.Sequential(nn.ReLU()), gamma)
+    ]
+    assert told == [True, True, True, False]
+
+
 def test_what_does_not_let_itself_be_looked_at_is_not():
     class Proxy:
         @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.forecast import from_stalls, remove
+from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.workers import Workers
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Predicted
@@ -153,3 +156,45 @@ def prepared_once(share: float) -> Predicted:
     """What it brings to keep samples whose making holds up this share of the step."""
     low, expected, high = ((1.0 - kept) * share for kept in KEPT)
     return remove(low, high, "P1: prepared once", expected)
+
+
+LEADING = (0.0, 0.5, 1.0)
+"""share of the time to make a sample that passes before its first random transform: no look tells
+which transforms are random, so anything is possible, and half of it is expected"""
+LEADS = "P1: what leads to the first random transform prepared once, taken as half of each sample"
+
+
+def leading_once(facts: Facts, share: float) -> Predicted | None:
+    """What it brings to keep what enters the first random transform of samples whose making holds
+    up this share of the step; None where no chain of transforms, or no second epoch, was seen."""
+    if not _led_again(facts):
+        return None
+    low, expected, high = (
+        part * (1.0 - kept) * share for part, kept in zip(LEADING, KEPT, strict=True)
+    )
+    return remove(low, high, LEADS, expected)
+
+
+def leading_once_by_workers(workers: Workers) -> Predicted | None:
+    """The same of samples that loader workers make, as many as there are."""
+    stay = workers.settings.get("persistent") and workers.settings.get("transforms")
+    if not _led_again(workers.facts) and not (stay and workers.later_epoch is not None):
+        return None
+    gains = []
+    for part, kept in zip(LEADING, KEPT, strict=True):
+        saved = part * (1.0 - kept) * workers.mean("cpu")
+        made = max(workers.wall + workers.pickle - saved, 0.0)
+        gains.append(_kept(workers, made, max(workers.mean("process_cpu") - saved, 0.0)))
+    return from_stalls((gains[0], gains[1], gains[2]), LEADS)
+
+
+def _kept(workers: Workers, made: float, work: float) -> float:
+    stall = workers.stall(workers.count, made, work)
+    return max(0.0, workers.waiting - workers.remaining(stall))
+
+
+def _led_again(facts: Facts | Scoped) -> bool:
+    """Whether a dataset with a chain of transforms was seen to be gone through a second time."""
+    loading = facts.timeline.loading
+    begun = Counter(each.settings for each in loading.iterators)
+    return any(begun[i] > 1 and one.get("transforms") for i, one in enumerate(loading.settings))

@@ -23,7 +23,7 @@ from whyidle.analysis.loader import (
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.samples import busiest
-from whyidle.causes.input._waiting import made_cheaper, prepared_once
+from whyidle.causes.input._waiting import leading_once, made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.units import lasting
@@ -133,6 +133,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             "device_work": launches_inside(facts, calls.start, calls.end) > 0,
             "same_again": facts.workers.same_again,
             "cached": prepared_once(blocked),
+            "leading": leading_once(facts, blocked),
             "cheaper": made_cheaper(blocked) if left > LEFT else None,
             "compute": 1.0 if facts.on_cpu else facts.share("compute"),
             "media": decoded(facts, union(calls.start, calls.end)),

@@ -13,7 +13,13 @@ from whyidle.analysis.hot import Hot, hot_function
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import SINGLE, handoff_s, nexts
 from whyidle.analysis.sampling import bounds
-from whyidle.causes.input._waiting import CHEAPER, evidence, prepared_once
+from whyidle.causes.input._waiting import (
+    CHEAPER,
+    evidence,
+    leading_once,
+    leading_once_by_workers,
+    prepared_once,
+)
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.units import lasting
@@ -102,6 +108,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
             "chained": _chained(facts),
             "same_again": facts.workers.same_again and left >= LEAST_SHARE,
             "cached": prepared_once(left),
+            "leading": leading_once(facts, left) if left >= LEAST_SHARE else None,
         },
     )
 
@@ -134,6 +141,7 @@ def _from_within(facts: Facts) -> Proof | None:
             "media": decoded_by_workers(facts),
             "storage": stored_by_workers(facts),
             "chained": _chained(facts),
+            "leading": leading_once_by_workers(workers),
         },
     )
 
