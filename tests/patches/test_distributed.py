@@ -26,6 +26,20 @@ def test_the_model_is_wrapped_with_it(start, name, knob, value, said):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("find_unused_parameters=True", "-m = DDP(m, find_unused_parameters=True)"),
+        ("**how", "-how = dict(find_unused_parameters=True)"),
+    ],
+)
+def test_a_search_is_left_out_where_it_is_asked_for(said, line):
+    how = "how = dict(find_unused_parameters=True)\n" if said == "**how" else ""
+    text = f"{HEAD}{how}m = DDP(m, {said})\n"
+    gone, new = added(text, "ddp.find_unused_parameters", False, was=True)
+    assert (gone, new) == (line, "+" + line[1:].replace("True", "False"))
+
+
 HEAD = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
 
 

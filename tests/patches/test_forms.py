@@ -56,6 +56,9 @@ HUGGING_FACE = """from transformers import AutoModel, TrainingArguments
 args = TrainingArguments(gradient_checkpointing=True)
 model = AutoModel.from_pretrained("x", attn_implementation='eager')
 """
+SEARCHING = """from torch.nn.parallel import DistributedDataParallel as DDP
+model = DDP(model, find_unused_parameters=True)
+"""
 ACCUMULATED = """import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 model = DDP(torch.nn.Linear(1, 1))
@@ -77,6 +80,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "optimizer.fused": (True, TRAINING),
     "optimizer.foreach": (True, TRAINING),
     "ddp.bucket_cap_mb": (25, TRAINING),
+    "ddp.find_unused_parameters": (False, SEARCHING),
     "ddp.gradient_as_bucket_view": (True, TRAINING),
     "ddp.static_graph": (True, TRAINING),
     "autograd.anomaly_mode": (False, TRAINING),

@@ -85,6 +85,12 @@ KNOBS: Final[dict[str, Knob]] = {
         "default_hooks.{text}_hook)",
         ("bf16_compress",),
     ),
+    "ddp.find_unused_parameters": Knob(
+        bool,
+        "DistributedDataParallel(..., find_unused_parameters={value})",
+        written="where a parameter goes unused after all, the patched files end with PyTorch's "
+        "error; under the plan the exchange is finished as the search would have it",
+    ),
     "ddp.gradient_as_bucket_view": Knob(
         bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
     ),

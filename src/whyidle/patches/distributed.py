@@ -14,6 +14,7 @@ from whyidle.patches._wrapped import DDP
 
 KEYWORDS = {
     "ddp.bucket_cap_mb": Keyword("bucket_cap_mb", None),
+    "ddp.find_unused_parameters": Keyword("find_unused_parameters", False),
     "ddp.gradient_as_bucket_view": Keyword("gradient_as_bucket_view", False),
     "ddp.static_graph": Keyword("static_graph", False),
 }

@@ -14,6 +14,7 @@ SETTINGS = {
     "autograd.anomaly_mode": False,
     "collate.pad_to": "longest",
     "ddp.comm_hook": "bf16_compress",
+    "ddp.find_unused_parameters": False,
     "evaluation.gradients": False,
     "matmul.precision": "high",
     "model.checkpointing": False,

@@ -1,37 +1,17 @@
 """The settings of DistributedDataParallel, with two ranks on this machine."""
 
-import json
-import os
-import subprocess
-import sys
-
 import ddp_ranks
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
-
-LONGEST_S = 100
+from two_ranks import both
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What two ranks find, by the name of the work: a pair for each."""
     folder = tmp_path_factory.mktemp("ranks")
-    search = os.pathsep.join(filter(None, sys.path))
-    children = [
-        subprocess.Popen(
-            [sys.executable, ddp_ranks.__file__, str(rank), str(folder)],
-            env={**os.environ, "PYTHONPATH": search},
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        assert [child.wait(LONGEST_S) for child in children] == [0, 0]
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-    one, other = (json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1))
+    one, other = both(ddp_ranks.__file__, folder)
     return {name: (one[name], other[name]) for name in ddp_ranks.WORK}
 
 
