@@ -177,8 +177,11 @@ def test_an_evaluation_that_asks_for_no_batches_is_not_told_to_make_them_larger(
 def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
     assert plan("debug-mode-off", mode="anomaly_mode").automatic
     assert not plan("debug-mode-off", mode="deterministic").automatic
-    assert plan("ddp-settings", copies=True).automatic
-    assert not plan("ddp-settings", copies=True, walks=True).automatic
+    assert plan("ddp-bucket-view", copies=True, walks=True).automatic
+    assert plan("ddp-bucket-view", walks=True) is None
+    assert plan("ddp-find-unused-off", walks=True).automatic
+    assert not plan("ddp-static-graph", walks=True).automatic
+    assert plan("ddp-static-graph", walks=True, all_used=True) is None
 
 
 def test_files_are_staged_where_samples_lie_in_files_that_are_read_again():

@@ -11,6 +11,7 @@ from whyidle.testing.builder import Builder, us
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COPY = "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
 CAUSE = "ddp-config-overhead"
+FIXES = ("ddp-bucket-view", "ddp-find-unused-off", "ddp-static-graph")
 COPY_OP = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 WALK_OP = "torch.distributed.ddp.reducer::search_unused_parameters"
 
@@ -37,21 +38,37 @@ def job(*, copies: int = 0, walk: float = 0, layer: float = 30) -> Builder:
     return made
 
 
+def prescribed(proof):
+    every = {name: catalog.treatments()[name] for name in FIXES}
+    return {name: plan for name, each in every.items() if (plan := each.decide(proof))}
+
+
 def test_copies_out_of_buckets():
     proof = judge(CAUSE, job(copies=80))
     assert proof is not None
     assert covers(proof, measured(job(copies=80), job()))
-    plan = catalog.treatments()["ddp-settings"].decide(proof)
-    assert "gradient_as_bucket_view=True" in plan.summary
-    assert "static_graph" not in plan.summary
+    plan = prescribed(proof)
+    assert set(plan) == {"ddp-bucket-view"}
+    assert "gradient_as_bucket_view=True" in plan["ddp-bucket-view"].summary
 
 
 def test_walks_for_unused_parameters():
     proof = judge(CAUSE, job(walk=600))
     assert proof is not None
     assert covers(proof, measured(job(walk=600), job()))
-    plan = catalog.treatments()["ddp-settings"].decide(proof)
-    assert "static_graph" in plan.summary
+    plan = prescribed(proof)
+    assert set(plan) == {"ddp-find-unused-off", "ddp-static-graph"}
+    assert plan["ddp-find-unused-off"].automatic
+    assert not plan["ddp-static-graph"].automatic
+
+
+def test_each_fix_promises_its_own_part():
+    proof = judge(CAUSE, job(copies=80, walk=600))
+    plan = prescribed(proof)
+    view, off = plan["ddp-bucket-view"].predicted, plan["ddp-find-unused-off"].predicted
+    assert 1 < view.speedup < proof.predicted.speedup
+    assert 1 < off.speedup < proof.predicted.speedup
+    assert covers(replace(proof, predicted=view), measured(job(copies=80, walk=600), job(walk=600)))
 
 
 def test_a_device_with_enough_to_do_does_not_notice():
@@ -63,10 +80,10 @@ def test_without_ddp_nothing_is_said():
     assert judge(CAUSE, job()) is None
 
 
-def watched(*, walk: float, told: dict[str, object]) -> Timeline:
+def watched(*, walk: float, told: dict[str, object], waits: tuple[float, ...] = ()) -> Timeline:
     """A rank whose device is the CPU, as the probe records it."""
     made = Builder(rank=0, world_size=2)
-    for _ in range(6):
+    for number in range(6):
         with made.step():
             for _ in range(10):
                 with made.span("aten::mm", "cpu_op"):
@@ -74,6 +91,9 @@ def watched(*, walk: float, told: dict[str, object]) -> Timeline:
             if walk:
                 with made.span("reducer::search_unused_parameters"):
                     made.quiet(us(walk))
+            if waits:
+                with made.span("gloo:all_reduce"):
+                    made.quiet(us(waits[number]))
             with made.span("Optimizer.step#SGD.step"):
                 made.quiet(us(100))
     return replace(made.timeline(), settings={"ddp": told}, info=DeviceInfo(kind="cpu"))
@@ -93,6 +113,24 @@ def test_on_a_cpu_every_parameter_that_is_noted_costs_as_well():
     assert abs(proof.high - (500 + 1000 * 2.0) / step) < 0.02
     (place,) = proof.where
     assert (place.file, place.line, place.function) == ("train.py", 12, "main")
+
+
+def test_on_a_cpu_the_exchange_of_what_was_used_is_foretold_by_the_jobs_own():
+    without = judge_all(CAUSE, [watched(walk=500, told=TOLD)]).predicted
+    waits = (400, 400, 400, 1600, 1600, 1600)
+    proof = judge_all(CAUSE, [watched(walk=500, told=TOLD, waits=waits)])
+    step = 10 * 800 + 500 + 1000 + 100
+    assert proof.high < 0.3  # nothing of it is measured
+    assert proof.predicted.speedup > without.speedup + 400 / step / 2
+    assert proof.predicted.high > without.high + 800 / step / 2
+    assert proof.predicted.low < without.low + 0.01
+    plan = prescribed(proof)["ddp-find-unused-off"]
+    assert plan.predicted == proof.predicted
+
+
+def test_nobody_is_told_to_fix_the_graph_where_all_is_used():
+    proof = judge_all(CAUSE, [watched(walk=500, told={**TOLD, "unused_parameter_size": 0})])
+    assert set(prescribed(proof)) == {"ddp-find-unused-off"}
 
 
 def test_without_a_search_nothing_is_noted():
