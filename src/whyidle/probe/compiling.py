@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from .importing import Waiter
 from .recorder import ANNOTATION, now
 from .wrapping import put
 
@@ -149,41 +149,6 @@ def _short(text: Any) -> str | None:
     return str(text)[:LONGEST] if text is not None else None
 
 
-class _Waiter:
-    """A finder that finds nothing itself: it lets the others find the compiler's module, and
-    calls ``wake`` once the job has imported it."""
-
-    def __init__(self, wake: Callable[[Any], None]) -> None:
-        self.wake = wake
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Have the module's loader call us afterwards."""
-        if name != MODULE:
-            return None
-        spec = None
-        for finder in list(sys.meta_path):
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
-            if spec is not None:
-                break
-        loader = getattr(spec, "loader", None)
-        if hasattr(loader, "exec_module") and hasattr(loader, "__dict__"):
-            self._afterwards(loader)
-        elif spec is not None:
-            self.wake(None)  # it cannot be waited for
-        return spec
-
-    def _afterwards(self, loader: Any) -> None:
-        original = loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            loader.__dict__.pop("exec_module", None)
-            original(module)
-            self.wake(module)
-
-        loader.exec_module = exec_module
-
-
 def install(loop: Loop) -> None:
     """Wait for the job to import Dynamo, which it may never do."""
     loaded = sys.modules.get(MODULE)
@@ -202,7 +167,7 @@ def install(loop: Loop) -> None:
             sys.meta_path.remove(waiter)
         loop.traced()
 
-    waiter = _Waiter(wake)
+    waiter = Waiter(MODULE, wake)
     sys.meta_path.insert(0, waiter)
     loop.undo["compile"] = undo
 

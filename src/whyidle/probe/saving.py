@@ -1,4 +1,4 @@
-"""Checkpoints: ``torch.save``, and what a job does to be sure of the file that it wrote."""
+"""Checkpoints: ``torch.save``, safetensors, and making sure of the file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from .importing import once_there
 from .recorder import ANNOTATION, now
 from .wrapping import Wrap, patch, spans
 
@@ -23,6 +24,8 @@ SURE = ("fsync", "replace", "rename")
 """functions of ``os`` that belong to a checkpoint, if they follow one in the same step: the file is
 brought to the disk and takes the place of the last one, whose memory is freed"""
 SPAN = "save_checkpoint"
+FLAT = "safetensors.torch"
+"""its ``save_file`` is what Hugging Face saves models with; ``save_model`` calls it"""
 MEMORY = "<memory>"
 """stands for the path of what something else will bring to a file: Lightning saves so. Told only
 where no file is: jobs copy models through memory, too, and send them"""
@@ -39,9 +42,15 @@ class Saving:
     def install(self, torch: Any) -> None:
         """Wrap the functions."""
         patch(self.loop, "save", torch, "save", self.saves)
+        leave = once_there(FLAT, "save_file", self._flat)
+        self.loop.undo.setdefault(FLAT, leave)
         for name in SURE:
             patch(self.loop, f"os.{name}", os, name, self.follows(f"os.{name}"))
         os.register_at_fork(after_in_child=self._forget)
+
+    def _flat(self, module: Any) -> None:
+        """It is there, maybe long after the rest."""
+        self.loop.contained(FLAT, patch, self.loop, FLAT, module, "save_file", self.saves)
 
     def _forget(self) -> None:
         """A child has saved nothing: it never steps, and all that it renames would follow."""
@@ -57,7 +66,8 @@ class Saving:
                 return timed(*args, **kwargs)
             finally:
                 self.last = self.loop.steps, threading.get_ident()
-                target = kwargs.get("f", args[1] if len(args) > 1 else None)
+                name = "filename" if "filename" in kwargs else "f"
+                target = kwargs.get(name, args[1] if len(args) > 1 else None)
                 self.loop.contained("save", self.saved, target, now() - begin, cpu() - worked)
 
         return wrapper
