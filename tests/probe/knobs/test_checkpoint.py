@@ -444,6 +444,8 @@ def test_nothing_else_makes_saving_wait_for_nobody(turn, edit):
 
 def test_why_nothing_was_saved_beside_the_training(turn):
     hand = turn(EDIT)
-    assert hand.waiting[KNOB]() == "nothing was saved to a file by torch.save while it ran"
+    assert hand.waiting[KNOB]() == (
+        "nothing was saved to a file by torch.save or safetensors while it ran"
+    )
     torch.save({}, io.BytesIO())
     assert "AsyncCheckpointIO" in hand.waiting[KNOB]()

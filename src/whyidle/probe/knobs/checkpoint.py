@@ -6,7 +6,7 @@ takes its place when it is whole, so at any time there is the one before or the 
 opens, asks for or removes it, or starts a program, waits until then (``_waiting``); so does the end
 of the process. Renaming it, as careful scripts do, is left to another copy, and a file that they
 have opened themselves is written like a named one (``_opened``). Where a copy could not do the
-same, the script writes as it always did.
+same, the script writes as it always did. So it is with ``save_file`` of safetensors (``_flat``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, DeclinedError, Hand, _memory
+from ..importing import once_there
+from . import NO_FORM, DeclinedError, Hand, _flat, _memory
 from ._opened import Opened, put
 from ._state import State, UnknownError, state_of
 from ._waiting import Waiting
@@ -44,6 +45,9 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     saves = Saves(hand, {KNOB: True})
     hand.waits([KNOB], saves.why)
     hand.replace(torch, "save", saves.wrap)
+    adopt = functools.partial(hand.contained, [KNOB], _flat.adopt, hand, saves.wrap)
+    leave = once_there(_flat.MODULE, _flat.NAME, adopt)
+    hand.undo.append(leave)
     for owner in (builtins, io):
         hand.replace(owner, "open", saves.waiting.files.wrap)
     for name in MEETINGS if torch.distributed.is_available() else ():
@@ -69,7 +73,7 @@ class Saves:
                 "torch.save wrote to memory, and something else brought that to the disk; with "
                 "Lightning, Trainer(..., plugins=[AsyncCheckpointIO()]) has a thread do it"
             )
-        return "nothing was saved to a file by torch.save while it ran"
+        return "nothing was saved to a file by torch.save or safetensors while it ran"
 
     def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Write beside the training where that is possible."""
