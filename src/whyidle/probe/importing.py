@@ -20,8 +20,9 @@ class Waiter:
         if name != self.module:
             return None
         spec = None
-        for finder in list(sys.meta_path):
-            find = None if finder is self else getattr(finder, "find_spec", None)
+        finders = list(sys.meta_path)
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
+            find = getattr(finder, "find_spec", None)  # of several waiters each asks the next
             spec = find(name, path, target) if find else None
             if spec is not None:
                 break

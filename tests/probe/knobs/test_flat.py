@@ -160,3 +160,15 @@ def test_the_watch_counts_it_once(flat, first):
         for undo in loop.undo.values():
             undo()
     assert not hasattr(module.save_file, "__wrapped__")
+
+
+def test_watch_and_knob_wait_for_the_same_module(turn, flat):
+    hand, loop = turn(EDIT), Saved()
+    Saving(loop).install(torch)
+    try:
+        flat().save_file(tensors(), "c")
+        assert loop.spans == ["save_checkpoint"]
+        assert hand.applied == {"checkpoint.asynchronous": 1}
+    finally:
+        for undo in loop.undo.values():
+            undo()
