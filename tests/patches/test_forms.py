@@ -144,7 +144,8 @@ def test_git_takes_the_patch(tmp_path: Path, knob: str, end: str):
     compile(patched, "train.py", "exec")
     again = make_patch(kept, ["python", "train.py"], tmp_path)
     assert again.diff == ""
-    assert again.sentences == ()
+    said = "already" if knob == "loader.batch_size_times" else ""  # it may have been the user's
+    assert all(said and said in sentence for sentence in again.sentences)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from whyidle.patches._source import expression
+
 _NOTHING = cst.SimpleWhitespace("")
 _Space = cst.BaseParenthesizableWhitespace
 
@@ -12,7 +14,7 @@ def with_keyword(call: cst.Call, name: str, code: str) -> cst.Call:
     """The call with ``name=code`` behind its last argument, or before its first ``**``."""
     new = cst.Arg(
         keyword=cst.Name(name),
-        value=cst.parse_expression(code),
+        value=expression(code),
         equal=cst.AssignEqual(_NOTHING, _NOTHING),
     )
     args = list(call.args)

@@ -12,6 +12,7 @@ from whyidle.patches._keyword import Keyword, argument, current
 from whyidle.patches._origin import origin
 from whyidle.patches._setter import Setter
 from whyidle.patches._source import NO_LITERAL, Source
+from whyidle.patches._spread import spread
 from whyidle.patches._statements import torch_name
 from whyidle.patches._training import method
 
@@ -53,7 +54,8 @@ def turned_on(source: Source, change: Change, calls: list[cst.Call]) -> Rewrite:
         older = source.names(call.func) <= set(OLDER)
         on.keyword = Keyword("enabled", True, position=0 if older else 2)
         value = current(source, call, on.keyword, change.options)
-        dtype = argument(call, DTYPE)
+        known = spread(source, call)
+        dtype = argument(call, DTYPE) or (known.keys.get(DTYPE.name) if known else None)
         has = dtype is not None and source.names(dtype) == {f"torch.{change.value}"}
         if value is True and has:
             on.edits.done = True

@@ -46,7 +46,13 @@ def multiply(
         edits.changes[call] = lambda new: with_keyword(new, keyword.name, code)
         edits.done = True
     elif has(source, value, factor):
-        edits.done = True
+        edits.why.append(
+            f"line {source.line(call)} has {keyword.name}={source.code(value)} already"
+        )
+    elif source.literal(value) is None:
+        edits.why.append(
+            f"line {source.line(call)} has {keyword.name}=None, which nothing multiplies"
+        )
     else:
         plain = isinstance(value, _SIMPLE) or value.lpar
         text = source.code(value)

@@ -7,6 +7,7 @@ a parser has read. Everything else has no origin here.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,11 @@ from libcst import metadata
 
 from whyidle.patches._parsed import parsed
 from whyidle.patches._source import NO_LITERAL, Source
+
+CHANGED = re.compile(
+    r"\bset_defaults\(|\bsetattr\(|(?:\bvars\([\w.]+\)|\.__dict__)\s*(?:\.update\(|\[.*\]\s*=[^=])"
+)
+"""ways of setting options that are no assignment: their defaults may decide nothing"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def _option(source: Source, value: cst.Attribute) -> Origin | None:
 def _declaration(source: Source, value: cst.Attribute) -> cst.Call | None:
     name = value.attr.value
     declared = source.once(_declarations).get(name, [])
-    if len(declared) != 1 or name in source.once(_assigned):
+    if len(declared) != 1 or name in source.once(_assigned) or CHANGED.search(source.text):
         return None
     if source.names(value) - {""} or not parsed(source, value.value):
         return None

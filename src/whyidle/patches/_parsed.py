@@ -71,7 +71,9 @@ class _Names:
     def _reads(self, call: cst.Call) -> bool:
         """Whether it reads the options itself, or calls a function of the file that does."""
         if isinstance(call.func, cst.Attribute):
-            return call.func.attr.value in PARSES
+            words = call.args[0].value if call.args else None
+            fixed = isinstance(words, cst.List) and bool(words.elements)
+            return call.func.attr.value in PARSES and not fixed
         return last(call.func) in self._reading
 
     def _is_another(self, value: cst.BaseExpression | None) -> bool:

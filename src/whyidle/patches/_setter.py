@@ -13,7 +13,7 @@ from whyidle.model.patch import Change, Rewrite
 from whyidle.patches._arguments import with_keyword
 from whyidle.patches._keyword import Keyword, argument, current
 from whyidle.patches._origin import Origin, flags_of, given, origin
-from whyidle.patches._source import NO_LITERAL, Changes, Source
+from whyidle.patches._source import NO_LITERAL, Changes, Source, expression
 from whyidle.patches._spread import Spread, spread
 
 UNCHANGED = "was not changed in the trials"
@@ -31,7 +31,7 @@ class Edits:
 
     def replace(self, node: cst.CSTNode, code: str) -> None:
         """Replace an expression; text stays in the quotes that it is in."""
-        new = cst.parse_expression(code)
+        new = expression(code)
         if isinstance(node, cst.SimpleString) and isinstance(new, cst.SimpleString):
             quoted = node.quote[0]
             if quoted not in new.raw_value and not node.prefix:
@@ -150,7 +150,7 @@ class Setter:
                 self._told(call, word)
             else:
                 self.edits.done = True
-        elif found is None or source.literal(cst.parse_expression(code)) is NO_LITERAL:
+        elif found is None or source.literal(expression(code)) is NO_LITERAL:
             flags = "/".join(flags_of(source, value))
             by = f", the command's option {flags}" if flags else ""
             self.leave(call, f"has {self.keyword.name}={source.code(value)}{by}")
@@ -158,25 +158,27 @@ class Setter:
             self._told(call, word)
         elif found.node in self.untried and found.options:
             self.leave(call, f"has {self.keyword.name}={source.code(value)}, as others have")
-        elif self._only_at_call(found):
+        elif self._only_at_call(call, found):
             self.edits.replace(value, code)
         else:
             self.edits.replace(found.node, code)
 
-    def _only_here(self, uses: Sequence[cst.CSTNode]) -> bool:
-        """Whether a constant means this argument wherever it is used."""
+    def _only_here(self, place: cst.CSTNode, uses: Sequence[cst.CSTNode]) -> bool:
+        """Whether a constant means this argument of this function wherever it is used."""
+        own = self.source.names(place.func) if isinstance(place, cst.Call) else set()
         parents = [self.source.parent(use) for use in uses]
+        calls = [self.source.parent(arg) for arg in parents if arg is not None]
         return all(
             isinstance(arg, cst.Arg) and arg.keyword and arg.keyword.value == self.keyword.name
             for arg in parents
-        )
+        ) and all(isinstance(one, cst.Call) and self.source.names(one.func) == own for one in calls)
 
-    def _only_at_call(self, found: Origin) -> bool:
+    def _only_at_call(self, place: cst.CSTNode, found: Origin) -> bool:
         """Whether what a value comes from decides something else, too. An option is the user's to
         give, so that one which calls that no trial came to take as well is changed for all."""
         unreached = () if found.options else map(self._origin, self.unreached)
         shared = any(each is not None and each.node is found.node for each in unreached)
-        used = bool(found.others) and not self._only_here(found.others)
+        used = bool(found.others) and not self._only_here(place, found.others)
         return shared or used or found.node in self.untried
 
     def _told(self, call: cst.CSTNode, word: str) -> None:

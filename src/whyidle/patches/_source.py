@@ -19,6 +19,18 @@ Changes = Mapping[cst.CSTNode, Callable[[Any], Any]]
 """node of the tree -> what replaces it, from the node with the changes within it"""
 
 
+def expression(code: str) -> cst.BaseExpression:
+    """The tree of an expression that is to be written.
+
+    Raises:
+        SyntaxError: it is none.
+    """
+    try:
+        return cst.parse_expression(code)
+    except cst.ParserSyntaxError as error:
+        raise SyntaxError(error.message) from error
+
+
 class _Missing:
     """Stands for the value of what is no literal."""
 

@@ -70,7 +70,10 @@ def _named(
     bindings = source.assignments(name)
     if len(bindings) != 1 or not isinstance(bindings[0], metadata.Assignment):
         return None
-    statement = source.around(bindings[0].node, cst.Assign, cst.AnnAssign)
+    target = source.parent(bindings[0].node)
+    statement = source.parent(target) if isinstance(target, cst.AssignTarget) else target
+    if isinstance(statement, cst.Assign) and len(statement.targets) != 1:
+        return None
     uses = [source.parent(use.node) for use in bindings[0].references]
     if not all(isinstance(use, cst.Arg) and use.star == "**" for use in uses):
         return None

@@ -15,6 +15,8 @@ _HEAD = (cst.SimpleStatementLine, cst.Try, cst.If)
 def torch_name(source: Source) -> str | None:
     """What the file calls ``torch`` at its top; None where it does not import it by itself."""
     for statement in source.module.body:
+        if _is_main(source, statement):
+            continue
         for each in _imports(statement):
             if isinstance(each, cst.Import):
                 for alias in each.names:
@@ -62,12 +64,18 @@ def _head(source: Source) -> list[cst.CSTNode]:
     """The statements up to the last of the imports that stand before anything is defined."""
     head: list[cst.CSTNode] = []
     for statement in source.module.body:
-        if not isinstance(statement, _HEAD):
+        if not isinstance(statement, _HEAD) or _is_main(source, statement):
+            break
+        if not _imports(statement) and any("torch" in _modules(source, each) for each in head):
             break
         head.append(statement)
     while head and not _imports(head[-1]):
         head.pop()
     return head
+
+
+def _is_main(source: Source, statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.If) and "__name__" in source.code(statement.test)
 
 
 def _imports(statement: cst.CSTNode) -> list[cst.Import | cst.ImportFrom]:
@@ -114,8 +122,9 @@ def before(source: Source, *lines: str) -> Callable[[Any], Any]:
 
     def change(statement: Any) -> Any:
         first, *rest = parsed(source, *lines)
-        blank = [each for each in statement.leading_lines if each.comment is None]
-        own = [each for each in statement.leading_lines if each.comment is not None]
+        above = list(statement.leading_lines)
+        at = next((i for i, each in enumerate(above) if each.comment is not None), len(above))
+        blank, own = above[:at], above[at:]
         first = first.with_changes(leading_lines=blank)
         return cst.FlattenSentinel([first, *rest, statement.with_changes(leading_lines=own)])
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from whyidle.patches._bindings import rebound
 from whyidle.patches._source import Source
 
 FOR_TRAINING = re.compile(r"(train|fit)(_|$)")
 """names of functions that train"""
+GRADIENTS = "torch.autograd.grad"
+"""needs what a backward pass needs, whatever becomes of it"""
 
 
 def method(call: cst.Call) -> str:
@@ -43,6 +46,8 @@ def trains(source: Source, node: cst.CSTNode) -> bool:
 
 
 def _is_for_training(source: Source, call: cst.Call) -> bool:
+    if source.names(call.func) == {GRADIENTS}:
+        return True
     plain = isinstance(call.func, cst.Name) and FOR_TRAINING.match(call.func.value)
     given = [source.code(arg.value).lower() for arg in call.args]
     names = [each for each in given if each.replace(".", "").isidentifier()]
@@ -105,6 +110,7 @@ def only(source: Source) -> Model | None:
     name = found[0].name
     place = found[0].statement if len(found) == 1 else _choice(source, found)
     plain = all(part.isidentifier() for part in name.split("."))
+    plain &= not any(rebound(source, name, each.statement) for each in found)
     return Model(name, place) if place is not None and plain else None
 
 
@@ -114,8 +120,7 @@ def _choice(source: Source, found: list[Model]) -> cst.CSTNode | None:
     shared = [each for each in inside[0] if all(each in others for others in inside)]
     if not shared:
         return None
-    set_there = {source.code(each.target) for each in source.inside(cst.AssignTarget, shared[0])}
-    return None if found[0].name in set_there else shared[0]
+    return None if rebound(source, found[0].name, shared[0]) else shared[0]
 
 
 def _above(source: Source, node: cst.CSTNode) -> list[cst.CSTNode]:

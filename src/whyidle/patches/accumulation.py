@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import libcst as cst
 
 from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._bindings import bound, elsewhere, named
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import all_within, at_the_top
@@ -127,25 +129,24 @@ def _asked(source: Source, condition: cst.If) -> str:
 
 def _can_be_asked(source: Source, test: cst.BaseExpression, until: list[Any]) -> bool:
     """Whether a condition calls nothing that could do something, and nothing that it names is set
-    between here and there, or, of an object, counted anywhere."""
+    between here and there, or by what is called there; nor is what it asks for a length or a part
+    so much as touched there."""
     calls = [test] if isinstance(test, cst.Call) else []
     calls += source.inside(cst.Call, test)
     if any(source.code(call.func) != "len" for call in calls):
         return False
     if isinstance(test, cst.Await) or source.inside(cst.NamedExpr, test):
         return False
-    names = {source.code(test)}
-    names |= {source.code(n) for k in (cst.Name, cst.Attribute) for n in source.inside(k, test)}
-    written = [n for each in until for n in _written(source, each)]
-    counted = [source.code(each.target) for each in source.every(cst.AugAssign)]
-    return not names & {*written, *(each for each in counted if "." in each)}
+    asked = {source.code(test), *named(source, test)}
+    inner = {source.code(arg.value) for call in calls for arg in call.args}
+    inner |= {source.code(each.value) for each in source.inside(cst.Subscript, test)}
+    touched = {name for each in until for name in named(source, each)}
+    written = {name for each in until for name in _written(source, each)}
+    return not (asked & (written | elsewhere(source, test)) or inner & touched)
 
 
-def _written(source: Source, statement: cst.CSTNode) -> list[str]:
-    """Names that a statement sets, in whatever form."""
-    kinds = (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)
-    setting: list[Any] = [each for kind in kinds for each in source.inside(kind, statement)]
-    targets = [each.target for each in setting]
-    targets += [each.name for each in source.inside(cst.AsName, statement)]
-    parts = [p for t in targets for k in (cst.Name, cst.Attribute) for p in source.inside(k, t)]
-    return [source.code(each) for each in (*targets, *parts)]
+def _written(source: Source, statement: cst.CSTNode) -> set[str]:
+    """Names that a statement sets, in whatever form, and the objects that they are parts of."""
+    found = bound(source, statement)
+    parts = {name for text in found for name in re.findall(r"[^\W\d]\w*", text)}
+    return found | parts

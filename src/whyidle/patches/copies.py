@@ -42,6 +42,9 @@ def copies(text: str, change: Change) -> Rewrite:
 
 def _moves(source: Source, call: cst.Call) -> bool:
     """Whether a call moves something to the device, as far as it says."""
+    by_place = [source.literal(arg.value) for arg in call.args[1:] if arg.keyword is None]
+    if any(isinstance(value, bool) for value in by_place):
+        return False  # it says so already
     if method(call) == "cuda":
         return not source.names(call.func) - {""}
     if method(call) != "to" or not call.args or call.args[0].star:

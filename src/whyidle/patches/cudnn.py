@@ -8,10 +8,11 @@ from whyidle.model.knobs import as_python
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._keyword import Keyword
 from whyidle.patches._setter import Setter
-from whyidle.patches._source import source_of
+from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import after_imports
 
 NAME = "torch.backends.cudnn.benchmark"
+DETERMINISTIC = "torch.backends.cudnn.deterministic"
 OTHERS = ("torch.backends.cudnn.set_flags", "torch.backends.cudnn.flags")
 
 
@@ -29,6 +30,8 @@ def cudnn(text: str, change: Change) -> Rewrite:
             continue
         if targets != [{NAME}]:
             setter.leave(each, "also sets something else")
+        elif _for_same_results(source, each):
+            setter.leave(each, "sets it where the same results are asked for each time")
         else:
             setter.change_value(each, each.value)
     for call in source.calls(OTHERS):
@@ -40,3 +43,15 @@ def cudnn(text: str, change: Change) -> Rewrite:
             edits.changes[found[0]] = found[1]
             edits.done = True
     return edits.rewrite(source)
+
+
+def _for_same_results(source: Source, assign: cst.Assign) -> bool:
+    """Whether it is one branch of several, and that one asks for deterministic algorithms."""
+    block = source.around(assign, cst.IndentedBlock)
+    if block is None or not isinstance(source.parent(block), cst.If | cst.Else):
+        return False
+    return any(
+        {DETERMINISTIC} == source.set_by(target.target) and source.literal(each.value) is True
+        for each in source.inside(cst.Assign, block)
+        for target in each.targets
+    )

@@ -6,7 +6,7 @@ import libcst as cst
 
 from whyidle.model.knobs import ENVIRONMENT, LISTS, as_python
 from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword
+from whyidle.patches._keyword import Keyword, argument
 from whyidle.patches._setter import Setter
 from whyidle.patches._source import Source, source_of
 
@@ -33,7 +33,15 @@ def environment(text: str, change: Change) -> Rewrite:
         call for call in source.calls(["os.environ.setdefault"])
         if call.args and source.literal(call.args[0].value) == name
     ]  # fmt: skip
-    return setter.set(defaults)
+    plain = []
+    for call in defaults:
+        value = argument(call, DEFAULT)
+        own = source.literal(value)
+        if value is not None and name in LISTS and isinstance(own, str) and own:
+            setter.edits.replace(value, as_python(_behind(own, str(change.value))))
+        else:
+            plain.append(call)
+    return setter.set(plain)
 
 
 def _behind(own: str, value: str) -> str:

@@ -10,7 +10,7 @@ import libcst as cst
 
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._setter import Edits
-from whyidle.patches._source import Source, source_of
+from whyidle.patches._source import Source, expression, source_of
 from whyidle.patches._statements import torch_name, within
 from whyidle.patches._training import method, training_loops, trains
 
@@ -118,7 +118,7 @@ def _covers(source: Source, item: cst.WithItem, found: Found) -> bool:
 def _guarded(source: Source, found: Found, code: str) -> Callable[[Any], Any]:
     if isinstance(found, cst.For):
         return within(source, f"with {code}:")
-    decorator = cst.Decorator(cst.parse_expression(code))
+    decorator = cst.Decorator(expression(code))
 
     def decorated(function: Any) -> Any:
         first = decorator.with_changes(leading_lines=[])

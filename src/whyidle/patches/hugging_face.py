@@ -142,6 +142,6 @@ def _attention(source: Source, change: Change) -> Rewrite:
         [
             call
             for call in source.every(cst.Call)
-            if current(source, call, keyword) not in (None, NO_LITERAL)
+            if current(source, call, keyword) in ("eager", change.value)
         ]
     )

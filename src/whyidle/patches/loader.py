@@ -63,4 +63,6 @@ def _guarded(source: Source, call: cst.Call, code: str, value: Setting) -> str:
     workers = argument(call, WORKERS)
     if workers is None or source.literal(workers) is not NO_LITERAL:
         return as_python(value)
-    return code.format(source.code(workers), as_python(value))
+    text = source.code(workers)
+    plain = isinstance(workers, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or workers.lpar
+    return code.format(text if plain else f"({text})", as_python(value))

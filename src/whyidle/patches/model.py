@@ -33,8 +33,8 @@ def model(text: str, change: Change) -> Rewrite:
     found, edits = only(source), Edits()
     if change.knob == "model.compile":
         edits.done = _already_compiled(source, edits)
-    elif _laid_out(source, change):
-        edits.done = True
+    else:
+        _laid_out(source, change, edits)
     if edits.done or edits.why:
         return edits.rewrite(source)
     if found is not None and (lines := _lines(source, found.name, change)):
@@ -74,7 +74,11 @@ def _already_compiled(source: Source, edits: Edits) -> bool:
         if not isinstance(source.parent(call), cst.Decorator)
         and not own & {source.code(arg.value) for arg in call.args[:1]}
     ]
-    conditions = {call: _condition(source, call) for call in calls}
+    names = {each.name for each in models(source)}
+    others = [call for call in calls if names and not _of(source, call, names)]
+    for call in others:
+        edits.why.append(f"line {source.line(call)} compiles something that may be part of it")
+    conditions = {call: _condition(source, call) for call in calls if call not in others}
     for call, condition in conditions.items():
         if condition:
             edits.why.append(f"line {source.line(call)} compiles it where `{condition}`")
@@ -83,6 +87,16 @@ def _already_compiled(source: Source, edits: Edits) -> bool:
         line = source.line(parts[0].statement)
         edits.why.append(f"line {line} trains self, whose parts are called one by one")
     return "" in conditions.values()
+
+
+def _of(source: Source, call: cst.Call, names: set[str]) -> bool:
+    """Whether a call has to do with one of these models: made of it, or set to its name."""
+    statement = source.around(call, cst.SimpleStatementLine)
+    parts = source.inside(cst.AssignTarget, statement) if statement is not None else []
+    targets = {source.code(each.target) for each in parts}
+    passed = {source.code(arg.value) for arg in call.args[:1]}
+    method_of = {source.code(call.func).removesuffix(".compile")}
+    return bool(names & (targets | passed | method_of))
 
 
 def _condition(source: Source, call: cst.Call) -> str:
@@ -95,15 +109,22 @@ def _condition(source: Source, call: cst.Call) -> str:
     return "" if any(each in inside for each in trained) else source.code(found.test)
 
 
-def _laid_out(source: Source, change: Change) -> bool:
-    wanted = f"torch.{change.value}"
-    formats = [arg for arg in source.every(cst.Arg) if arg.keyword is not None]
-    return any(
-        arg.keyword is not None
-        and arg.keyword.value == "memory_format"
-        and source.names(arg.value) == {wanted}
-        for arg in formats
-    )
+def _laid_out(source: Source, change: Change, edits: Edits) -> None:
+    wanted, names = f"torch.{change.value}", {each.name for each in models(source)}
+    for call in source.every(cst.Call):
+        told = any(
+            arg.keyword is not None
+            and arg.keyword.value == "memory_format"
+            and source.names(arg.value) == {wanted}
+            for arg in call.args
+        )
+        of = source.code(call.func).removesuffix(".to")
+        if not told or (names and of not in names and not _of(source, call, names)):
+            continue
+        if condition := _condition(source, call):
+            edits.why.append(f"line {source.line(call)} lays it out where `{condition}`")
+        else:
+            edits.done = True
 
 
 def _compiled(source: Source) -> list[cst.Call]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from whyidle.model.patch import Change, Rewrite, source_form
+from whyidle.patches._bindings import bound
 from whyidle.patches._setter import Edits
 from whyidle.patches._source import Source, source_of
 from whyidle.patches._statements import within
@@ -64,6 +65,4 @@ def _counter(source: Source, loop: cst.For | cst.While) -> str:
     if source.code(loop.iter.func) != "enumerate" or not isinstance(target, cst.Tuple):
         return ""
     name = source.code(target.elements[0].value)
-    set_again = [source.code(each.target) for each in source.inside(cst.AssignTarget, loop.body)]
-    set_again += [source.code(each.target) for each in source.inside(cst.AugAssign, loop.body)]
-    return "" if name in set_again else name
+    return "" if name in bound(source, loop.body) else name

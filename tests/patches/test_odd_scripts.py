@@ -1,0 +1,247 @@
+"""Scripts that read otherwise than they look: what a form must leave, and must get right."""
+
+import pytest
+from patching import added, rewrite
+
+from whyidle.engine.patch import Kept, make_patch
+from whyidle.model.diagnosis import Edit
+
+TORCH = "import torch\n"
+LOADER = "from torch.utils.data import DataLoader\n"
+DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n"
+
+
+def untouched(text, knob, value, was=None):
+    found = rewrite(text, knob, value, was)
+    assert found.text == text
+    assert not found.done
+    return found.why
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "    q.append(1)\n    if len(q) == accum:\n",
+        "    for i in range(3):\n        log(i)\n    if (i + 1) % 4 == 0:\n",
+        "    del i\n    if (i + 1) % 4 == 0:\n",
+        "    count()\n    if n % 4 == 0:\n",
+        "    if queue[0] == 4:\n",
+        "    t.tick()\n    if t.n % 4 == 0:\n",
+    ],
+)
+def test_a_step_whose_condition_may_be_otherwise_by_then_is_left(rest):
+    text = (
+        f"{TORCH}{DDP}n = 0\ndef count():\n    global n\n    n = n + 1\n"
+        "class T:\n    def tick(self):\n        t.n = t.n + 1\n"
+        "for i, x in enumerate(batches):\n    loss = model(x).mean()\n    loss.backward()\n"
+        f"    queue.append(i)\n{rest}        optimizer.step()\n        optimizer.zero_grad()\n"
+    )
+    assert untouched(text, "ddp.no_sync", 4)
+
+
+def test_workers_that_depend_on_the_run_are_asked_for_as_a_whole():
+    text = f"{LOADER}d = DataLoader(ds, num_workers=4 if cuda else 0)\n"
+    lines = added(text, "loader.prefetch_factor", 4)
+    assert "prefetch_factor=4 if (4 if cuda else 0) else None" in lines[-1]
+    lines = added(text, "loader.persistent_workers", True)
+    assert "persistent_workers=(4 if cuda else 0) > 0" in lines[-1]
+
+
+def test_what_the_parser_refuses_is_told(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(f"{LOADER}d = DataLoader(ds, num_workers=w)\n")
+    module = __import__("whyidle.patches.loader", fromlist=["_guarded"])
+    monkeypatch.setattr(module, "_guarded", lambda *_: "4 if 4 if x else 0 else None")
+    kept = [Kept("fix", [Edit(knob="loader.prefetch_factor", value=4)])]
+    patch = make_patch(kept, ["python", "train.py"], tmp_path)
+    assert patch.diff == ""
+    assert "cannot be changed by a program" in patch.sentences[0]
+
+
+@pytest.mark.parametrize("knob", ["model.compile", "model.memory_format"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "opts = [torch.optim.SGD(m.parameters()) for m in nets]\n",
+        "make = {'adam': lambda m: torch.optim.Adam(m.parameters())}\n",
+        "model = Net(); opt = torch.optim.Adam(model.parameters())\n",
+        "if a:\n    model, crit = Net(), L()\n    opt = torch.optim.SGD(model.parameters())\n"
+        "else:\n    model, crit = Wide(), L()\n    opt = torch.optim.Adam(model.parameters())\n",
+    ],
+)
+def test_a_model_that_is_bound_by_the_same_lines_is_left(knob, lines):
+    value = True if knob == "model.compile" else "channels_last"
+    assert untouched(TORCH + lines, knob, value)
+
+
+@pytest.mark.parametrize("size", ["32 * 2", "None"])
+def test_a_batch_that_is_multiplied_already_is_told(size):
+    text = f"{LOADER}d = DataLoader(ds, batch_size={size}, shuffle=True)\n"
+    why = untouched(text, "loader.batch_size_times", 2)
+    assert ("already" if "2" in size else "=None") in why[0]
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "line", "done"),
+    [
+        (
+            "model.memory_format",
+            "channels_last",
+            "if args.last: model = model.to(memory_format=torch.channels_last)",
+            False,
+        ),
+        (
+            "model.memory_format",
+            "channels_last",
+            "x = x.to(memory_format=torch.channels_last)",
+            True,
+        ),
+        ("model.compile", True, "crit = torch.compile(torch.nn.CrossEntropyLoss())", False),
+    ],
+)
+def test_what_concerns_something_else_is_not_taken_for_the_model_s(knob, value, line, done):
+    text = f"{TORCH}model = Net()\n{line}\nopt = torch.optim.SGD(model.parameters())\n"
+    found = rewrite(text, knob, value)
+    assert found.done == done
+    assert found.done or found.why
+    assert (found.text != text) == done
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TORCH}if __name__ == '__main__':\n    from u import setup\n    run()\n",
+        f"{TORCH}import sys\ntrainer.train()\nimport json\n",
+    ],
+)
+def test_a_switch_is_set_before_anything_runs(text):
+    new = rewrite(text, "matmul.precision", "high", insert=True).text
+    assert new.index("set_float32_matmul_precision") < len(TORCH) + 40
+    assert new.startswith(f"{TORCH}")
+
+
+@pytest.mark.parametrize("inner", ["out, _ = rnn(x)", "for _ in range(2): pass", "del _"])
+def test_a_counter_that_is_bound_anew_counts_nothing(inner):
+    text = (
+        "import gc\nfor _, (x, y) in enumerate(loader):\n"
+        f"    {inner}\n    loss.backward()\n    gc.collect()\n"
+    )
+    assert untouched(text, "gc.collect_interval_steps", 10)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "text"),
+    [
+        (
+            "loader.workers",
+            4,
+            f'{LOADER}L = {{"train": lambda d, **kw: DataLoader(d, **kw)}}\n',
+        ),
+        (
+            "loader.workers",
+            4,
+            f'{LOADER}kw = kw2 = {{"batch_size": 4}}\nkw2["num_workers"] = 8\n'
+            "DataLoader(d, **kw)\n",
+        ),
+        (
+            "copy.non_blocking",
+            True,
+            "for x, y in loader:\n    x = x.to(device, torch.float32, True)\n"
+            "    y = y.cuda(0, True)\n    loss.backward()\n",
+        ),
+    ],
+)
+def test_no_argument_is_given_twice(knob, value, text):
+    assert rewrite(text, knob, value).text == text
+
+
+def test_what_a_dictionary_gives_an_autocast_is_not_given_again():
+    text = (
+        f"{TORCH}amp = dict(device_type='cuda', dtype=torch.float16, enabled=False)\n"
+        "for x in loader:\n    with torch.autocast(**amp):\n        loss = model(x)\n"
+        "    loss.backward()\n"
+    )
+    new = rewrite(text, "autocast.dtype", "bfloat16").text
+    assert "dtype=torch.bfloat16, enabled=True)" in new
+    assert "torch.autocast(**amp)" in new
+
+
+def test_functions_that_ask_for_gradients_are_no_evaluations():
+    text = (
+        f"{TORCH}def evaluate(model, loader):\n    model.eval()\n    for x in loader:\n"
+        "        out = model(x)\n        g = torch.autograd.grad(out.sum(), x)\n"
+    )
+    assert rewrite(text, "evaluation.gradients", False).text == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "p.set_defaults(workers=0)",
+        "vars(args).update(config)",
+        "vars(args)['workers'] = 0",
+        "setattr(args, key, 0)",
+    ],
+)
+def test_a_default_that_may_decide_nothing_is_left(change):
+    text = (
+        f"import argparse\n{LOADER}p = argparse.ArgumentParser()\n"
+        f"p.add_argument('--workers', type=int, default=0)\nargs = p.parse_args()\n{change}\n"
+        "d = DataLoader(ds, num_workers=args.workers)\n"
+    )
+    assert untouched(text, "loader.workers", 4)
+    plain = text.replace(f"{change}\n", "")
+    assert "default=4" in rewrite(plain, "loader.workers", 4).text
+
+
+def test_options_that_the_script_gives_itself_are_not_those_of_the_command():
+    text = (
+        f"import argparse\n{LOADER}p = argparse.ArgumentParser()\n"
+        "p.add_argument('--workers', type=int, default=0)\n"
+        "args = p.parse_args(['--workers', '0'])\nd = DataLoader(ds, num_workers=args.workers)\n"
+    )
+    assert untouched(text, "loader.workers", 4)
+
+
+def test_attention_of_another_kind_than_the_trial_s_stays():
+    text = (
+        "from transformers import AutoModel\n"
+        "a = AutoModel.from_pretrained(n, attn_implementation='eager')\n"
+        "b = AutoModel.from_pretrained(n, attn_implementation='flash_attention_2')\n"
+    )
+    new = rewrite(text, "model.attention", "sdpa", "eager").text
+    assert "'flash_attention_2'" in new
+    assert "'eager'" not in new
+
+
+def test_what_a_variable_has_by_default_is_kept_beside():
+    name = "PYTORCH_CUDA_ALLOC_CONF"
+    text = f'import os\nos.environ.setdefault("{name}", "max_split_size_mb:512")\n'
+    new = rewrite(text, f"env.{name}", "expandable_segments:True").text
+    assert "max_split_size_mb:512" in new
+    assert "expandable_segments:True" in new
+
+
+def test_comments_stay_with_what_they_speak_of():
+    text = f"{TORCH}model = Net()\n\n# A\n\n# B\nopt = torch.optim.SGD(model.parameters())\n"
+    new = rewrite(text, "model.compile", True).text
+    assert "\n# A\n\n# B\nopt = " in new
+
+
+def test_a_constant_of_two_functions_keeps_its_value():
+    text = (
+        f"{LOADER}from mine import Buffer\nPIN = False\nd = DataLoader(ds, pin_memory=PIN)\n"
+        "b = Buffer(pin_memory=PIN)\n"
+    )
+    new = rewrite(text, "loader.pin_memory", True).text
+    assert "PIN = False" in new
+    assert "DataLoader(ds, pin_memory=True)" in new
+
+
+def test_a_branch_that_asks_for_the_same_results_is_not_searched():
+    text = (
+        f"{TORCH}if seed:\n    torch.backends.cudnn.deterministic = True\n"
+        "    torch.backends.cudnn.benchmark = False\nelse:\n"
+        "    torch.backends.cudnn.benchmark = False\n"
+    )
+    lines = rewrite(text, "torch.cudnn_benchmark", True).text.splitlines()
+    assert [line.split()[-1] for line in lines if "benchmark" in line] == ["False", "True"]
