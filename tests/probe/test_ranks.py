@@ -1,5 +1,6 @@
 """Collectives as the probe records them, without a process group."""
 
+import contextlib
 import time
 
 import pytest
@@ -117,6 +118,26 @@ def test_a_backward_pass_without_exchange_is_counted_and_no_collective(known):
     exchange.exchanged(known, ranks.now(), 0, 0)
     assert (known.synced, known.unsynced) == (0, 1)
     assert not known.loop.spans
+
+
+@pytest.mark.parametrize("around", ["forward", "both"])
+def test_a_forward_pass_alone_may_lie_within_no_sync(known, group, around):
+    """So it is where the exchange of all but one micro-batch was left out at run time."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    known.models.append(lambda: model)
+    for _ in range(2):
+        for syncs in (False, False, True):
+            with contextlib.nullcontext() if syncs else model.no_sync():
+                loss = model(torch.ones(1, 2)).sum()
+                if around == "both":
+                    loss.backward()
+                    exchange.exchanged(known, ranks.now(), 0, 0)
+            if around == "forward":
+                loss.backward()
+                exchange.exchanged(known, ranks.now(), 0, 0)
+    assert (known.synced, known.unsynced) == (2, 4)
+    waits = [span[3] for span in known.loop.spans]
+    assert waits.count("gloo:all_reduce") == 2
 
 
 def test_what_of_a_backward_pass_the_thread_slept_is_waiting(known):

@@ -87,7 +87,7 @@ def exchanged(ranks: Ranks, begin: int, ran: int, queued: int) -> None:
     """A backward pass has ended: what of it was waiting for others, and did it exchange at all?"""
     end = now()
     models = [model for known in ranks.models if (model := known()) is not None]
-    syncing = [model for model in models if model.__dict__.get("require_backward_grad_sync")]
+    syncing = [model for model in models if _syncs(model)]
     if not syncing:
         ranks.unsynced += bool(models)
         return
@@ -103,6 +103,14 @@ def exchanged(ranks: Ranks, begin: int, ran: int, queued: int) -> None:
         recorder.row("clock", CLOCK, (end, ran_until, told, thread()))
     if ranks.synced % TOLD_EVERY == 2 and ranks.loop.recorder.facts:
         ranks.loop.recorder.facts["ddp"] = _settings(ranks, syncing[0])
+
+
+def _syncs(model: Any) -> Any:
+    """Whether its last forward pass asked for an exchange, as DistributedDataParallel notes at the
+    end of it. What ``no_sync()`` sets may be back by the time the backward pass ends, where only
+    the forward pass lies within."""
+    own = model.__dict__
+    return own.get("require_forward_param_sync", own.get("require_backward_grad_sync"))
 
 
 def _settings(ranks: Ranks, model: Any) -> dict[str, Any]:
