@@ -153,5 +153,14 @@ def test_a_cold_start_is_none_of_the_throughput():
     assert samples_per_s(facts) == pytest.approx(3200, rel=0.15)
 
 
+def test_larger_batches_of_an_evaluation_before_training_are_none_of_the_throughput():
+    """Lightning checks that validation works before it trains."""
+    batches = np.zeros(8, BATCH)
+    batches["samples"], batches["worker"] = 32, -1
+    batches["samples"][:4] = 128
+    batches["end"] = [*np.full(4, ms(1)), *(ms(12) + ms(10) * np.arange(4))]
+    assert samples_per_s(fed(calls=1, batches=batches)) == pytest.approx(3200, rel=0.15)
+
+
 def test_no_loader_no_throughput():
     assert samples_per_s(fed()) is None

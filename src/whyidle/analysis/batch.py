@@ -191,9 +191,16 @@ def samples_per_s(facts: Facts) -> float | None:
     batch = size(facts)
     if batch is not None:
         return batch / float(facts.steps.seconds.mean())
-    steady = facts.steps.steady
-    spans = union(facts.steps.start[steady], facts.steps.end[steady])
+    spans = union(facts.steps.start[_later(facts)], facts.steps.end[_later(facts)])
     return _loaded(facts, spans) / (spans.total / 1e9) or None
+
+
+def _later(facts: Facts) -> NDArray[np.bool_]:
+    """The steady steps but the first of all, if there are others: before it frameworks check that
+    validation works, with batches of its own."""
+    later = facts.steps.steady.copy()
+    later[:1] = False
+    return later if later.any() else facts.steps.steady
 
 
 def _loaded(facts: Facts, spans: Intervals) -> float:
@@ -201,7 +208,7 @@ def _loaded(facts: Facts, spans: Intervals) -> float:
     batches made in the training process some are counted, and stand for the others."""
     loading = facts.timeline.loading
     spans = spans - facts.host.during("evaluation")
-    made = loading.batches["samples"][loading.batches["worker"] < 0]
+    made = _made(facts, spans)
     calls = nexts(facts, SINGLE)
     count = float(spans.covers(calls.end).sum()) * float(made.mean()) if len(made) else 0.0
     taken = loading.takes["iterator"][spans.covers(loading.takes["end"])]
@@ -209,3 +216,15 @@ def _loaded(facts: Facts, spans: Intervals) -> float:
         settings = loading.settings[loading.iterators[number - 1].settings]
         count += int(settings.get("batch_size") or 0)
     return count
+
+
+def _made(facts: Facts, spans: Intervals) -> NDArray[np.uint32]:
+    """How large counted batches of the training process are: those of some time, or where none
+    was counted then, those that no evaluation took, which may be larger. The first batches of a
+    process may be an evaluation's, too."""
+    batches = facts.timeline.loading.batches
+    own = batches[batches["worker"] < 0]
+    for kept in (spans.covers(own["end"]), ~facts.host.during("evaluation").covers(own["end"])):
+        if kept.any():
+            return own["samples"][kept]
+    return own["samples"]
