@@ -96,3 +96,13 @@ def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
     found = findings_of(SLOW, [small, launched])
     assert [one.cause for one in found] == ["launch-bound-small-kernels", "batch-too-small"]
     assert [one.lost.high for one in found] == [0.3, pytest.approx(0.1)]
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"), [("debug-mode-left-on", True), ("python-overhead-in-step", False)]
+)
+def test_what_the_process_says_of_itself_is_told_though_its_bucket_holds_no_time(cause, told):
+    full = SimpleNamespace(attribution={"compute": 1.0, "host": 0.0, "interruption": 0.0})
+    found = findings_of(full, [proven(cause, 9.0, 0.9, mode="anomaly_mode")])
+    assert [one.cause for one in found] == [cause] * told
+    assert [one.severity for one in found] == ["warning"] * told

@@ -64,7 +64,8 @@ def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
         left[item.bucket] = max(0.0, room - high)
-        if high > 0.0 or item.proof.high == 0.0:  # else its bucket is spent
+        # else its bucket is spent; what the process itself says is true even where it is
+        if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
             found.append(_finding(item, low, high))
     whole = [_whole(finding, left) for finding in found]
     return sorted(whole, key=lambda finding: -finding.lost.high)

@@ -12,8 +12,9 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.sampling import bounds
 from whyidle.causes.host._modes import ANOMALY, MODES, Mode, seen_on
-from whyidle.causes.host._noting import SEARCHED, noted
+from whyidle.causes.host._noting import noted
 from whyidle.causes.host._searching import passes, searching
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
 
@@ -23,7 +24,7 @@ LEAST_SHARE = 0.01
 def debug_mode(facts: Facts) -> Proof | None:
     """The dearest mode that is on; others are named in the evidence."""
     on = [(mode, share) for mode in MODES if (share := seen_on(facts, mode)) > 0.0]
-    priced = [(_gains(facts, mode, share * _touched(facts, mode)), mode) for mode, share in on]
+    priced = [(_gains(facts, mode, _work(facts, mode, share)), mode) for mode, share in on]
     if not priced:
         return None
     gains, mode = max(priced, key=lambda pair: pair[0][1])
@@ -49,13 +50,20 @@ def debug_mode(facts: Facts) -> Proof | None:
         evidence=tuple(evidence),
         confidence=0.8,
         where=_where(facts, mode),
-        bucket="compute" if facts.share("compute") >= gains[1] else "host",
+        bucket=_bucket(facts, gains[1]),
         facts={"mode": mode.id},
     )
 
 
 def _said(mode: Mode) -> str:
     return f"{mode.id.replace('_', ' ')} was on, share of looks"
+
+
+def _work(facts: Facts, mode: Mode, share: float) -> float:
+    """Share of the step that it can take, which was on in so many looks. What is timed tells by
+    itself how long it was on; looks may come when training has ended, and the mode with it."""
+    timed = noted(facts) if mode is ANOMALY else None
+    return _touched(facts, mode) * (share if timed is None else 1.0)
 
 
 def _touched(facts: Facts, mode: Mode) -> float:
@@ -102,12 +110,14 @@ def _costs(
     searched = None
     if mode is ANOMALY:
         timed = noted(facts)
-        least = SEARCHED * timed.noting if timed else 0.0
+        least = timed.searched if timed else 0.0
         searched = searching(facts, timed.forward if timed else _forward(facts, mode), least)
     if searched is None:
         return careful, expected, hopeful
     found = [min(work, share + search) for share, search in zip(seen, searched, strict=True)]
-    return min(careful, found[0]), found[1], min(hopeful, found[2])
+    if seen[1] < hopeful:  # else it is known to take more than in other jobs
+        found[2] = min(hopeful, found[2])
+    return min(careful, found[0]), found[1], max(found[1:])
 
 
 def _forward(facts: Facts, mode: Mode) -> float:
@@ -132,6 +142,12 @@ def seen_of(facts: Facts, *modes: Mode) -> Intervals:
 def debugging(facts: Facts) -> Intervals:
     """When samples show code of any mode: what other causes need not explain."""
     return seen_of(facts, *MODES)
+
+
+def _bucket(facts: Facts, gain: float) -> Bucket:
+    """The one that holds what is expected to be won, or most of it."""
+    compute = facts.share("compute")
+    return "compute" if compute >= min(gain, facts.share("host")) else "host"
 
 
 def _where(facts: Facts, mode: Mode) -> tuple[Place, ...]:

@@ -16,7 +16,7 @@ from whyidle.analysis.intervals import Intervals, union
 BACKWARD = r"^whyidle::backward$"
 LEAST_ORDINARY, ORDINARY = 2.5, 1.7
 """length of a backward pass over that of its forward pass: at most (but for embeddings), usual"""
-MOST_SEARCHED = 0.65
+USUALLY_SEARCHED, MOST_SEARCHED = 0.4, 0.65
 """share of a backward pass"""
 
 
@@ -24,6 +24,13 @@ def passes(facts: Facts) -> Intervals:
     """Backward passes, as they are marked."""
     host, rows = facts.timeline.host, facts.named(BACKWARD)
     return union(host.start[rows], host.end[rows])
+
+
+def shortest(facts: Facts) -> float:
+    """Share of the step that forward passes take, if backward passes are as long beside them as is
+    usual, and as much of these is the search; none where backward passes are not marked."""
+    backward = facts.share_of(facts.part("compute") & passes(facts))
+    return (1.0 - USUALLY_SEARCHED) * backward / ORDINARY
 
 
 def searching(
