@@ -301,6 +301,7 @@ def test_nobody_waits_for_what_the_job_stands_in_the_way_of(run):
     run.train(20)
     assert not run.bursts.told
     assert not run.bursts.awaited
+    assert run.told["put_off"] == "anomaly mode is on"
 
 
 @pytest.mark.parametrize(("first", "slower"), [(0.5, 0.0), (0.012, 0.006)])

@@ -132,6 +132,10 @@ def _unseen(job: Job) -> str:
     said, off = "what it computes was not recorded, and may be dearer than need be", told.get("off")
     if off and off != "closed":
         return f"{said}: {off}"
+    if told.get("put_off"):  # nor would a longer run change that
+        return f"{said}: {told['put_off']}"
+    if told.get("looks"):  # it was asked for, as whyidle fix always does
+        return f"{said}: the steps that were watched were too few for it"
     why = "the run was too short for it, or told not to"
     if needs := told.get("needs_s"):
         why = f"that takes {lasting(needs)} of training"

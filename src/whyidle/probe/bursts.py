@@ -63,8 +63,8 @@ class Bursts:
         self.needs_s: float | None = None
         """how long the run must train before the next one is cheap enough; None where not known"""
         self.choice = Choice(self)
-        self.put_off = False
-        """whether the last one that was to begin did not, as the job profiles or debugs itself"""
+        self.put_off: str | None = None
+        """why the last one that was to begin did not: the job profiles or debugs itself"""
         self._begin, self._started, self._until = 0, 0, 0
         self._bounds: list[int] = []
         self._result: Any = None
@@ -91,7 +91,9 @@ class Bursts:
     def start(self) -> None:
         """A burst begins at this boundary."""
         profiler, self.wanted = self.profiler, None
-        self.put_off = bool(profiler and profiler.busy())
+        self.put_off = profiler.busy() if profiler else None
+        if self.put_off:
+            self.tell()
         if profiler is None or not _on_main() or self.put_off or self.loop.recorder.broken:
             return
         self._begin = now()
@@ -180,6 +182,8 @@ class Bursts:
         if self._saving.acquire(timeout=PARTING_S):  # the sampler's thread may be at it
             self._saving.release()
             self._keep()
+        if not self.told and self.loop.recorder.facts:
+            self.tell()
 
     def _forks(self) -> None:
         """A child would go on recording, for nobody."""
@@ -302,6 +306,8 @@ class Bursts:
             "windows": self.windows,
             "bursts": self.told,
             "off": self.off,
+            "put_off": self.put_off,
+            "looks": os.environ.get("WHYIDLE_PROFILE") == "look",
             "spent_s": round(self.spent_s, 6),
             "needs_s": self.needs_s,
             "counted_s": self.choice.counted_s,

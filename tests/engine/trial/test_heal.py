@@ -76,7 +76,10 @@ class Job:
         self.looks, self.speeds, self.interrupt = list(looks), speeds, interrupt
         self.healing = Healing(["train"], Path("nowhere"), None, 1e6, {"none"}, Voice())
         monkeypatch.setattr(Healing, "trial", self.trial)
-        monkeypatch.setattr(heal, "look", lambda _: self.look())
+        self.times = []
+        monkeypatch.setattr(
+            heal, "look", lambda _, times=1: self.times.append(times) or self.look()
+        )
 
     def look(self):
         self.healing.arm_s = 1.0
@@ -385,6 +388,50 @@ def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):
     assert {one.value: one.ended for one in told.searched} == {4: "through", 8: "through"}
     assert told.speedup == pytest.approx(1 / 0.3, rel=0.01)
     assert "num_workers=8" in told.summary
+
+
+def unsure(*fixes, duration_s=10.0, status=None):
+    found = diagnosis(*fixes)
+    verdict = msgspec.structs.replace(found.verdict, state="inconclusive")
+    run = msgspec.structs.replace(found.run, duration_s=duration_s, exit_status=status)
+    return msgspec.structs.replace(found, verdict=verdict, run=run)
+
+
+@pytest.mark.parametrize(
+    ("first", "times"),
+    [
+        (unsure(), [1, 4]),
+        (unsure(FREEZE), [1]),  # there is something to try
+        (unsure(status=0), [1]),  # it was over
+        (unsure(duration_s=1e6), [1]),  # no time
+        (diagnosis(), [1]),  # it is sure that there is nothing
+    ],
+)
+def test_what_says_nothing_for_sure_is_watched_longer(monkeypatch, first, times):
+    job = Job(monkeypatch, [first, diagnosis(WORKERS), diagnosis()], both)
+    found = job.heal()
+    assert job.times[: len(times)] == times
+    if len(times) > 1:
+        assert kept(found) == [WORKERS.treatment]
+    elif first.findings == []:
+        assert job.times == [1]
+
+
+def test_a_longer_look_that_fails_takes_nothing_back(monkeypatch):
+    job = Job(monkeypatch, [unsure()], both)
+    monkeypatch.setattr(job, "look", _only_once(job.look))
+    assert job.heal().stopped is None
+
+
+def _only_once(look):
+    left = [look]
+
+    def again():
+        if not left:
+            raise TrialError("It is gone.", why="", hint="")
+        return left.pop()()
+
+    return again
 
 
 def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):

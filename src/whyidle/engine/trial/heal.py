@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key, named
 from whyidle.engine.trial.firm import firm, tell
-from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, PAIR, Healing, look
+from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, LONGER, PAIR, Healing, look
 from whyidle.engine.trial.judge import judge
 from whyidle.engine.trial.judgement import Bench, Judgement, Reason, harm
 from whyidle.engine.trial.search import settle
@@ -68,7 +68,7 @@ def heal(healing: Healing) -> Healed:
         TrialError: the command does not run, or shows too few steps.
     """
     healing.voice.say("watching the job as it is")
-    before = look(healing)
+    before = _first(healing)
     course = _Course(before)
     healing.voice.seen(before, candidates(before, healing.allowed)[0])
     whole = None
@@ -99,6 +99,22 @@ def heal(healing: Healing) -> Healed:
         amid=course.amid,
         looks=course.looks,
     )
+
+
+def _first(healing: Healing) -> Diagnosis:
+    """How the job is. What says nothing for sure and offers nothing to try is watched longer, if
+    the job was not over by then and there is time."""
+    found = look(healing)
+    over = found.run.exit_status is not None or found.run.duration_s is None
+    if found.verdict.state != "inconclusive" or over or candidates(found, healing.allowed)[0]:
+        return found
+    if healing.left_s < 2 * LONGER * (found.run.duration_s or 0.0):
+        return found
+    healing.voice.say("nothing is sure yet: watching the job longer")
+    try:
+        return look(healing, times=LONGER)
+    except TrialError:  # it has been seen to run: what is known stays
+        return found
 
 
 def _next(healing: Healing, course: _Course) -> bool:

@@ -32,6 +32,8 @@ LOOK_SHARE, ARM_SHARE = 0.04, 0.025
 """of the budget: watching once in detail, and the steady part of one arm"""
 LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
 """bounds of these, s"""
+LONGER = 4
+"""times as long a second look, where the first one says nothing for sure"""
 RUNGS = (0.25, 0.5, 1.0)
 """of an arm's steady part, the ends of the stretches of a race: each twice the last one"""
 PAIR, LEAST_ARMS, LAST_ARMS = 2, 4, 2
@@ -175,13 +177,14 @@ class Healing:
             yield from (group for group in (one.base_s, one.treated_s) if len(group) > 1)
 
 
-def look(healing: Healing) -> Diagnosis:
-    """Watch it in detail, as it is by now, and settle how many steps make an arm.
+def look(healing: Healing, times: int = 1) -> Diagnosis:
+    """Watch it in detail, as it is by now, so many ``times`` as long as is usual, and settle how
+    many steps make an arm.
 
     Raises:
         TrialError: it does not run, or shows too few steps.
     """
-    seconds = within(LOOK_SHARE * healing.budget_s, LOOK_S)
+    seconds = times * within(LOOK_SHARE * healing.budget_s, LOOK_S)
     patience_s = max(healing.budget_s / 2, 60.0)
     asked = Asked(healing.edits(), FEWEST, seconds, patience_s=patience_s, profile=True)
     ran = healing.run(asked)
