@@ -170,7 +170,8 @@ def test_evaluations_without_a_loader_and_without_gradients_are_left_to_people()
 def test_an_evaluation_that_asks_for_no_batches_is_not_told_to_make_them_larger(batches):
     for graph in (True, False):
         told = plan("larger-evaluation", batches=batches, graph=graph)
-        assert ("times the batch" in told.summary) == batches
+        assert ("with 4 times the batch" in told.summary) == batches
+        assert "metrics" not in told.summary  # no more than is set
         assert ("memory" in told.risk) == batches
 
 

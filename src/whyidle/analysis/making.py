@@ -143,6 +143,12 @@ class Making:
         """Whether the loader makes the same of every sample in every epoch, as far as was seen."""
         return self.repeated[0] == self.repeated[1] >= LEAST_SAMPLES
 
+    @property
+    def seldom_again(self) -> bool:
+        """Whether too few samples were made again to tell, and all of them the same."""
+        same, again = self.repeated
+        return len(self.loading.rows) > 0 and same == again < LEAST_SAMPLES
+
     @cached_property
     def reread(self) -> float:
         """Share of what later epochs read that comes from storage although it was read before; 0

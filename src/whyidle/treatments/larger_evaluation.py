@@ -23,10 +23,9 @@ def larger_evaluation(proof: Proof) -> Plan | None:
     user."""
     batches, graph = (bool(proof.facts.get(name, True)) for name in ("batches", "graph"))
     factor = Edit(knob="evaluation.batch_factor", value=FACTOR, was=1)
-    larger = " with two to four times the batch," if batches else ""
+    larger = f" with {FACTOR} times the batch" if batches else ""
     return Plan(
-        summary=f"evaluate under torch.inference_mode(){larger} and keep metrics on the device "
-        "until the end",
+        summary=f"evaluate under torch.inference_mode(){larger}",
         edits=(
             Edit(knob="evaluation.inference_mode", value=True, was=False),
             *((factor,) if batches else ()),

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
 from judging import covers, judge, judge_all, measured
 
-from whyidle.model.loading import Loading
+from whyidle.model.loading import ROW, Loading
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -143,6 +144,20 @@ def test_data_that_workers_cannot_have_is_told_apart():
     assert told({"workers": 0, "unfit": "x is open"}).facts["unfit"] == "x is open"
     assert not told({"workers": 0}).facts["unfit"]
     assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts["unfit"]
+
+
+@pytest.mark.parametrize(
+    ("again", "sums", "told"),
+    [(0, 1, 0), (5, 1, 5), (5, 2, None), (8, 1, None)],  # too few; too few; random; it is known
+)
+def test_why_no_cache_is_on_offer_is_told(again, sums, told):
+    rows = np.zeros(9 + again, ROW)
+    rows["index"] = [*range(9), *range(again)]
+    rows["sum"][9:] = np.arange(again) % sums
+    seen = parted(1)
+    found = judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, rows=rows))])
+    values = [one.value for one in found.evidence if "made again" in one.quantity]
+    assert values == ([] if told is None else [told])
 
 
 LOADING = (

@@ -20,6 +20,7 @@ from whyidle.analysis.loader import (
     nexts,
     tensors_s,
 )
+from whyidle.analysis.making import LEAST_SAMPLES
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.samples import busiest
@@ -199,4 +200,9 @@ def _evidence(
     if hot:
         found.append(measured("most of the loading happens in", hot.name, None, source="stacks"))
         found.append(measured("its share of the loading", hot.share, "ratio", source="stacks"))
+    if facts.workers.seldom_again:  # why no cache is on offer: a longer run would tell
+        needed = (
+            f"samples seen made again ({LEAST_SAMPLES} would tell whether a cache can hold them)"
+        )
+        found.append(measured(needed, facts.workers.repeated[1], None))
     return tuple(found)
