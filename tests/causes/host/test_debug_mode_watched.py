@@ -129,6 +129,8 @@ def test_no_more_is_noted_than_there_is_time_for_beside_the_calls(looks):
     gone = 1 - 1 / proof.predicted.speedup
     assert gone == pytest.approx((112 + (8 - 12 * 0.6 / 1.7) + 12 * 0.4) / 137, abs=0.02)
     assert covers(proof, 9.0)
+    most = 112 + (8 - 12 * 0.35 / 2.5) + 12 * 0.65  # hopeful: all of the rest, and of the search
+    assert 1 - 1 / proof.predicted.high == pytest.approx(most / 137, abs=0.02)
 
 
 def test_gradients_that_are_accumulated_are_no_forward_pass():

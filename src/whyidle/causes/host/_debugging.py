@@ -97,7 +97,7 @@ def _known(
     that it takes outside of the backward pass, of samples that is known from other jobs."""
     timed = noted(facts) if mode is ANOMALY else None
     if timed is not None:
-        return (timed.timed, timed.noting, timed.noting), (1.0, 1.0, 1.0)
+        return (timed.timed, timed.noting, timed.most), (1.0, 1.0, 1.0)
     spans = seen_of(facts, mode)
     least, most = bounds(facts, spans) if len(spans) else (0.0, 0.0)
     return (least, facts.share_of(spans), most), mode.whole

@@ -29,11 +29,12 @@ SEARCHED = 0.2
 
 
 class Noted(NamedTuple):
-    """Shares of the step: what was timed, all that noting takes, forward passes without it, and
-    what the search for NaN takes at least."""
+    """Shares of the step: what was timed, all that noting takes and may take at most, forward
+    passes without it, and what the search for NaN takes at least."""
 
     timed: float
     noting: float
+    most: float
     forward: float
     searched: float
 
@@ -55,10 +56,12 @@ def noted(facts: Facts) -> Noted | None:
     )
     timed, span = map(float, (end - start).sum(axis=1) / max(facts.scope.total, 1))
     besides = max(0.0, span - timed - _between(facts))
-    rest = (KEPT - 1.0) * timed
+    rest = most = (KEPT - 1.0) * timed
     if rest > besides:
-        rest = max(0.0, besides - shortest(facts))
-    return Noted(timed, timed + rest, besides - rest, SEARCHED * KEPT / (KEPT - 1.0) * rest)
+        likely, least = shortest(facts)
+        rest, most = max(0.0, besides - likely), max(0.0, besides - least)
+    searched = SEARCHED * KEPT / (KEPT - 1.0) * rest
+    return Noted(timed, timed + rest, timed + most, besides - rest, searched)
 
 
 def _between(facts: Facts) -> float:

@@ -26,11 +26,13 @@ def passes(facts: Facts) -> Intervals:
     return union(host.start[rows], host.end[rows])
 
 
-def shortest(facts: Facts) -> float:
+def shortest(facts: Facts) -> tuple[float, float]:
     """Share of the step that forward passes take, if backward passes are as long beside them as is
-    usual, and as much of these is the search; none where backward passes are not marked."""
+    usual, and as much of these is the search; and if both are at their most. None where backward
+    passes are not marked."""
     backward = facts.share_of(facts.part("compute") & passes(facts))
-    return (1.0 - USUALLY_SEARCHED) * backward / ORDINARY
+    likely = (1.0 - USUALLY_SEARCHED) * backward / ORDINARY
+    return likely, (1.0 - MOST_SEARCHED) * backward / LEAST_ORDINARY
 
 
 def searching(
