@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import above, drawn, guard, holding, loaded, noise
+from . import above, drawn, guard, holding, loaded, noise, unseeded
 from .done import Done
 from .together import Ranks
 
@@ -331,11 +331,15 @@ def _seed(added: int) -> None:
     to all that it does."""
     import torch
 
-    random.seed(added)
-    torch.manual_seed(added)
     numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(added)
+    sows = sys.modules.get(unseeded.NAME)  # since before the job's first line, but for PyTorch
+    if sows is not None:
+        sows.of_torch(torch)
+    else:
+        random.seed(added)
+        if numpy is not None:
+            numpy.random.seed(added)
+    torch.manual_seed(added)
     if added:
         torch.manual_seed = _shifted(torch.manual_seed, added)
         random.seed = _shifted(random.seed, added)
@@ -344,7 +348,7 @@ def _seed(added: int) -> None:
 
 
 def _shifted(original: Callable[..., Any], added: int) -> Callable[..., Any]:
-    def seed(value: Any = 0, *args: Any, **kwargs: Any) -> Any:
+    def seed(value: Any = None, *args: Any, **kwargs: Any) -> Any:
         return original(value + added if isinstance(value, int) else value, *args, **kwargs)
 
     return seed

@@ -76,6 +76,33 @@ def test_a_job_that_ends_by_itself_tells_all_it_did(train):
     assert "through" in found.said
 
 
+DRAWS = f"""
+import numpy
+chance = numpy.random.default_rng()
+import random, torch
+{OWN_SGD}
+model = torch.nn.Linear(4, 1)
+optimizer = SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    batch = torch.from_numpy(chance.standard_normal((2, 4))).float() * random.Random().random()
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_arms_are_the_same_where_the_script_leaves_seeds_to_the_system(tmp_path):
+    pytest.importorskip("numpy")
+    script = tmp_path / "train.py"
+    script.write_text(DRAWS)
+    losses = [
+        run([sys.executable, str(script)], Asked(seed=seed), tmp_path / name, Open()).told.losses
+        for name, seed in (("one", 0), ("same", 0), ("other", 1))
+    ]
+    assert len(losses[0]) == 20
+    assert losses[0] == losses[1] != losses[2]
+
+
 class Shelf(Open):
     """Takes what is written in a folder whose disk fills up once it has been looked at."""
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,30 @@ def test_a_job_that_never_repeats_itself_is_held_to_its_own_scatter():
     assert compare("none", BASE, OTHER, again=THIRD).holds
     worse = [loss + 0.5 for loss in OTHER]
     assert not compare("none", BASE, worse, again=THIRD).holds
+
+
+def test_what_varies_is_told_as_that_and_never_as_rounding():
+    """Single losses, ten times as far apart as two runs were, would let nearly all of it pass."""
+    worse = [loss * 1.25 for loss in OTHER]
+    for treated, holds in ((OTHER, True), (worse, False)):
+        found = compare("none", BASE, treated, again=THIRD)
+        assert found.holds == holds
+        assert "does not repeat itself: two untreated runs differ by up to" in found.told
+        assert "from step 1 on" in found.told
+        assert "3 times as far is let pass" in found.told
+        assert "order of sums" not in found.told
+    again = [*BASE[:7], *astray(1e-7)[7:]]
+    found = compare("none", BASE, astray(2e-7), again=again)
+    assert found.holds
+    assert "from step 8 on" in found.told
+    assert "10 times as much as that may bring" in found.told
+
+
+def test_more_untreated_runs_tell_better_how_far_it_varies():
+    untreated = Untreated(told(BASE), again=told([loss * 1.002 for loss in BASE]))
+    further = replace(untreated, more=[told(THIRD)])
+    assert not numbers.compare("none", untreated, told(OTHER)).holds
+    assert numbers.compare("none", further, told(OTHER)).holds
 
 
 def test_other_random_order_is_as_far_apart_as_other_seeds_are():

@@ -1,9 +1,11 @@
 """Which untreated runs a fix is held against."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from whyidle.engine.trial.arm import Ran
-from whyidle.engine.trial.same import untreated
+from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.same import MORE, hold, untreated
 from whyidle.engine.trial.told import Told
 
 LOSSES = [1.0, 0.5, 0.25]
@@ -23,3 +25,32 @@ def test_any_run_tells_that_a_job_does_not_repeat_itself():
     assert not known[1].steady
     assert known[1].again is odd.ranks[1]
     assert untreated([usual])[0].again is None
+    assert untreated([odd, usual, usual])[1].more == [usual.ranks[1]]
+
+
+def test_what_varies_is_asked_again_before_a_fix_is_blamed():
+    """Two untreated runs that happened to be close to each other say little."""
+    steps = range(40)
+    base, close, far = ([1.0 + by * (step % 2) for step in steps] for by in (0.5, 0.51, 0.7))
+    asked = []
+
+    def once_more(losses):
+        def run():
+            asked.append(losses)
+            return long(losses)
+
+        return run
+
+    fix = Candidate("fix", "cause", "none", "", (), None, "")
+    known = untreated([long(base), long([loss * 1.002 for loss in close])])
+    for losses, holds, runs in ((far, True, 1), (base, False, MORE)):
+        asked.clear()
+        bench = SimpleNamespace(base=once_more(losses), say=lambda _: None)
+        check, found = hold(fix, known, [long([loss + 0.06 for loss in far])], bench)
+        assert check.holds == holds, check
+        assert len(asked) == len(found[0].more) == runs
+
+
+def long(losses):
+    told = Told("stopped", 0, list(range(len(losses))), losses)
+    return Ran("stopped", 0, 1.0, Path("nowhere"), "", told, ranks={0: told})

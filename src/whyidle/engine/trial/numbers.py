@@ -1,17 +1,18 @@
 """Whether a fix left the numbers as they were, as its consent class promises.
 
-Class ``none`` is the same bit for bit, where the job itself is. A fix that only takes sums in
-another order is held, loss by loss, to how far the untreated job itself is led astray by as much
-(`tolerance`): losses of a short trial differ by a hundredth with other seeds and by a millionth
-with another order of sums, so other seeds would let nearly everything pass. They are the measure
-where a fix may draw other random numbers, or compute with less precision by consent.
+Class ``none`` is the same bit for bit, where the job itself is. Where it is not, nobody can promise
+that: a fix is then held to what untreated runs of it differ by, and that is told. A fix that only
+takes sums in another order is held, loss by loss, to how far the untreated job itself is led astray
+by as much (`tolerance`): losses of a short trial differ by a hundredth with other seeds and by a
+millionth with another order of sums, so other seeds would let nearly everything pass. They are the
+measure where a fix may draw other random numbers, or compute with less precision by consent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whyidle.engine.trial.pair import batch
 from whyidle.engine.trial.told import Told
@@ -48,20 +49,58 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Varies:
+    """How two untreated runs differ: from which loss on (1, 2, ...), by which share of it there,
+    and by which at most."""
+
+    since: int
+    first: float
+    most: float
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        return (
+            "the job does not repeat itself: two untreated runs differ by up to "
+            f"{self.most:.1e} from step {self.since} on"
+        )
+
+    @property
+    def rounded(self) -> bool:
+        """Whether it may be rounding: as small at first as nothing else is, and grows from there.
+        Else it computes something else each time, of which single losses tell nothing."""
+        return self.first <= NEAR
+
+
+@dataclass(frozen=True, slots=True)
 class Untreated:
     """What untreated runs show of themselves: the first one, another one (``again``), one with
-    other seeds (``other``), and some whose results were off by a few roundings (``swayed``), which
-    say how far apart such runs are. None: not run."""
+    other seeds (``other``), some whose results were off by a few roundings (``swayed``), and of a
+    job that does not repeat itself some ``more``, which say how far apart such runs are. None: not
+    run."""
 
     base: Told
     again: Told | None = None
     other: Told | None = None
     swayed: Sequence[Told] = ()
+    more: Sequence[Told] = ()
 
     @property
     def steady(self) -> bool:
         """Whether two runs are the same bit for bit, as far as is known."""
         return self.again is None or same(self.base.losses, self.again.losses)
+
+    @property
+    def varies(self) -> Varies | None:
+        """How two runs differ; None where they are the same, as far as is known."""
+        if self.again is None or self.steady:
+            return None
+        pairs = enumerate(zip(self.base.losses, self.again.losses, strict=False))
+        apart = [
+            (step, abs(a - b) / (abs(a) or 1.0)) for step, (a, b) in pairs if not same([a], [b])
+        ]
+        finite = [each for _, each in apart if math.isfinite(each)]
+        return Varies(apart[0][0] + 1, apart[0][1], max(finite, default=math.inf))
 
 
 def compare(
@@ -86,9 +125,26 @@ def compare(
     if consent == "none" and untreated.steady:
         became = f"{base[odd]:.6g} became {treated.losses[odd]:.6g}"
         return Check(False, f"loss {odd + 1} is another: {became}")
+    varies = untreated.varies
+    if varies is not None:
+        return _varied(consent, untreated, treated, varies, redrawn=redrawn)
     if consent in ("none", "rounding") and not redrawn:
         return _reordered(untreated, treated)
     return _near(untreated, treated)
+
+
+def _varied(
+    consent: Consent, untreated: Untreated, treated: Told, varies: Varies, *, redrawn: bool
+) -> Check:
+    """Of a job that does not repeat itself: whether it is as far off as such a job may be from
+    itself, and that nothing closer can be told."""
+    close = consent in ("none", "rounding") and not redrawn and varies.rounded
+    if close:
+        check = _reordered(untreated, treated)
+        return replace(check, told=f"{varies.told}; with it {check.told}")
+    check = _near(untreated, treated)
+    told = f"{varies.told}; with it {check.told} (up to {ROOM:.0f} times as far is let pass)"
+    return replace(check, told=told)
 
 
 def same(one: Sequence[float], another: Sequence[float]) -> bool:
@@ -125,7 +181,8 @@ def _reordered(untreated: Untreated, treated: Told) -> Check:
     told = f"loss {worst + 1} is {apart[worst] / scale:.1e} off"
     if not holds and not untreated.swayed:
         return _unmeasured(told)
-    return Check(holds, f"{told}; another order of sums may bring {allowed[worst] / scale:.1e}")
+    cause = "another order of sums" if untreated.steady else f"{ORDER:.0f} times as much as that"
+    return Check(holds, f"{told}; {cause} may bring {allowed[worst] / scale:.1e}")
 
 
 def _unmeasured(told: str) -> Check:
@@ -198,7 +255,8 @@ def _off(one: Sequence[float], another: Sequence[float]) -> float:
 
 def _near(untreated: Untreated, treated: Told) -> Check:
     """Whether it is about as far off as untreated runs are from each other."""
-    known = [one.losses for one in (untreated.again, untreated.other) if one is not None]
+    runs = (untreated.again, untreated.other, *untreated.more)
+    known = [one.losses for one in runs if one is not None]
     whose = " with other seeds" if untreated.other is not None else ""
     return _in_mean(untreated.base.losses, treated.losses, known, whose)
 

@@ -15,8 +15,11 @@ from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent
 from whyidle.model.knobs import REDRAWING, REDRAWING_FOR_GOOD, REDRAWING_IN_STEPS
 
-SWAYED = 2
-"""untreated runs with other rounding, at most"""
+SWAYED, MORE = 2, 2
+"""untreated runs with other rounding, and of a job that does not repeat itself further ones, at
+most"""
+Add = Callable[[Untreated, Told], Untreated]
+"""what a further run says of the untreated job"""
 
 
 def hold(
@@ -30,13 +33,13 @@ def hold(
         ran = bench.drawn(fewest(known))
         redrawn, treats = not ran.good, [ran] if ran.good else treats
     check = worst(candidate.consent, known, treats, redrawn=redrawn)
-    for say, run in _more(candidate.consent, known, bench, redrawn=redrawn):
+    for say, run, add in _more(candidate.consent, known, bench, redrawn=redrawn):
         if check.holds:
             break
         bench.say(say)
         ran = run()
         if ran.good:
-            known = beside(known, ran)
+            known = beside(known, ran, add)
             check = worst(candidate.consent, known, treats, redrawn=redrawn)
     return check, known
 
@@ -57,39 +60,58 @@ def fewest(known: Mapping[int, Untreated]) -> int:
 
 def _more(
     consent: Consent, known: Mapping[int, Untreated], bench: Bench, *, redrawn: bool
-) -> list[tuple[str, Callable[[], Ran]]]:
-    """Further untreated runs that may be held against, and what is said of each."""
+) -> list[tuple[str, Callable[[], Ran], Add]]:
+    """Further untreated runs that may be held against, what is said of each, and what each is."""
     if consent == "none" and all(one.steady for one in known.values()):
         return []
     if redrawn or consent not in ("none", "rounding"):
-        return [("an untreated run with other seeds, to know how far apart those are", bench.other)]
+        told = "an untreated run with other seeds, to know how far apart those are"
+        return [(told, bench.other, _other)]
+    if any(one.varies is not None and not one.varies.rounded for one in known.values()):
+        told = "an untreated run more, to know how far apart those are"
+        return [(told, bench.base, _again_more)] * MORE
     done = max((len(one.swayed) for one in known.values()), default=0)
     told = "an untreated run with other rounding, to know how far that goes"
-    return [(told, partial(bench.swayed, 1 + seed, fewest(known))) for seed in range(done, SWAYED)]
+    return [
+        (told, partial(bench.swayed, 1 + seed, fewest(known)), _swayed)
+        for seed in range(done, SWAYED)
+    ]
+
+
+def _other(one: Untreated, told: Told) -> Untreated:
+    return replace(one, other=told)
+
+
+def _swayed(one: Untreated, told: Told) -> Untreated:
+    return replace(one, swayed=(*one.swayed, told))
+
+
+def _again_more(one: Untreated, told: Told) -> Untreated:
+    return replace(one, more=(*one.more, told))
 
 
 def untreated(bases: Sequence[Ran]) -> dict[int, Untreated]:
     """What each rank of the untreated arms told: the first, and one that differs from it, or else
-    the second."""
+    the second; and the others, where it differs."""
     return {
-        rank: Untreated(told, _again(told, [ran.ranks.get(rank) for ran in bases[1:]]))
+        rank: _untreated(told, [one for ran in bases[1:] if (one := ran.ranks.get(rank))])
         for rank, told in bases[0].ranks.items()
     }
 
 
-def _again(first: Told, later: Sequence[Told | None]) -> Told | None:
-    others = (one for one in later if one is not None and not same(first.losses, one.losses))
-    return next(others, later[0] if later else None)
+def _untreated(first: Told, later: Sequence[Told]) -> Untreated:
+    odd = [one for one in later if not same(first.losses, one.losses)]
+    if not odd:
+        return Untreated(first, later[0] if later else None)
+    return Untreated(first, odd[0], more=odd[1:])
 
 
-def beside(known: Mapping[int, Untreated], ran: Ran) -> dict[int, Untreated]:
-    """The same with a further untreated run, whose seeds or whose rounding were other ones."""
+def beside(known: Mapping[int, Untreated], ran: Ran, add: Add) -> dict[int, Untreated]:
+    """The same with a further untreated run."""
     return {
-        rank: one if (told := ran.ranks.get(rank)) is None
-        else replace(one, swayed=(*one.swayed, told)) if ran.swayed
-        else replace(one, other=told)
+        rank: one if (told := ran.ranks.get(rank)) is None else add(one, told)
         for rank, one in known.items()
-    }  # fmt: skip
+    }
 
 
 def worst(

@@ -8,16 +8,16 @@ import sys
 
 
 class _Waiter:
-    """A finder that finds nothing itself: it lets the others find the framework, and wakes the
-    probe once the framework has been imported. Asking for the framework's spec is no import."""
+    """A finder that finds nothing itself: it lets the others find a module, and calls ``wake`` once
+    that has been imported. Asking for its spec is no import."""
 
-    def __init__(self, folder, cores):
-        self.folder = folder
-        self.cores = cores
+    def __init__(self, module, wake):
+        self.module = module
+        self.wake = wake
 
     def find_spec(self, name, path=None, target=None):
-        """Have the framework's loader wake the probe."""
-        if name != "torch":
+        """Have the module's loader call us afterwards."""
+        if name != self.module:
             return None
         spec = None
         for finder in sys.meta_path:
@@ -35,28 +35,47 @@ class _Waiter:
             original(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                _wake(self.folder, name, self.cores)
+                self.wake(module)
 
         loader.exec_module = exec_module
         return spec
 
 
+def _load(name, *path):
+    """A file of ours, under a name of its own; as a package where it is one."""
+    import importlib.util
+    import os
+
+    file = os.path.join(*path)
+    inside = [os.path.dirname(file)] if path[-1] == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def _wake(folder, name, cores):
     try:
-        import importlib.util
-        import os
-
-        spec = importlib.util.spec_from_file_location(
-            "_whyidle_probe",
-            os.path.join(folder, "__init__.py"),
-            submodule_search_locations=[folder],
-        )
-        probe = importlib.util.module_from_spec(spec)
-        sys.modules["_whyidle_probe"] = probe
-        spec.loader.exec_module(probe)
-        probe.install(name, cores)
+        _load("_whyidle_probe", folder, "__init__.py").install(name, cores)
     except Exception as error:  # the job goes on without us, whatever it was
-        _complain(error)
+        _complain("the probe did not start", error)
+
+
+def _seed(folder, asked):
+    """In a trial, what the system would seed is the same in every arm: from the first line on."""
+
+    def complain(error):
+        _complain("what nobody seeds was left to the system", error)
+
+    try:
+        import json
+
+        unseeded = _load("_whyidle_unseeded", folder, "unseeded.py")
+        numpy = unseeded.install(int(json.loads(asked).get("seed") or 0), complain)
+        sys.meta_path.insert(0, _Waiter(unseeded.NUMPY, numpy))
+    except Exception as error:
+        complain(error)
 
 
 def _shield(folder, asked):
@@ -65,34 +84,19 @@ def _shield(folder, asked):
     import os
 
     try:
-        _load_shield(folder, asked)
+        _load("_whyidle_shield", folder, "shield", "__init__.py").install(asked)
     except Exception as error:
         os.write(2, f"whyidle: the trial could not be shielded: {error!r}\n".encode())
         os._exit(125)
 
 
-def _load_shield(folder, asked):
-    import importlib.util
-    import os
-
-    spec = importlib.util.spec_from_file_location(
-        "_whyidle_shield",
-        os.path.join(folder, "shield", "__init__.py"),
-        submodule_search_locations=[os.path.join(folder, "shield")],
-    )
-    shield = importlib.util.module_from_spec(spec)
-    sys.modules["_whyidle_shield"] = shield
-    spec.loader.exec_module(shield)
-    shield.install(asked)
-
-
-def _complain(error):
+def _complain(what, error):
     import os
 
     try:
         place = os.path.join(os.environ["WHYIDLE_RUN"], f"{os.getpid()}.faults")
         with open(place, "a") as file:
-            file.write(f"the probe did not start: {type(error).__name__}: {error}\n")
+            file.write(f"{what}: {type(error).__name__}: {error}\n")
     except (OSError, KeyError):
         pass
 
@@ -102,11 +106,15 @@ def _boot():
 
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != here]
+    folder = os.path.dirname(here)
     if os.environ.get("WHYIDLE_SHIELD"):
-        _shield(os.path.dirname(here), os.environ["WHYIDLE_SHIELD"])
+        _shield(folder, os.environ["WHYIDLE_SHIELD"])
     if os.environ.get("WHYIDLE_RUN") and os.environ.get("WHYIDLE_DISABLE") != "1":
         affinity = getattr(os, "sched_getaffinity", None)
-        sys.meta_path.insert(0, _Waiter(os.path.dirname(here), affinity(0) if affinity else None))
+        cores = affinity(0) if affinity else None
+        sys.meta_path.insert(0, _Waiter("torch", lambda _: _wake(folder, "torch", cores)))
+        if os.environ.get("WHYIDLE_TRIAL"):
+            _seed(folder, os.environ["WHYIDLE_TRIAL"])
 
 
 if __name__ == "sitecustomize":
