@@ -2,13 +2,23 @@
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
+from imagined_job import (
+    FREEZE,
+    MORE,
+    SEEN,
+    WORKERS,
+    Job,
+    Voice,
+    both,
+    diagnosis,
+    prescription,
+    with_rate,
+)
 
-from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial import document, heal, healing
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
@@ -18,94 +28,8 @@ from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.tree import Sample
 from whyidle.errors import TrialError
-from whyidle.model.diagnosis import Edit, Place, Predicted, Prescription
+from whyidle.model.diagnosis import Edit, Place
 from whyidle.store.plan import parse_plan, text_of
-from whyidle.testing.jobs import SICK
-
-SEEN = next(found for job in SICK.values() if (found := diagnose([job().timeline()])).findings)
-LOSSES = [1.0 / (i + 1) for i in range(40)]
-
-
-def prescription(name, speedup, **edits):
-    return Prescription(
-        treatment=name,
-        summary=f"do {name}",
-        edits=[Edit(knob=knob.replace("__", "."), value=to) for knob, to in edits.items()],
-        consent="none",
-        automatic=True,
-        predicted=Predicted(speedup=speedup, low=1.1, high=3.0, method="made up"),
-        risk="",
-    )
-
-
-WORKERS = prescription("loader-workers", 2.0, loader__workers=4)
-MORE = prescription("more-workers", 1.5, loader__workers=8)
-FREEZE = prescription("gc-freeze", 1.4, gc__freeze=True)
-
-
-def diagnosis(*fixes):
-    finding = msgspec.structs.replace(SEEN.findings[0], prescriptions=list(fixes))
-    return msgspec.structs.replace(SEEN, findings=[finding] if fixes else [])
-
-
-def with_rate(found, samples_per_s):
-    steps = msgspec.structs.replace(found.steps, samples_per_s=samples_per_s)
-    return msgspec.structs.replace(found, steps=steps)
-
-
-class Voice:
-    def __init__(self):
-        self.told = []
-
-    def say(self, text):
-        self.told.append(text)
-
-    def seen(self, diagnosis, ready):
-        self.told.append([one.treatment for one in ready])
-
-    def judged(self, judgement):
-        self.told.append((judgement.candidate.treatment, judgement.kept))
-
-
-class Job:
-    """A step takes ``speeds`` of the knobs that are turned; the looks are handed out in turn."""
-
-    error: BaseException = KeyboardInterrupt()
-
-    def __init__(self, monkeypatch, looks, speeds, interrupt=None):
-        self.looks, self.speeds, self.interrupt = list(looks), speeds, interrupt
-        self.healing = Healing(["train"], Path("nowhere"), None, 1e6, {"none"}, Voice())
-        monkeypatch.setattr(Healing, "trial", self.trial)
-        self.times = []
-        monkeypatch.setattr(
-            heal, "look", lambda _, times=1: self.times.append(times) or self.look()
-        )
-
-    def look(self):
-        self.healing.arm_s = 1.0
-        found = self.looks.pop(0)
-        if isinstance(found, KeyboardInterrupt):
-            raise found
-        return found
-
-    def trial(self, edits, **_):
-        if self.interrupt and any(edit.knob == self.interrupt for edit in edits):
-            raise self.error
-        turned = {edit.knob: edit.value for edit in edits}
-        step_s = 0.1 * self.speeds(turned)
-        marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
-        told = Told("stopped", 0, marks, [*LOSSES])
-        ran = Ran("stopped", 0, 4.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
-        return replace(ran, ranks={0: told})
-
-    def heal(self):
-        return heal.heal(self.healing)
-
-
-def both(turned):
-    """The loader's workers halve the step for each doubling, the collector takes a quarter."""
-    loaded = {None: 1.0, 4: 0.5, 8: 0.3}[turned.get("loader.workers")]
-    return loaded * (0.75 if turned.get("gc.freeze") else 1.0)
 
 
 def kept(found):

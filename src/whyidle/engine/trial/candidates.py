@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Predicted, Prescription
+from whyidle.engine.trial.rare import Rare, rare
+from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Finding, Predicted, Prescription
 from whyidle.model.knobs import BY_HAND, RESIZING
 
 SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
@@ -30,6 +31,8 @@ class Candidate:
     edits: tuple[Edit, ...]
     predicted: Predicted | None
     risk: str
+    rare: Rare | None = None
+    """how often comes what it is about, where that is known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def candidates(
     seen: set[str] = set()
     for finding in diagnosis.findings:
         for one in finding.prescriptions:
-            candidate = _candidate(finding.cause, one)
+            candidate = _candidate(finding, one, diagnosis)
             if one.treatment in seen or key(candidate) in tried:
                 continue
             seen.add(one.treatment)
@@ -102,15 +105,16 @@ def promise(predicted: Predicted | None) -> float:
     return predicted.speedup if predicted else 1.0
 
 
-def _candidate(cause: str, one: Prescription) -> Candidate:
+def _candidate(finding: Finding, one: Prescription, diagnosis: Diagnosis) -> Candidate:
     return Candidate(
         treatment=one.treatment,
-        cause=cause,
+        cause=finding.cause,
         consent=one.consent,
         summary=one.summary,
         edits=tuple(one.edits),
         predicted=one.predicted,
         risk=one.risk,
+        rare=rare(finding, diagnosis),
     )
 
 

@@ -16,11 +16,16 @@ from whyidle.engine.trial.firm import firm, tell
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, LONGER, PAIR, Healing, look
 from whyidle.engine.trial.judge import judge
 from whyidle.engine.trial.judgement import Bench, Judgement, Reason, harm
+from whyidle.engine.trial.rare import MOST_S
 from whyidle.engine.trial.search import settle
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
+UNSEEN = ("declined", "untold", "little")
+"""kinds of reasons for which too little of what it is about may have been seen"""
+GROWN = 1.1
+"""so many times as large is the next budget that is asked for, at least"""
 STOPPED = "interrupted before it was tried"
 AMID = "interrupted while it was tried, so nothing can be said of it"
 
@@ -125,8 +130,9 @@ def _next(healing: Healing, course: _Course) -> bool:
         return False
     needed = LEAST_ARMS + LAST_ARMS * bool(healing.kept)
     if not healing.affords(needed):
-        course.enough_s = _enough(healing, needed, len(ready))
-        course.stopped = _no_time(healing, needed, course.enough_s)
+        enough_s = _enough(healing, needed, len(ready))
+        course.enough_s = max(course.enough_s or 0.0, enough_s)
+        course.stopped = _no_time(healing, needed, enough_s)
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
         return False
     course.amid = ready[0]
@@ -141,21 +147,41 @@ def _next(healing: Healing, course: _Course) -> bool:
     if judgement.asked:
         healing.purse.spend(proven=judgement.proven)
     judgement.searched = searched
+    _too_rare(healing, course, judgement)
     course.tried |= {key(ready[0]), key(candidate)}
     healing.judged.append(judgement)
     course.amid = None
     healing.voice.judged(judgement)
     if judgement.hurried:
-        course.enough_s = _enough(healing, LEAST_ARMS, 1)
+        course.enough_s = max(course.enough_s or 0.0, _enough(healing, LEAST_ARMS, 1))
     if judgement.kept:
         _look_again(healing, course, judgement)
     return True
 
 
+def _too_rare(healing: Healing, course: _Course, judgement: Judgement) -> None:
+    """Say so where an arm holds too little of what a fix is about to tell what it brings."""
+    rare, why = judgement.candidate.rare, judgement.reason
+    if rare is None or why is None or why.kind not in UNSEEN:
+        return
+    if any(ran.ending == "finished" for ran in judgement.bases):  # it has been seen to its end
+        return
+    if lacking := rare.lacking(healing.seconds):
+        judgement.reason = replace(why, text=f"{why.text}; {lacking}")
+        if rare.needs_s is not None:
+            course.enough_s = max(course.enough_s or 0.0, rare.needs_s)
+
+
 def _enough(healing: Healing, arms: int, fixes: int) -> float:
-    """A budget that would do for so many fixes more, of so many arms each; whole minutes."""
-    spent = healing.budget_s - healing.left_s
-    enough = max(2 * healing.budget_s, spent + fixes * arms * healing.arm_s)
+    """A budget that would do for so many fixes more, of so many arms each; whole minutes. With it
+    arms are longer, those that are run by now as well."""
+    spent, enough = healing.budget_s - healing.left_s, 2 * healing.budget_s
+    while enough < MOST_S:
+        each = healing.arm_at(enough)
+        needs = spent * max(each / healing.arm_s, 1.0) + fixes * arms * each
+        if needs <= enough:
+            break
+        enough = min(max(needs, GROWN * enough), MOST_S)
     return 60.0 * math.ceil(enough / 60)
 
 

@@ -15,23 +15,23 @@ from whyidle.engine._stepless import DEAF_NOTE
 from whyidle.engine.patch import Patch
 from whyidle.engine.trial import given, said
 from whyidle.engine.trial.arm import Asked, Ran
-from whyidle.engine.trial.candidates import Candidate
+from whyidle.engine.trial.candidates import Candidate, candidates
 from whyidle.engine.trial.chance import Purse
 from whyidle.engine.trial.engine import Engine, Entry
 from whyidle.engine.trial.failing import blame
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.once import Left
 from whyidle.engine.trial.pair import WARM_STEPS
+from whyidle.engine.trial.rare import Rare, arm_s
 from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, RunInfo
 from whyidle.model.knobs import RESIZING
 
-LOOK_SHARE, ARM_SHARE = 0.04, 0.025
-"""of the budget: watching once in detail, and the steady part of one arm"""
-LOOK_S, ARM_S = (6.0, 30.0), (3.0, 20.0)
-"""bounds of these, s"""
+LOOK_SHARE, LOOK_S = 0.04, (6.0, 600.0)
+"""of the budget, watching once in detail; and bounds of it, s. What recurs is seen to only if it
+comes twice meanwhile"""
 LONGER = 4
 """times as long a second look, where the first one says nothing for sure"""
 RUNGS = (0.25, 0.5, 1.0)
@@ -90,6 +90,8 @@ class Healing:
     purse: Purse = field(default_factory=Purse)
     left: Left | None = None
     """what of the job is still to run, where that is known"""
+    recurs: list[Rare] = field(default_factory=list)
+    """what is to be held by arms, of all that was seen so far: they stay as long"""
     seconds: float = 0.0
     arm_s: float = 0.0
 
@@ -107,6 +109,10 @@ class Healing:
     def over_s(self) -> float:
         """The same where it may be passed a little."""
         return self.left_s + OVER * self.budget_s
+
+    def arm_at(self, budget_s: float) -> float:
+        """What an arm would take with another budget."""
+        return self.arm_s - self.seconds + arm_s(budget_s, self.recurs)
 
     def affords(self, arms: int) -> bool:
         """Whether there is time for so many arms."""
@@ -190,12 +196,15 @@ def look(healing: Healing, times: int = 1) -> Diagnosis:
     ran = healing.run(asked)
     over = datetime.now(timezone.utc)
     _must_run(ran)
-    _size(healing, ran)
+    _must_train(ran)
     note_end(ran.recording, UNSTORED, healing.command, None)
     try:
         found = diagnose_recording(ran.recording)
     except InputError as error:
         raise TrialError("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
+    ready, _ = candidates(found, healing.allowed)
+    healing.recurs += [one.rare for one in ready if one.rare is not None]
+    _size(healing, ran)
     return msgspec.structs.replace(found, run=_watched(found.run, ran, over))
 
 
@@ -210,7 +219,8 @@ def _watched(run: RunInfo, ran: Ran, over: datetime) -> RunInfo:
     )
 
 
-def _size(healing: Healing, ran: Ran) -> None:
+def _must_train(ran: Ran) -> None:
+    """Raises TrialError where too little is trained to be compared."""
     told = ran.told
     count = len(told.marks) if told else 0
     if told is None or count < FEWEST:
@@ -226,11 +236,19 @@ def _size(healing: Healing, ran: Ran) -> None:
             why="So short a time cannot be compared.",
             hint="Have the script train longer: more data, more epochs.",
         )
+
+
+def _size(healing: Healing, ran: Ran) -> None:
+    """Settle how long an arm is, by what the look took beside its steps."""
+    told = ran.told
+    if told is None:
+        return
+    count, whole_s = len(told.marks), (told.marks[-1] - told.marks[0]) / 1e9
     since = told.drained[0][1] if told.drained else told.marks[WARM_STEPS]
     steady_s = (told.marks[-1] - since) / 1e9
     each_s = min(steady_s / max(count - 1 - WARM_STEPS, 1), whole_s / (count - 1))
     before_s = max(whole_s - steady_s - WARM_STEPS * each_s, 0.0)  # as compiling takes
-    healing.seconds = within(ARM_SHARE * healing.budget_s, ARM_S)
+    healing.seconds = arm_s(healing.budget_s, healing.recurs)
     healing.arm_s = ran.seconds - whole_s + before_s + max(healing.seconds, FEWEST * each_s)
 
 
