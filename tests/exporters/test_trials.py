@@ -10,6 +10,7 @@ from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judgement import Judgement, declined
 from whyidle.exporters import html, markdown, terminal
 from whyidle.exporters._tried import advised
+from whyidle.exporters._words import CONSENTS
 from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
 
 KEPT = Trial(
@@ -66,6 +67,21 @@ def test_the_outcome_and_both_numbers_are_told(healed, render):
     assert "staged-data" in told
     assert "left to you" in told
     assert "files came from storage" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("numerics", ["40 losses, the same bit for bit", None])
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_why_and_with_which_consent_it_was_tried_is_told(build, render, numerics):
+    def shown(consent):
+        one = msgspec.structs.replace(KEPT, consent=consent, numerics=numerics)
+        tried = msgspec.structs.replace(build(findings=[]), trials=[one])
+        told = re.sub(r"<[^>]*>|[*`\\|]", " ", render(tried))
+        return " ".join(told.split())
+
+    for consent, words in CONSENTS.items():
+        assert words in shown(consent)
+        assert all(words not in shown(other) for other in CONSENTS if other != consent)
+    assert re.search("loader-workers (for )?dataloader-no-workers", shown("none"))
 
 
 def test_what_was_measured_once_has_no_interval(healed):

@@ -16,12 +16,6 @@ _SEVERITIES: Final[dict[Severity, str]] = {
     "warning": "bold yellow",
     "info": "dim",
 }
-_CONSENTS: Final = {
-    "none": "same numbers",
-    "rounding": "other rounding or random order",
-    "numerics": "other precision of numbers",
-    "convergence": "may change learning",
-}
 _REMARKS: Final = ("under 3%", "may as well slow the job down")
 _PROOFS = 3
 _PLACES = 2
@@ -78,7 +72,7 @@ def _proofs(finding: Finding) -> list[str]:
 
 def _worth(fix: Prescription) -> str:
     parts = [foretold(fix.predicted)] if fix.predicted else []
-    return "; ".join([*parts, _CONSENTS[fix.consent]])
+    return "; ".join([*parts, words.CONSENTS[fix.consent]])
 
 
 def foretold(predicted: Predicted) -> str:

@@ -131,6 +131,7 @@ def _trial(page: Page, trial: Trial) -> None:
         ("of", searched(trial)),
         ("gain", came(trial)),
         ("", f"predicted {foretold(trial)}" if trial.promised else ""),
+        ("consent", words.CONSENTS[trial.consent]),
         ("check", trial.numerics or ""),
         ("once", _once(trial)),
         ("why", "" if trial.kept else trial.why),
@@ -138,7 +139,7 @@ def _trial(page: Page, trial: Trial) -> None:
     ]
     for label, text in rows:
         if text:
-            page.line(page.text(text), head=page.text(f"{label:<7}", "dim"), indent=12)
+            page.line(page.text(text), head=page.text(f"{label:<9}", "dim"), indent=12)
 
 
 def searched(trial: Trial) -> str:

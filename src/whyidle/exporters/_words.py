@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from whyidle.model.diagnosis import Evidence, Finding, Interval, Place, Predicted
+from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place, Predicted
 
 NONE = "–"
+CONSENTS: Final[dict[Consent, str]] = {
+    "none": "same numbers",
+    "rounding": "other rounding or random order",
+    "numerics": "other precision of numbers",
+    "convergence": "may change learning",
+}
+"""what a fix may change in the numbers"""
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
 
 

@@ -11,6 +11,7 @@ from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trials import came, foretold, fruitless, outcome
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.exporters._words import (
+    CONSENTS,
     NONE,
     elsewhere,
     interval,
@@ -58,15 +59,17 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
     """Fixes that were tried: predicted beside measured."""
     if not diagnosis.trials:
         return
-    yield "| fix | predicted | measured | numbers | kept |"
-    yield "|---|---|---|---|---|"
+    yield "| fix | why | consent | predicted | measured | numbers | kept |"
+    yield "|---|---|---|---|---|---|---|"
     for trial in diagnosis.trials:
         predicted = foretold(trial) or NONE
         gain = came(trial) or NONE
         kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
         kept = "; ".join((kept, *map(_text, trial.notes)))
         numbers = _text(trial.numerics or NONE)
-        yield f"| {_code(trial.treatment)} | {predicted} | {gain} | {numbers} | {kept} |"
+        why = _code(trial.cause) if trial.cause else NONE
+        cells = (why, CONSENTS[trial.consent], predicted, gain, numbers, kept)
+        yield f"| {_code(trial.treatment)} | {' | '.join(cells)} |"
     yield ""
 
 

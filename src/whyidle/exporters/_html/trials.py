@@ -16,10 +16,10 @@ from whyidle.exporters._trials import (
     searched,
     split,
 )
-from whyidle.exporters._words import NONE
+from whyidle.exporters._words import CONSENTS, NONE
 from whyidle.model.diagnosis import Diagnosis, Healed, Trial
 
-HEADS = ("fix", "predicted", "measured", "numbers", "kept")
+HEADS = ("fix", "consent", "predicted", "measured", "numbers", "kept")
 ASIDE = ("fix", "predicted", "why not")
 
 
@@ -71,9 +71,10 @@ def _trial(trial: Trial) -> Markup:
     return e(
         "tr",
         _name(trial),
+        e("td", CONSENTS[trial.consent]),
         e("td", _predicted(trial)),
         e("td", came(trial) or NONE),
-        e("td", f"{trial.consent}: {trial.numerics}" if trial.numerics else NONE),
+        e("td", trial.numerics or NONE),
         e("td", e("b", "yes") if trial.kept else f"no: {trial.why}", *_seen(trial)),
     )
 
