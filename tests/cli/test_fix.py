@@ -45,13 +45,19 @@ def fix(monkeypatch, capsys):
     """Run the command with an outcome in place of trials."""
     seen = diagnose([job(loader_ms=42.0).timeline()])
 
-    def run(*options, stopped=None, enough_s=None, error=None, handed=None):
+    def run(*options, stopped=None, enough_s=None, error=None, handed=None, ranks=1, **device):
         def healed(_):
             if error is not None:
                 raise error
             gain = Effect(2.0, 1.8, 2.2, 2)
             one = Judgement(FIX, kept=True, effect=gain, base_s=[0.2, 0.2], treated_s=[0.1, 0.1])
-            before = msgspec.structs.replace(seen, trials=[])
+            before = msgspec.structs.replace(
+                seen,
+                trials=[],
+                coverage=msgspec.structs.replace(seen.coverage, notes=[]),
+                run=msgspec.structs.replace(seen.run, ranks=ranks),
+                device=msgspec.structs.replace(seen.device, **device),
+            )
             return Healed(before, before, [one], [FIX], [], one, 1.0, stopped, enough_s)
 
         monkeypatch.setattr(heal, "heal", healed)
@@ -102,6 +108,23 @@ def test_a_plan_that_is_written_by_now_is_not_named_again(fix, tmp_path):
     assert (tmp_path / "mine.toml").is_file()
     out = " ".join(told.out.split())
     assert "whyidle fix --budget 4m --patch=mine.patch python train.py" in out
+
+
+@pytest.mark.parametrize(("count", "ranks"), [(4, 1), (0, 4), (2, 4)])
+def test_money_is_told_of_all_gpus(fix, count, ranks):
+    out = " ".join(fix("--price", "3", kind="cuda", count=count, ranks=ranks)[1].out.split())
+    assert "of every 100 hours of this job 50 are saved, 600.00 at 12.00 an hour" in out
+    assert "No money" not in out
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_without_a_gpu_no_money_is_told_and_why(fix, ranks):
+    out = " ".join(fix("--price", "3", kind="cpu", count=0, ranks=ranks)[1].out.split())
+    assert "of every 100 hours of this job 50 are saved" in out
+    assert "an hour," not in out.replace("what a GPU costs an hour,", "")
+    assert "3.00" not in out
+    assert "this job computes on none" in out
+    assert "No money" not in fix(kind="cpu", count=0)[1].out
 
 
 def test_ctrl_c_is_an_exit_status_and_keeps_what_is_proven(fix, tmp_path):

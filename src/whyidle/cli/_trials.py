@@ -77,7 +77,8 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
     found, handed, notes = results
     after = _output.keep(args, found.after, named=True) if found.after else None
     told = document(found, after, _price(args, found))
-    told.coverage.notes[:0] = [*notes, *_by_hand(handed)]  # of all notes the first are shown
+    said = [*notes, *_priceless(args, found), *_by_hand(handed)]
+    told.coverage.notes[:0] = said  # of all notes the first are shown
     stored = _output.keep(args, told, named=True)
     told = told.called(stored) if stored else told
     steps = _written(args, results, command, files)
@@ -91,8 +92,22 @@ def tell(args: argparse.Namespace, results: Results, command: Sequence[str], fil
 
 
 def _price(args: argparse.Namespace, found: Healed) -> float | None:
-    """What an hour of the whole job costs."""
-    return None if args.price is None else args.price * max(found.before.device.count, 1)
+    """What an hour of the whole job costs, by its GPUs; None where it has none."""
+    count = _gpus(found)
+    return args.price * count if args.price is not None and count else None
+
+
+def _gpus(found: Healed) -> int:
+    """How many the job takes: a watched one tells of its ranks, and not always of devices."""
+    device, run = found.before.device, found.before.run
+    return 0 if device.kind == "cpu" else max(device.count, run.ranks, 1)
+
+
+def _priceless(args: argparse.Namespace, found: Healed) -> list[str]:
+    """Why a price that was stated is told nothing by."""
+    if args.price is None or _gpus(found):
+        return []
+    return ["No money is told: --price is what a GPU costs an hour, and this job computes on none."]
 
 
 def _by_hand(handed: Handover | None) -> list[str]:
