@@ -47,6 +47,7 @@ def render(diagnosis: Diagnosis) -> str:
         "",
         *_attribution(diagnosis),
         *_trials(diagnosis),
+        *_left(diagnosis),
         *_findings(diagnosis),
         *_notes(diagnosis),
         *_abstentions(diagnosis),
@@ -71,6 +72,13 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
         cells = (why, CONSENTS[trial.consent], predicted, gain, numbers, kept)
         yield f"| {_code(trial.treatment)} | {' | '.join(cells)} |"
     yield ""
+
+
+def _left(diagnosis: Diagnosis) -> Iterator[str]:
+    """What remains with what was kept, and what it would take."""
+    healed = diagnosis.detail.healed
+    if healed and healed.left:
+        yield from (*(f"- left: {_text(sentence)}" for sentence in healed.left), "")
 
 
 def _text(value: str) -> str:

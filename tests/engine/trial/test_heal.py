@@ -31,6 +31,8 @@ from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Edit, Place
 from whyidle.store.plan import parse_plan, text_of
 
+BF16 = {"autocast__dtype": "bfloat16"}
+
 
 def kept(found):
     return [one.treatment for one in found.kept]
@@ -289,8 +291,30 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     assert healed.left[0] == "It waits 60% of the time"
     assert last.findings[0].headline in healed.left[1]
     assert last.findings[0].beyond
-    assert healed.left[1].endswith("% of the step)")  # a fix may win more: that is not at most
+    assert "% of the step): do gc-freeze" in healed.left[1]  # a fix may win more: not at most
     assert ", train.py:9, " in healed.left[1]
+
+
+def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(monkeypatch):
+    hand = msgspec.structs.replace(prescription("by-hand", 1.5), automatic=False)
+    asks = msgspec.structs.replace(prescription("autocast", 1.5, **BF16), consent="numerics")
+
+    def left(*fixes, speeds=both):
+        job = Job(monkeypatch, [diagnosis(WORKERS), *[diagnosis(*fixes)] * 3], speeds)
+        told = document.document(job.heal()).detail.healed.left[-1]
+        return told.rpartition("of the step): ")[2]
+
+    assert left(hand, asks) == "do by-hand (left to you: only who knows the job can do it)"
+    assert left(asks, hand) == "do autocast (needs your consent: --allow numerics)"
+
+    def slow(turned):
+        return both(turned) * (2.0 if "gc.freeze" in turned else 1.0)
+
+    assert left(FREEZE, speeds=slow) == "do gc-freeze (tried, not kept: slower)"
+    assert left(FREEZE, hand, speeds=slow).startswith("do by-hand (left to you")
+    assert left(WORKERS) == "do loader-workers (kept, and not enough)"
+    long = msgspec.structs.replace(hand, summary="do it " * 99)
+    assert left(long).endswith(" ... (left to you: only who knows the job can do it)")
 
 
 def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):

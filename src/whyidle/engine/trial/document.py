@@ -14,8 +14,9 @@ from whyidle.engine.trial.beside import throughout
 from whyidle.engine.trial.candidates import Passed
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
+from whyidle.engine.trial.remains import remains
 from whyidle.engine.trial.sized import remarks, times
-from whyidle.model.diagnosis import Diagnosis, Finding, Healed, Predicted, Trial
+from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import Fix, FixPlan, Speedup
 
@@ -161,18 +162,6 @@ def _energy(found: heal.Healed, step: float | None) -> float | None:
     return None if step is None else step / max(map(times, found.kept), default=1.0)
 
 
-def _remains(finding: Finding) -> str:
-    """What it is, where, and what it costs."""
-    where = next((f"{at.file}:{at.line}, " for at in finding.where if at.file and at.line), "")
-    costs = f"{finding.lost.high:.0%} of the step{_most(finding)}"
-    return f"{finding.headline} ({finding.cause}, {where}{costs})"
-
-
-def _most(finding: Finding) -> str:
-    """Whether what it costs is all that a fix may win."""
-    return "" if finding.beyond else " at most"
-
-
 def _healed(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
 ) -> Healed:
@@ -181,7 +170,7 @@ def _healed(
     rate = found.before.steps.samples_per_s
     first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
     left = [first] if after.verdict.state == "starved" else []
-    left += [_remains(finding) for finding in after.findings if finding.severity != "info"]
+    left += remains(found, after)
     return Healed(
         run=stored,
         attribution=after.attribution,

@@ -1,0 +1,52 @@
+"""What remains of a job that was healed, and what it would take: a sentence for each finding."""
+
+from __future__ import annotations
+
+import textwrap
+
+from whyidle.engine.trial import heal
+from whyidle.engine.trial.candidates import SAFE, Passed, candidates
+from whyidle.model.diagnosis import Diagnosis, Finding, Prescription
+
+MOST = 140
+"""characters of what is to be done: the finding has all of it"""
+
+
+def remains(found: heal.Healed, after: Diagnosis) -> list[str]:
+    """Of every finding but remarks, in their order."""
+    return [
+        f"{_costs(finding)}{_takes(found, after, finding)}"
+        for finding in after.findings
+        if finding.severity != "info"
+    ]
+
+
+def _costs(finding: Finding) -> str:
+    """What it is, where, and what it costs."""
+    where = next((f"{at.file}:{at.line}, " for at in finding.where if at.file and at.line), "")
+    most = "" if finding.beyond else " at most"
+    return f"{finding.headline} ({finding.cause}, {where}{finding.lost.high:.0%} of the step{most})"
+
+
+def _takes(found: heal.Healed, after: Diagnosis, finding: Finding) -> str:
+    """What it would take, and why that was not done: of its fixes the first that has not been
+    tried, or else the first of all."""
+    if not finding.prescriptions:
+        return ""
+    why = {one.candidate.treatment: f"tried, not kept: {one.why}" for one in found.judged}
+    why |= {one.candidate.treatment: "kept, and not enough" for one in found.judged if one.kept}
+    untried = [fix for fix in finding.prescriptions if fix.treatment not in why]
+    fix = (untried or finding.prescriptions)[0]
+    passed = {one.candidate.treatment: one.why for one in (*_aside(after), *found.passed)}
+    told = (passed | why).get(fix.treatment, "")
+    return f": {_short(fix)}{told and f' ({told})'}"
+
+
+def _aside(after: Diagnosis) -> list[Passed]:
+    """What is not tried without a word of the user's: it may have been seen in the last look
+    only."""
+    return candidates(after, SAFE)[1]
+
+
+def _short(fix: Prescription) -> str:
+    return textwrap.shorten(fix.summary, MOST, placeholder=" ...")
