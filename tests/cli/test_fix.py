@@ -86,6 +86,17 @@ def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):
     assert "whyidle run --plan 'my plan.toml' python train.py" in told.out
 
 
+def test_how_what_was_kept_is_taken_back_is_told(fix, tmp_path):
+    patch = Patch("--- a\n", {}, (), OwnFiles(tmp_path, (), None, (), ()))
+    for good in (True, False):
+        handed = Handover(patch, None, "", good=good)
+        _, told = fix("--patch", f"my {good}.patch", "--plan", f"{good}.toml", handed=handed)
+        out = " ".join(told.out.split())
+        assert "`enabled = false` in the plan takes a fix back" in out
+        quoted = shlex.quote(str(tmp_path / f"my {good}.patch"))
+        assert (f"git apply -R {quoted} takes that back" in out) == good
+
+
 def test_what_there_was_no_time_for_is_proposed_with_more(fix):
     _, told = fix("--allow", "numerics", enough_s=240.0)
     assert "whyidle fix --budget 4m --allow numerics python train.py" in " ".join(told.out.split())

@@ -35,6 +35,12 @@ PLAN = FixPlan(
 TEXT = text_of(PLAN)
 
 
+def test_it_says_how_a_fix_and_all_of_them_are_taken_back():
+    head, _, _ = TEXT.partition("schema = ")
+    assert "To leave a fix out, set its `enabled` to false" in head
+    assert "without the plan it runs as it did" in head
+
+
 def kept(knob: Knob) -> st.SearchStrategy:
     if knob.among:
         return st.sampled_from(knob.among)
@@ -133,8 +139,8 @@ SAME_KNOB = '\n[[fix]]\ntreatment = "a"\nconsent = "none"\nedits.loader.workers 
         ("workers = 4", 'workers = "4"', "'loader.workers' takes a whole number, not '4'"),
         ("workers = 4", "workers = -4", "'loader.workers' cannot be -4"),
         ("workers = 4", "workers = [4]", "at `fix 1.edits"),
-        ("workers = 4", "workers = = 4", "line 24"),
-        ("workers = 4", "workers = 4\nloader.workers = 5", "line 25"),
+        ("workers = 4", "workers = = 4", "line 25"),
+        ("workers = 4", "workers = 4\nloader.workers = 5", "line 26"),
         ("low = 1.9", 'low = "1.9"', "Expected `float`, got `str` - at `fix 1.predicted.low`"),
         ("\n[[fix]]\n", "\n[[no]]\n", "Cannot overwrite a value"),
         ("[fix.edits]", "[fix.edit]", "unknown field `edit` - at `fix 1`"),

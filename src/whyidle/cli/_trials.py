@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whyidle.engine.trial.heal import Healed
 
 MOST_FILES = 1000
+UNDO = "`enabled = false` in the plan takes a fix back"
 
 
 class Places(NamedTuple):
@@ -135,12 +136,13 @@ def _written(
     if path := _new(args, files.plan, text_of(plan(found, command))):
         words = shlex.join(command) + given.words()
         plan_words = shlex.join(["whyidle", "run", "--plan", str(path)])
-        steps.append((f"{plan_words} {words}", "your job with what was kept"))
+        steps.append((f"{plan_words} {words}", f"your job with what was kept; {UNDO}"))
     if handed is not None and handed.good and (path := _new(args, files.patch, handed.patch.diff)):
         root, name = handed.patch.root, str(path.absolute())
         inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
         instead = "or the same in your own files, without the plan"
         steps.append((f"git{inside} apply {shlex.quote(name)}", instead))
+        steps.append((f"git{inside} apply -R {shlex.quote(name)}", "takes that back"))
     return steps
 
 

@@ -56,6 +56,7 @@ def text_of(plan: FixPlan) -> str:
         f"#     whyidle run --plan plan.toml {command}",
         "# To leave a fix out, set its `enabled` to false. The values under `fix.edits` are yours",
         "# to change; nothing checks that another value is as fast, or as safe.",
+        "# All of it is set for the running program alone: without the plan it runs as it did.",
         "",
         f"schema = {_value(plan.schema)}",
         f"command = {_value(plan.command)}",
