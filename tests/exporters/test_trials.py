@@ -131,6 +131,22 @@ def test_what_it_costs_once_and_when_that_is_paid_back(healed):
     assert "4.00 s more until it runs steadily, pays after 40.0 steps (4.00 s)" in told
 
 
+@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+def test_memory_is_told_where_it_differs(build, render):
+    def shown(before, after, **more):
+        one = msgspec.structs.replace(KEPT, host_bytes_before=before, host_bytes=after, **more)
+        return " ".join(render(msgspec.structs.replace(build(findings=[]), trials=[one])).split())
+
+    assert "peak of the host 2.00 GB became 3.00 GB" in shown(2 * 10**9, 3 * 10**9)
+    assert "peak of the host 3.00 GB became 2.00 GB" in shown(3 * 10**9, 2 * 10**9)
+    for before, after in ((10**9, 1_020_000_000), (10**9, None), (None, 10**9), (None, None)):
+        assert "became" not in shown(before, after)
+    device = {"device_bytes_before": 10**9, "device_bytes": 5 * 10**8}
+    assert "peak of the device 1.00 GB became 500 MB" in shown(None, None, **device)
+    both = shown(2 * 10**9, 3 * 10**9, **device)
+    assert "host 2.00 GB became 3.00 GB, of the device 1.00 GB became 500 MB" in both
+
+
 def test_without_trials_nothing_is_said_of_them(full):
     plain = msgspec.structs.replace(full, trials=[])
     assert "not tried" not in terminal.render(plain)

@@ -250,14 +250,16 @@ def test_the_device_that_is_asked_is_the_job_s(monkeypatch):
     state = torch.zeros(1, dtype=torch.uint8)
     cuda = SimpleNamespace(
         memory_allocated=lambda at: asked.append(at) or 7,
+        max_memory_allocated=lambda at: asked.append(at) or 9,
         mem_get_info=lambda at: asked.append(at) or (8, 9),
         get_rng_state=lambda at: asked.append(at) or state,
     )
     monkeypatch.setattr(holding, "_cuda", lambda: cuda)
     assert (holding.device_bytes(1), holding.device_free(1)) == (7, 8)
+    assert holding.device_peak(1) == 9
     assert holding.random_state(1) == b"\0"
     holding.random_state(None)
-    assert asked == [1, 1, 1, "cuda"]
+    assert asked == [1, 1, 1, 1, "cuda"]
 
 
 def test_of_a_parameter_that_is_spread_over_ranks_this_one_s_part_is_kept():

@@ -10,6 +10,8 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Healed, Prescription, Searched, Trial
 
 UNTRIED = "not measured"
+ALIKE = 0.05
+"""share by which peaks of memory differ from run to run, without meaning anything"""
 
 
 def trials(page: Page, diagnosis: Diagnosis) -> None:
@@ -133,6 +135,7 @@ def _trial(page: Page, trial: Trial) -> None:
         ("", f"predicted {foretold(trial)}" if trial.promised else ""),
         ("consent", words.CONSENTS[trial.consent]),
         ("check", trial.numerics or ""),
+        ("memory", memory(trial)),
         ("once", _once(trial)),
         ("why", "" if trial.kept else trial.why),
         *(("seen", note) for note in trial.notes),
@@ -189,6 +192,20 @@ def foretold(trial: Trial) -> str:
     first = trial.searched[0] if trial.searched else None
     other = first is not None and own.get(first.knob, first.value) != first.value
     return words.speedup(trial.promised) + (f", for {first.value}" if first and other else "")
+
+
+def memory(trial: Trial) -> str:
+    """What the job holds at most without the fix and with it, where that differs; empty where it
+    does not, or is not known."""
+    told = [
+        f"{where} {words.size(before)} became {words.size(after)}"
+        for where, before, after in (
+            ("host", trial.host_bytes_before, trial.host_bytes),
+            ("device", trial.device_bytes_before, trial.device_bytes),
+        )
+        if before is not None and after is not None and abs(after - before) > ALIKE * before
+    ]
+    return f"peak of the {', of the '.join(told)}" if told else ""
 
 
 def _once(trial: Trial) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from whyidle.exporters._ending import ending
 from whyidle.exporters._near import near
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._trials import came, foretold, fruitless, outcome
+from whyidle.exporters._trials import came, foretold, fruitless, memory, outcome
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
 from whyidle.exporters._words import (
     CONSENTS,
@@ -66,7 +66,8 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
         predicted = foretold(trial) or NONE
         gain = came(trial) or NONE
         kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
-        kept = "; ".join((kept, *map(_text, trial.notes)))
+        seen = [f"memory: {held}"] if (held := memory(trial)) else []
+        kept = "; ".join((kept, *seen, *map(_text, trial.notes)))
         numbers = _text(trial.numerics or NONE)
         why = _code(trial.cause) if trial.cause else NONE
         cells = (why, CONSENTS[trial.consent], predicted, gain, numbers, kept)

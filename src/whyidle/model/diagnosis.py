@@ -256,6 +256,13 @@ class Trial(Document, frozen=True, kw_only=True):
     """whether its interval holds gains and losses alike, so that ``speedup`` is no result"""
     harmful: bool = False
     """whether it was undone: the job failed with it, leaked, or computed something else"""
+    host_bytes_before: int | None = None
+    host_bytes: int | None = None
+    """at most, resident, of the processes that train, without loader workers: without the fix, and
+    with it"""
+    device_bytes_before: int | None = None
+    device_bytes: int | None = None
+    """at most, by tensors, of the fullest device"""
 
 
 class Coverage(Document, frozen=True, kw_only=True):

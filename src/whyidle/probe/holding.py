@@ -40,6 +40,12 @@ def device_bytes(index: int | None) -> int | None:
     return int(cuda.memory_allocated(index)) if cuda else None
 
 
+def device_peak(index: int | None) -> int | None:
+    """Bytes that tensors took on the device at most."""
+    cuda = _cuda()
+    return int(cuda.max_memory_allocated(index)) if cuda else None
+
+
 def device_free(index: int | None) -> int | None:
     """Bytes that the device still has."""
     cuda = _cuda()

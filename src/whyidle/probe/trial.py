@@ -241,6 +241,7 @@ class Witness:
             "world": self.ranks.world,
             "memory_bytes": holding.peak_bytes(),
             "device": self.device,
+            "device_peak": holding.device_peak(self.done.index),
             "device_free": holding.device_free(self.done.index),
             "files": self.files,
         }

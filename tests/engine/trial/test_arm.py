@@ -13,6 +13,7 @@ from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.engine.trial.arm import Asked, environment, run
+from whyidle.engine.trial.held import held
 from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
@@ -51,6 +52,9 @@ def test_it_ends_when_it_has_run_long_enough(train):
     assert len(found.told.marks) >= 12
     assert 0.2e9 <= found.told.marks[-1] - found.told.marks[0] < 2e9
     assert len(found.told.losses) == len(found.told.marks)
+    host, device = held([found])
+    assert host > 10 * 2**20  # torch alone takes more
+    assert device is None
 
 
 def test_one_that_is_looked_at_goes_on_until_its_operators_are_recorded(train):

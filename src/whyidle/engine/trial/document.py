@@ -12,6 +12,7 @@ from whyidle import __version__
 from whyidle.engine.trial import heal
 from whyidle.engine.trial.beside import throughout
 from whyidle.engine.trial.candidates import Passed
+from whyidle.engine.trial.held import held
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.remains import remains
@@ -98,6 +99,7 @@ def _speedup(gain: Effect | Predicted | None) -> Speedup | None:
 
 def _trial(one: Judgement) -> Trial:
     candidate, gain = one.candidate, one.effect
+    before, after = held(one.bases), held(one.treats)
     return Trial(
         treatment=candidate.treatment,
         consent=candidate.consent,
@@ -122,6 +124,10 @@ def _trial(one: Judgement) -> Trial:
         untold=one.kind == "untold",
         harmful=one.kind == "harm",
         tried=one.kind != "declined",
+        host_bytes_before=before.host,
+        host_bytes=after.host,
+        device_bytes_before=before.device,
+        device_bytes=after.device,
     )
 
 

@@ -18,7 +18,8 @@ class Told:
     """Of one process: ns of a clock that all processes share; the loss of each backward pass; how
     far some parameters went in the first steps, and the norm of all of them then; whether a step
     ``drew`` random numbers; what the ``device`` held after some steps (how many were done, bytes),
-    and what it has left; how many ``samples`` the steps up to each mark have used, where that was
+    and what it has left; ``memory_bytes`` of the host that the process held at most, and
+    ``device_peak`` that its tensors did of the device; how many ``samples`` the steps up to each mark have used, where that was
     counted; of how much gradients scatter, from step to step, what ``probe/noise.py`` sees; after
     how many steps, and when, its device was ``drained``: waited for at the first of them, and known
     to be done at the others; whether its results were to be off, and were not to the end
@@ -38,6 +39,7 @@ class Told:
     drew: bool | None = None
     device: Sequence[Sequence[int]] = ()
     device_free: int | None = None
+    device_peak: int | None = None
     samples: Sequence[int] = ()
     noise: Sequence[Sequence[float]] = ()
     drained: Sequence[Sequence[int]] = ()

@@ -12,6 +12,7 @@ from whyidle.exporters._trials import (
     foretold,
     fruitless,
     gained,
+    memory,
     savings,
     searched,
     split,
@@ -80,7 +81,8 @@ def _trial(trial: Trial) -> Markup:
 
 
 def _seen(trial: Trial) -> list[Markup | str]:
-    return [part for note in trial.notes for part in (e("br"), note)]
+    held = [f"memory: {told}"] if (told := memory(trial)) else []
+    return [part for note in (*held, *trial.notes) for part in (e("br"), note)]
 
 
 def _aside(trial: Trial) -> Markup:
