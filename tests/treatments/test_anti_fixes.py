@@ -119,6 +119,13 @@ def test_the_page_of_fixes_says_who_applies_it(name):
     assert (f"| `{name}` |" in people) == (not any(sets))
 
 
+def test_the_page_of_fixes_promises_no_patch_of_what_is_not_applied():
+    applied, people = _fixes.page().split("## For people")
+    assert "| yes |" in applied
+    assert "| `cuda-graphs` |" in people
+    assert "| yes |" not in people
+
+
 def test_what_changes_what_people_see_is_theirs():
     for knob in (
         "logging.interval_factor",

@@ -35,7 +35,11 @@ def page() -> str:
     left = dict(sorted(catalog.treatments().items()))
     lines = [_HEAD]
     for title, said, consents in _GROUPS:
-        own = [one for one in left.values() if not consents or _applied(one, consents)]
+        own = [
+            one
+            for one in left.values()
+            if not consents or (one.consent in consents and _applied(one))
+        ]
         lines += [f"## {title}", "", said, "", "| fix | what it does | numbers | patch | for |"]
         lines.append("|---|---|---|---|---|")
         for one in own:
@@ -46,12 +50,11 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _applied(one: Treatment, consents: tuple[str, ...]) -> bool:
+def _applied(one: Treatment) -> bool:
     """Whether it is applied to a process: it sets a knob that is not left to people."""
     text, knobs = _source(one), _knobs(one)
     by_hand = bool(knobs) and all(knob in BY_HAND for knob in knobs)
-    sets = "Edit(" in text and "automatic=False" not in text and not by_hand
-    return one.consent in consents and sets
+    return "Edit(" in text and "automatic=False" not in text and not by_hand
 
 
 def _source(one: Treatment) -> str:
@@ -77,9 +80,10 @@ def _said(one: Treatment) -> str:
 
 
 def _patch(one: Treatment) -> str:
-    """Whether it can be written into a plain script."""
+    """Whether it can be written into a plain script: patches are of fixes that were applied, and
+    kept."""
     forms = {knob for form in catalog.source_forms().values() for knob in form.knobs}
-    return "yes" if forms & {*_knobs(one)} else ""
+    return "yes" if _applied(one) and forms & {*_knobs(one)} else ""
 
 
 def _causes(one: Treatment) -> str:
