@@ -13,7 +13,7 @@ from whyidle import catalog
 from whyidle.cli import _fixes
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
-from whyidle.model.knobs import BY_HAND, problem
+from whyidle.model.knobs import BY_HAND, by_hand, problem
 from whyidle.treatments.debug_mode_off import SWITCHES
 
 PREDICTED = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
@@ -207,3 +207,13 @@ def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
 def test_another_order_of_samples_needs_consent():
     assert catalog.treatments()["batch-by-length"].consent == "convergence"
     assert edits("batch-by-length") == {("loader.batch_by_length", True)}
+
+
+@pytest.mark.parametrize("name", ["larger-evaluation", "evaluate-without-gradients"])
+def test_evaluation_is_told_as_it_is_applied(name):
+    """What a model keeps from ``inference_mode`` could not be trained on."""
+    for plan in EVERY[name]:
+        assert "torch.no_grad()" in plan.summary
+        written = [by_hand(edit.knob, edit.value) for edit in plan.edits]
+        assert any("grad" in one for one in written)
+        assert not any("inference_mode" in one for one in (plan.summary, *written))

@@ -103,9 +103,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "evaluation.batch_factor": Knob(int, "evaluation batches {value} times as large"),
     "evaluation.gradients": Knob(bool, "`with torch.set_grad_enabled({value}):` around evaluation"),
     "evaluation.interval_factor": Knob(int, "an interval {value} times as long where it evaluates"),
-    "evaluation.inference_mode": Knob(
-        bool, "`with torch.inference_mode(mode={value}):` around evaluation"
-    ),
+    # applied and written as no_grad, for plans that have the name: tensors that a model keeps from
+    # inference_mode could not be trained on
+    "evaluation.inference_mode": Knob(bool, "`with torch.no_grad():` around evaluation"),
     "gc.collect_interval_steps": Knob(
         int, "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),

@@ -17,7 +17,7 @@ def evaluate_without_gradients(proof: Proof) -> Plan | None:
     if not proof.facts.get("gradients"):
         return None
     return Plan(
-        summary="with torch.inference_mode(): around evaluation",
+        summary="with torch.no_grad(): around evaluation",
         edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
         risk="code that needs gradients while it evaluates fails; where the script says so itself, "
         "nn.TransformerEncoder goes a faster way, which gives zeros where a mask says padding",

@@ -14,18 +14,19 @@ paid once"""
 @treatment("heavy-evaluation", consent="rounding")
 def larger_evaluation(proof: Proof) -> Plan | None:
     """Larger batches and no autograd bookkeeping in evaluation change no learning, only rounding.
-    Applied at run time, the script keeps its batches and gets the results of each: the model
-    computes several of them together where its inputs are parts of the loader's batches and its
-    results are seen to depend on no other sample of the batch. Declines for compiled models, hooks,
-    random numbers in evaluation, several ranks, and loaders that shuffle; the first evaluations are
-    left as they are. Where evaluation takes its batches from no loader nothing is said of them, for
-    it may compute all of its data at once; if it records no gradients either, it is left to the
-    user."""
+    That is ``torch.no_grad``, whatever the knob is called: what a model keeps from an evaluation in
+    ``inference_mode`` could not be trained on. Applied at run time, the script keeps its batches
+    and gets the results of each: the model computes several of them together where its inputs are
+    parts of the loader's batches and its results are seen to depend on no other sample of the
+    batch. Declines for compiled models, hooks, random numbers in evaluation, several ranks, and
+    loaders that shuffle; the first evaluations are left as they are. Where evaluation takes its
+    batches from no loader nothing is said of them, for it may compute all of its data at once; if
+    it records no gradients either, it is left to the user."""
     batches, graph = (bool(proof.facts.get(name, True)) for name in ("batches", "graph"))
     factor = Edit(knob="evaluation.batch_factor", value=FACTOR, was=1)
     larger = f" with {FACTOR} times the batch" if batches else ""
     return Plan(
-        summary=f"evaluate under torch.inference_mode(){larger}",
+        summary=f"evaluate under torch.no_grad(){larger}",
         edits=(
             Edit(knob="evaluation.inference_mode", value=True, was=False),
             *((factor,) if batches else ()),

@@ -66,7 +66,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Evaluate in larger batches, in ``torch.inference_mode``, with metrics on the device; evaluate
+    Evaluate in larger batches, under ``torch.no_grad``, with metrics on the device; evaluate
     less often or elsewhere where the choice of the model allows it.
 
     References
