@@ -176,6 +176,20 @@ def test_a_larger_global_batch_needs_consent_and_brings_its_learning_rate():
     }
 
 
+@pytest.mark.parametrize(
+    ("batch", "ranks", "large"),
+    [(256, 8, True), (2048, 1, True), (255, 8, False), (2047, 1, False), (None, 64, False)],
+)
+def test_batches_of_many_thousands_want_layer_wise_learning_rates(batch, ranks, large):
+    """8,192 samples of all ranks are where Goyal et al. (2017) stop and You et al. (2017) begin."""
+    facts = {"times": 4, "batch": batch, "ranks": ranks}
+    plan = catalog.treatments()["larger-batch"].decide(
+        Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=facts)
+    )
+    assert ("8,192 samples a step, over all ranks" in plan.risk) == large
+    assert ("LARS" in plan.risk and "LAMB" in plan.risk) == large
+
+
 def test_activations_are_never_recomputed_to_go_faster():
     assert ("model.checkpointing", False) in SET
     assert ("model.checkpointing", True) not in SET

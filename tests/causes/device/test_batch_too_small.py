@@ -38,6 +38,7 @@ def test_the_prediction_holds_the_larger_batch():
     assert proof is not None
     times = int(proof.facts["times"])
     assert times == 8
+    assert proof.facts["ranks"] == 1
     now, then = (Facts(forward(batch).timeline()).step_s for batch in (8, 8 * times))
     assert covers(proof, times * now / then)
     assert proof.high <= Facts(small.timeline()).share("host")

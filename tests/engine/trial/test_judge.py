@@ -542,12 +542,15 @@ def test_samples_that_teach_hardly_anything_more_are_no_gain():
 def test_without_a_noise_scale_the_loss_alone_decides(one):
     found = judge(LARGER, larger(one), [])
     assert found.kept
-    assert not found.notes
+    (note,) = found.notes
+    assert "(gradient noise scale) is not measured: too little was seen" in note
 
 
 def test_there_must_be_time_for_it():
     found = judge(LARGER, larger(None, affordable=False), [])
     assert found.kept
+    (note,) = found.notes
+    assert "(gradient noise scale) is not measured: there was no time" in note
 
 
 def test_one_that_brings_no_more_samples_a_second_is_not_kept():

@@ -90,6 +90,7 @@ def batch_too_small(facts: Facts) -> Proof | None:
         facts={
             "times": best.times,
             "batch": size(facts),
+            "ranks": max(facts.timeline.world_size or 1, 1),
             "most_times": None if not used else max(int(ROOM / used), int(best.times)),
             "passes": passes(facts),
             "microbatch": _microbatch(facts, best),

@@ -19,6 +19,7 @@ from whyidle.engine.trial.sized import resized, times
 HARM = 0.75
 """what is slower than this in all, and slower in every pair, is called so, whatever chance may have
 to do with it"""
+UNMEASURED = "how much the samples of so large a batch teach (gradient noise scale) is not measured"
 
 
 def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) -> None:
@@ -86,11 +87,13 @@ def _teaches(found: Judgement, bench: Bench, gain: Effect) -> Reason | None:
     """Note what samples of a larger batch still teach; why it is not kept, if that is less in all,
     however much of the doubt is in its favour."""
     if not bench.affordable():
+        found.notes.append(f"{UNMEASURED}: there was no time for the run that tells (--budget)")
         return None
     bench.say("an untreated run whose gradients are compared, to know how large a batch may be")
     ran = bench.noisy(fewest(found.untreated))
     seen = scale(ran.told) if ran.good and ran.told else None
     if seen is None:
+        found.notes.append(f"{UNMEASURED}: too little was seen of its gradients")
         return None
     grown = times(found.candidate)
     found.notes.append(seen.told(grown, gain.speedup))
