@@ -100,5 +100,5 @@ def test_what_follows_a_batch_of_an_evaluation_is_no_phase_of_training():
     batches["samples"], batches["worker"] = 16, -1
     facts = Facts(replace(job.timeline(), loading=Loading(batches=batches)))
     assert facts.host.during("evaluation").total == 12 * 10**7
-    taken = len(facts.steps.seconds) * 16
-    assert samples_per_s(facts) == pytest.approx(taken / facts.steps.seconds.sum())
+    later = facts.steps.seconds[1:]  # before the first one frameworks may check validation
+    assert samples_per_s(facts) == pytest.approx(len(later) * 16 / later.sum())
