@@ -11,9 +11,12 @@ import pytest
 
 from whyidle import catalog
 from whyidle.cli import _fixes
+from whyidle.engine.diagnose import diagnose
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import BY_HAND, by_hand, problem
+from whyidle.model.patch import Change
+from whyidle.testing.builder import Builder, ms, us
 from whyidle.treatments.debug_mode_off import SWITCHES
 
 PREDICTED = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
@@ -164,8 +167,46 @@ def test_shards_are_for_storage_that_waits_for_each_file():
     assert not any(plan.automatic for plan in EVERY["sharded-data"])
 
 
+def epochs(starting: int):
+    """A job that starts workers at every third step, which takes so long."""
+    made = Builder()
+    for step in range(9):
+        with made.step(), made.span("/home/u/train.py(20): main", "python_function"):
+            if step % 3 == 2:
+                with made.span("torch/utils/data/dataloader.py(480): __iter__", "python_function"):
+                    made.python("multiprocessing/process.py(110): start", us(20))
+                    made.quiet(starting)
+            for _ in range(20):
+                made.op("aten::mm", kernels=[("ampere_bf16_s16816gemm", us(500))])
+            made.sync()
+    return diagnose([made.timeline()])
+
+
+def stays(fix):
+    return any(edit.knob == "loader.persistent_workers" for edit in fix.edits)
+
+
 def test_workers_that_stay_are_prescribed_for_restarts_alone():
+    """By themselves they win what starting workers was seen to cost, and promise no more."""
     assert catalog.treatments()["persistent-workers"].treats == ("worker-restart-per-epoch",)
+    alone = {
+        name
+        for name, plan in ALL
+        if stays(plan) and plan.automatic
+        and not any(edit.knob == "loader.workers" for edit in plan.edits)
+    }  # fmt: skip
+    assert alone == {"persistent-workers"}
+    assert all(plan.predicted is None for plan in EVERY["persistent-workers"])
+
+
+def test_workers_that_stay_are_no_speed_up_where_they_start_for_nothing():
+    """As on Linux, where they are forked."""
+    fixes = [fix for finding in epochs(us(20)).findings for fix in finding.prescriptions]
+    assert not any(map(stays, fixes))
+    (finding,) = [one for one in epochs(ms(10)).findings if any(map(stays, one.prescriptions))]
+    (fix,) = filter(stays, finding.prescriptions)
+    assert finding.cause == "worker-restart-per-epoch"
+    assert 0 < 1 - 1 / fix.predicted.speedup <= finding.lost.high
 
 
 def test_a_larger_global_batch_needs_consent_and_brings_its_learning_rate():
@@ -199,11 +240,33 @@ def test_a_fused_optimizer_promises_what_its_cause_measured():
     assert all(plan.predicted is None for plan in EVERY["fused-optimizer"])
 
 
+TO_THE_DEVICE = {"pageable-h2d-copy", "blocking-h2d-copy", "oversized-or-fragmented-h2d"}
+
+
 def test_copies_back_to_the_host_are_never_left_unwaited_for():
-    texts = [plan.summary for _, plan in ALL if ("copy.non_blocking", True) in
-             {(edit.knob, edit.value) for edit in plan.edits}]  # fmt: skip
-    assert texts
-    assert not any("cpu" in text for text in texts)
+    """Where a wait for the host's side is what costs, only a person may leave it out, who is told
+    what has to be waited for instead."""
+    unwaited = {name for name, plan in ALL if ("copy.non_blocking", True) in
+                {(edit.knob, edit.value) for edit in plan.edits}}  # fmt: skip
+    assert unwaited
+    for name in unwaited:
+        assert set(catalog.treatments()[name].treats) <= TO_THE_DEVICE
+    for name, plan in ALL:
+        if "non_blocking" in plan.summary and name not in unwaited:
+            assert not plan.automatic
+            assert not plan.edits
+            assert "until its event has passed" in plan.risk
+
+
+@pytest.mark.parametrize(
+    "line", ["kept = out.cpu()", "kept = out.to('cpu')", "kept = out.to(device='cpu')"]
+)
+def test_no_patch_leaves_a_copy_back_to_the_host_unwaited_for(line):
+    """Not even on the line that a finding names."""
+    text = f"for batch in loader:\n    x = batch[0].to(device)\n    {line}\n"
+    write = catalog.source_forms()["copies"].write
+    assert write(text, Change("copy.non_blocking", True, lines=(3,))).text == text
+    assert "non_blocking" in write(text, Change("copy.non_blocking", True, lines=(2,))).text
 
 
 def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
