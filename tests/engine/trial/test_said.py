@@ -36,10 +36,10 @@ def test_the_last_error_that_is_not_the_launcher_s_or_else_the_last_line(printed
 
 
 FAILED = """Traceback (most recent call last):
-  File "/work/train.py", line 9, in <module>
+  File "/job/train.py", line 9, in <module>
     main()
-  File "/work/model.py", line 31, in forward
-  File "/work/venv/lib/python3/site-packages/torch/nn/functional.py", line 3, in linear
+  File "/job/model.py", line 31, in forward
+  File "/job/venv/lib/python3/site-packages/torch/nn/functional.py", line 3, in linear
 RuntimeError: shapes
 """
 
@@ -49,11 +49,11 @@ RuntimeError: shapes
     [
         (FAILED, "model.py:31"),
         (TORCHRUN, "train.py:9"),
-        (FAILED.replace("/work/model.py", "/elsewhere/model.py"), "train.py:9"),
-        (FAILED.replace("/work/", "/elsewhere/"), ""),
+        (FAILED.replace("/job/model.py", "/elsewhere/model.py"), "train.py:9"),
+        (FAILED.replace("/job/", "/elsewhere/"), ""),
         (FAILED.replace("RuntimeError: shapes\n", ""), ""),
         ("", ""),
     ],
 )
 def test_the_last_line_of_the_user_s_own_above_the_error(printed, place):
-    assert said.place(printed, Path("/work")) == place
+    assert said.place(printed, Path("/job")) == place
