@@ -95,8 +95,8 @@ def _of(source: Source, call: cst.Call, names: set[str]) -> bool:
     parts = source.inside(cst.AssignTarget, statement) if statement is not None else []
     targets = {source.code(each.target) for each in parts}
     passed = {source.code(arg.value) for arg in call.args[:1]}
-    method_of = {source.code(call.func).removesuffix(".compile")}
-    return bool(names & (targets | passed | method_of))
+    owner = {source.code(call.func.value)} if isinstance(call.func, cst.Attribute) else set()
+    return bool(names & (targets | passed | owner))
 
 
 def _condition(source: Source, call: cst.Call) -> str:
@@ -118,8 +118,7 @@ def _laid_out(source: Source, change: Change, edits: Edits) -> None:
             and source.names(arg.value) == {wanted}
             for arg in call.args
         )
-        of = source.code(call.func).removesuffix(".to")
-        if not told or (names and of not in names and not _of(source, call, names)):
+        if not told or (names and not _of(source, call, names)):
             continue
         if condition := _condition(source, call):
             edits.why.append(f"line {source.line(call)} lays it out where `{condition}`")

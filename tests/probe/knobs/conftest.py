@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
 from whyidle.probe import guard, knobs  # noqa: E402
+from whyidle.probe.knobs import _writers  # noqa: E402
 
 PLACES = [
     (torch, "save"),
@@ -130,3 +133,27 @@ def faults():
         for path in sorted(Path(hand.folder).glob("*.faults"))
         for line in path.read_text().splitlines()
     ]
+
+
+@pytest.fixture
+def slow(monkeypatch, tmp_path_factory):
+    """Writers, in their own process, wait until somebody waits for them: ``slow()`` lets them go
+    in a moment."""
+    write, go = _writers._write, tmp_path_factory.mktemp("go") / "now"
+
+    def slowly(*args):
+        until = time.monotonic() + 20
+        while not go.exists() and time.monotonic() < until:
+            time.sleep(0.002)
+        write(*args)
+
+    monkeypatch.setattr(_writers, "_write", slowly)
+    timers = []
+
+    def release():
+        timers.append(threading.Timer(0.05, go.touch))
+        timers[-1].start()
+
+    yield release
+    for timer in timers:
+        timer.join()

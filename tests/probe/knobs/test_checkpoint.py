@@ -30,30 +30,6 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def slow(monkeypatch, tmp_path_factory):
-    """Writers, in their own process, wait until somebody waits for them: ``slow()`` lets them go
-    in a moment."""
-    write, go = _writers._write, tmp_path_factory.mktemp("go") / "now"
-
-    def slowly(*args):
-        until = time.monotonic() + 20
-        while not go.exists() and time.monotonic() < until:
-            time.sleep(0.002)
-        write(*args)
-
-    monkeypatch.setattr(_writers, "_write", slowly)
-    timers = []
-
-    def release():
-        timers.append(threading.Timer(0.05, go.touch))
-        timers[-1].start()
-
-    yield release
-    for timer in timers:
-        timer.join()
-
-
 def there(path):
     """Whether the file is there, past our own way to it."""
     try:

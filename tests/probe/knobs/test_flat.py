@@ -3,7 +3,6 @@
 import importlib
 import os
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -55,23 +54,6 @@ def flat(tmp_path, monkeypatch):
 
 def tensors():
     return {"a": torch.arange(6.0), "b": torch.nn.Parameter(torch.ones(2, 3))}
-
-
-@pytest.fixture
-def slow(monkeypatch, tmp_path_factory):
-    """Writers wait for ``slow()``."""
-    write, go = _writers._write, tmp_path_factory.mktemp("go") / "now"
-
-    def slowly(*args):
-        until = time.monotonic() + 20
-        while not go.exists() and time.monotonic() < until:
-            time.sleep(0.002)
-        write(*args)
-
-    monkeypatch.setattr(_writers, "_write", slowly)
-    timer = threading.Timer(0.05, go.touch)
-    yield timer.start
-    timer.join()
 
 
 @pytest.mark.parametrize("first", [True, False])
