@@ -133,6 +133,7 @@ def shared(loop: Loop, torch: Any) -> dict[str, Any]:
         "cudnn_benchmark": lambda: bool(backends.cudnn.benchmark),
         "cudnn_deterministic": lambda: bool(backends.cudnn.deterministic),
         "matmul_precision": lambda: _precision(torch),
+        "sync_debug": lambda: _reports_waits(torch),
     }
     return {name: _asked(loop, name, ask) for name, ask in asks.items()}
 
@@ -144,6 +145,13 @@ def _asked(loop: Loop, name: str, ask: Callable[[], Any]) -> Any:
     except Exception as error:  # contained: of one switch, and not of all that is known
         loop.fault(f"switch {name}", error)
         return None
+
+
+def _reports_waits(torch: Any) -> bool:
+    """Whether CUDA tells of every wait for it; a CUDA that is not in use is not asked, as that
+    would start it."""
+    cuda = torch.cuda
+    return bool(cuda.is_initialized() and cuda.get_sync_debug_mode())
 
 
 def _precision(torch: Any) -> str:

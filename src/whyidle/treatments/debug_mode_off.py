@@ -8,6 +8,15 @@ from whyidle.model.treatment import Plan, treatment
 
 SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
     "CUDA_LAUNCH_BLOCKING": ("env.CUDA_LAUNCH_BLOCKING", "unset CUDA_LAUNCH_BLOCKING", "1", "0"),
+    "PYTHONMALLOC": ("env.PYTHONMALLOC", "unset PYTHONMALLOC", "debug", "default"),
+    # empty: any other text, 0 as well, is on
+    "PYTHONDEVMODE": ("env.PYTHONDEVMODE", "unset PYTHONDEVMODE", "1", ""),
+    "TORCH_DISTRIBUTED_DEBUG": (
+        "env.TORCH_DISTRIBUTED_DEBUG",
+        "unset TORCH_DISTRIBUTED_DEBUG, or set it to INFO",
+        "DETAIL",
+        "OFF",
+    ),
     "anomaly_mode": (
         "autograd.anomaly_mode",
         "torch.autograd.set_detect_anomaly(False); with Lightning Trainer(detect_anomaly=False)",
@@ -31,18 +40,30 @@ SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
 }
 
 
+ADVICE = {
+    "sync_debug": 'torch.cuda.set_sync_debug_mode("default") once the waits are found',
+}
+"""modes that nothing but a person turns off"""
+UNPROMISED = ("PYTHONMALLOC", "PYTHONDEVMODE", "TORCH_DISTRIBUTED_DEBUG")
+"""what turning these off brings is not known before it is tried"""
+
+
 @treatment("debug-mode-left-on", consent="none")
 def debug_mode_off(proof: Proof) -> Plan | None:
     """Turn the mode off. The numbers stay the same, but for deterministic algorithms: somebody
-    asked for these, so they are left to people. Declines for a mode it does not know."""
+    asked for these, so they are left to people, as are reports of waits. Declines for a mode it
+    does not know."""
     mode = str(proof.facts.get("mode"))
+    if mode in ADVICE:
+        return Plan(summary=ADVICE[mode], automatic=mode not in ADVICE, faster=False)
     found = SWITCHES.get(mode)
     if found is None:
         return None
     knob, summary, was, value = found
     return Plan(
         summary=summary,
-        edits=(Edit(knob=knob, value=value, was=was),),
+        edits=(Edit(knob=knob, value=value, was=proof.facts.get("was") or was),),
         risk="somebody may be looking for an error with it: then leave it on",
         automatic=mode != "deterministic",
+        faster=mode not in UNPROMISED,
     )

@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, launch_bound
 from whyidle.testing.twins import covers, judge, measured
@@ -60,3 +64,21 @@ def test_a_few_checks_for_nan_are_no_mode():
 @pytest.mark.parametrize("job", [healthy, launch_bound])
 def test_ordinary_launches(job):
     assert judge(CAUSE, job()) is None
+
+
+def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
+    def told(**settings):
+        timeline = launch_bound().timeline()
+        return replace(timeline, settings={**timeline.settings, **settings})
+
+    def found(**settings):
+        return catalog.causes()[CAUSE].test(Facts(told(**settings)))
+
+    assert not found(environment={"PYTHONMALLOC": "default"}, switches={"sync_debug": False})
+    proof = found(environment={"PYTHONMALLOC": "debug"})
+    assert (proof.facts["mode"], proof.bucket) == ("PYTHONMALLOC", "host")
+    assert 1 - 1 / proof.predicted.speedup < 0.03
+    assert proof.low == 0.0
+    plan = catalog.treatments()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
+    assert "set_sync_debug_mode" in plan.summary
+    assert (plan.automatic, plan.edits, plan.faster) == (False, (), False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from whyidle.analysis.codes import among
@@ -21,9 +23,9 @@ from whyidle.model.diagnosis import Place
 LEAST_SHARE = 0.01
 
 
-def debug_mode(facts: Facts) -> Proof | None:
-    """The dearest mode that is on; others are named in the evidence."""
-    on = [(mode, share) for mode in MODES if (share := seen_on(facts, mode)) > 0.0]
+def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
+    """The dearest of these modes that is on; others are named in the evidence."""
+    on = [(mode, share) for mode in modes if (share := seen_on(facts, mode)) > 0.0]
     priced = [(_gains(facts, mode, _work(facts, mode, share)), mode) for mode, share in on]
     if not priced:
         return None
@@ -50,12 +52,20 @@ def debug_mode(facts: Facts) -> Proof | None:
         evidence=tuple(evidence),
         confidence=0.8,
         where=_where(facts, mode),
-        bucket=_bucket(facts, gains[1]),
-        facts={"mode": mode.id},
+        bucket=mode.within or _bucket(facts, gains[1]),
+        facts={"mode": mode.id, "was": _set(facts, mode)},
     )
 
 
+def _set(facts: Facts, mode: Mode) -> str | None:
+    """How the variable is set that switches it on."""
+    value = (facts.timeline.settings.get("environment") or {}).get(mode.variable)
+    return None if value is None else str(value)
+
+
 def _said(mode: Mode) -> str:
+    if mode.variable:
+        return f"{mode.variable} was set, share of looks"
     return f"{mode.id.replace('_', ' ')} was on, share of looks"
 
 
@@ -67,7 +77,10 @@ def _work(facts: Facts, mode: Mode, share: float) -> float:
 
 
 def _touched(facts: Facts, mode: Mode) -> float:
-    """Share of the step that is work or Python which a mode can slow down."""
+    """Share of the step that is work or Python which a mode can slow down; of a device the part in
+    which it waits for these."""
+    if mode.within or not facts.on_cpu:
+        return facts.share(mode.within or "host")
     return facts.share_of(facts.part("compute", "python") - _spared(facts, mode))
 
 
@@ -146,7 +159,7 @@ def debugging(facts: Facts) -> Intervals:
 
 def _bucket(facts: Facts, gain: float) -> Bucket:
     """The one that holds what is expected to be won, or most of it."""
-    compute = facts.share("compute")
+    compute = facts.share("compute") if facts.on_cpu else 0.0
     return "compute" if compute >= min(gain, facts.share("host")) else "host"
 
 
