@@ -1,7 +1,10 @@
 import pytest
 
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.jobs import launch_bound
 from whyidle.testing.twins import judge
 
 GB = 1 << 30
@@ -46,6 +49,12 @@ def test_a_leak_costs_nothing_yet_and_is_told():
 )
 def test_memory_that_does_not_leak(used):
     assert judge("memory-leak-growth", train(used)) is None
+
+
+def test_a_device_whose_memory_was_not_recorded():
+    facts = Facts(launch_bound().timeline())
+    assert not len(facts.timeline.memory.time)
+    assert catalog.causes()["memory-leak-growth"].test(facts) is None
 
 
 def test_full_memory_keeps_the_batch_small():

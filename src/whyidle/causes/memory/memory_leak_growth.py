@@ -114,6 +114,8 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
 def _at_step_ends(facts: Facts) -> NDArray[np.float64]:
     """Allocated bytes at the ends of the steps in scope that have allocator events."""
     memory, steps = facts.timeline.memory, facts.steps
+    if not len(memory.time):
+        return np.empty(0)
     start, end = steps.start[facts.chosen], steps.end[facts.chosen]
     last = np.searchsorted(memory.time, end, side="right") - 1
     known = (last >= 0) & (memory.time[np.maximum(last, 0)] >= start)
