@@ -10,6 +10,7 @@ from whyidle.testing.emulated import publish
 from whyidle.testing.emulated.config import Config
 from whyidle.testing.emulated.counters import Counters
 from whyidle.testing.emulated.device import Device
+from whyidle.testing.emulated.record import MOST, WANTED, Record
 from whyidle.testing.emulated.stream import COMPUTE, COPY_IN, Cost
 
 MS = 1_000_000
@@ -39,6 +40,27 @@ def test_looks_add_up_to_the_truth_wherever_they_fall():
     assert told["memory_ns"] == pytest.approx(2 * MS, abs=10)
     assert told["received_bytes"] == pytest.approx(1000, abs=1)
     assert counters.look(start + 35 * MS)["clock_reasons"] == 1
+
+
+def test_a_long_run_takes_no_more_memory_and_is_counted_all_the_same(monkeypatch):
+    monkeypatch.delenv(WANTED, raising=False)
+    device, counters = made()
+    whole, count = Record(), 3 * MOST
+    at = device.begun
+    for _ in range(count):
+        for record in (device.record, whole):
+            record.ran(0, at + 10, at + 20, Cost(COMPUTE, 10, 5))
+        device.record.waited(at, at + 10, "synchronize")
+        at += 100
+        if at % 1000 < 100:
+            counters.look(at)
+    told = counters.look(at)
+    assert (told["busy_ns"], told["active_ns"]) == (10 * count, 5 * count)
+    assert len(device.record.busy[0]) <= MOST
+    assert len(device.record.blocked) <= MOST
+    assert len(whole.busy[0]) == count
+    monkeypatch.setenv(WANTED, "truth.json")
+    assert made()[0].record.whole
 
 
 def test_streams_at_work_together_count_once():

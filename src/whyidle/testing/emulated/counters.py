@@ -25,6 +25,7 @@ class Counters:
         self.device = device
         self.looked = device.begun
         self._from: dict[int, int] = {}
+        """by stream, how many intervals have been counted to their ends"""
         self.busy_ns = 0
         self.energy_uj = 0.0
         self.sums = {"active_ns": 0.0, "tensor_ns": 0.0, "memory_ns": 0.0}
@@ -48,10 +49,11 @@ class Counters:
         found = []
         with self.device.lock:
             for stream, busy in self.device.record.busy.items():
-                at = self._from.get(stream, 0)
+                gone = self.device.record.gone.get(stream, 0)
+                at = max(0, self._from.get(stream, 0) - gone)
                 while at < len(busy) and busy[at].end <= begin:
                     at += 1
-                self._from[stream] = max(0, at - 1)  # the last one may still grow
+                self._from[stream] = gone + max(0, at - 1)  # the last one may still grow
                 for each in busy[at:]:
                     if each.begin >= moment:
                         break

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Hashable
 
 from whyidle.testing.emulated.clock import now, sleep_until, spin_until
 from whyidle.testing.emulated.config import Config
 from whyidle.testing.emulated.memory import Memory
-from whyidle.testing.emulated.record import Record
+from whyidle.testing.emulated.record import WANTED, Record
 from whyidle.testing.emulated.stream import COMPUTE, Cost, Launch, Stream
 
 DEVICE_NUMBERS = 1 << 24
@@ -23,7 +24,7 @@ class Device:
     def __init__(self, index: int, config: Config) -> None:
         self.index, self.config = index, config
         self.lock = threading.RLock()
-        self.record = Record()
+        self.record = Record(whole=bool(os.environ.get(WANTED)))
         self.memory = Memory(self)
         self.begun = now()
         self.numbers = itertools.count(1 + index * DEVICE_NUMBERS)

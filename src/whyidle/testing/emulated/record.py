@@ -9,8 +9,13 @@ from typing import NamedTuple
 
 from whyidle.testing.emulated.stream import Cost
 
+WANTED = "WHYIDLE_EMULATED_TRUTH"
+"""the variable with which somebody wants all of it"""
 LONGEST_NS = 20_000_000
 """neighbours are joined into one interval up to this length, so that rates stay fine"""
+MOST = 8192
+"""intervals that are kept where nobody wants them all: a device does not fill its host's memory,
+and whoever looks every tenth of a second misses none"""
 
 
 class Busy(NamedTuple):
@@ -32,10 +37,13 @@ class Blocked(NamedTuple):
 
 
 class Record:
-    """Of one device."""
+    """Of one device: ``whole``, or the last of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = True) -> None:
+        self.whole = whole
         self.busy: dict[int, list[Busy]] = {}
+        self.gone: dict[int, int] = {}
+        """how many of a stream's first intervals are not kept any more"""
         self.blocked: list[Blocked] = []
         self.launches = 0
         self.heard: Callable[[int, int, int, Cost], None] | None = None
@@ -58,10 +66,15 @@ class Record:
             busy[-1] = Busy(last.begin, end, Cost._make([cost.kind, *sums, None]), last.items + 1)
         elif end > begin:
             busy.append(Busy(begin, end, cost._replace(launch=None), 1))
+            if len(busy) > MOST and not self.whole:
+                del busy[: MOST // 2]
+                self.gone[stream] = self.gone.get(stream, 0) + MOST // 2
 
     def waited(self, begin: int, end: int, why: str) -> None:
         """A thread was blocked."""
         self.blocked.append(Blocked(begin, end, why, threading.get_native_id()))
+        if len(self.blocked) > MOST and not self.whole and self.heard is None:
+            del self.blocked[: MOST // 2]
 
     def until(self, moment: int) -> dict[int, list[Busy]]:
         """What had begun by then, the last interval cut."""

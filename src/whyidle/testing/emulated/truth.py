@@ -1,7 +1,8 @@
 """What truly happened on the emulated devices of a process, as a document.
 
 ``WHYIDLE_EMULATED_TRUTH`` names a file that it is written to when the process ends; a folder, and
-it is ``PID.json`` in it. See docs/emulated.md for its keys.
+it is ``PID.json`` in it. Without it a long run's first intervals are forgotten. See
+docs/emulated.md for the keys.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from typing import Any
 from whyidle.testing.emulated import devices
 from whyidle.testing.emulated.clock import now
 from whyidle.testing.emulated.device import Device
-from whyidle.testing.emulated.record import union
+from whyidle.testing.emulated.record import WANTED, union
 from whyidle.testing.emulated.stream import COMMUNICATION, COMPUTE
 
-VARIABLE = "WHYIDLE_EMULATED_TRUTH"
 SCHEMA = "whyidle/emulated/1"
 
 
@@ -69,7 +69,7 @@ def write_truth(path: str | os.PathLike[str]) -> None:
 
 
 def _at_exit() -> None:
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(WANTED)
     if path and devices.started() and not devices.bad_fork():
         write_truth(path)
 
