@@ -17,7 +17,7 @@ from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import BY_HAND, by_hand, problem
 from whyidle.model.patch import Change
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.treatments.debug_mode_off import SWITCHES
+from whyidle.treatments.debug_mode_off import ADVICE, SWITCHES
 
 PREDICTED = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
 USUAL = {
@@ -53,6 +53,9 @@ USUAL = {
     "masked": True,
     "chained": True,
     "tracker": True,
+    "passes": 8,
+    "microbatch": (4, PREDICTED),
+    "trainer": True,
 }
 VARIANTS = [
     {
@@ -72,7 +75,7 @@ VARIANTS = [
     | ({"own": 2} if flag else {})
     for flag, mode, size in product(
         (False, True),
-        SWITCHES,
+        (*SWITCHES, *ADVICE),
         (
             {"calls": 100.0, "mean_bytes": 1e4},
             {"calls": 4.0, "mean_bytes": 5e8},

@@ -148,7 +148,9 @@ KNOBS: Final[dict[str, Knob]] = {
     "logging.interval_factor": Knob(int, "an interval {value} times as long where it logs"),
     "loop.microbatch_times": Knob(
         float,
-        "micro-batches {value} times as large, and as many times fewer of them",
+        "micro-batches {value} times as large, and as many times fewer of them: with Hugging Face "
+        "per_device_train_batch_size and gradient_accumulation_steps, with Lightning a loader's "
+        "batch_size and accumulate_grad_batches",
         least=FACTOR,
         most=MANY,
     ),
@@ -210,7 +212,9 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
-REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"collate.pad_to", "model.attention"})
+REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset(
+    {"collate.pad_to", "loop.microbatch_times", "model.attention"}
+)
 """the same, where there is no way to draw the same numbers: dropout of shorter batches, or within a
 fused kernel"""
 RESIZING: Final = "loader.batch_size_times"
@@ -226,7 +230,6 @@ BY_HAND: Final[dict[str, str]] = {
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.interval_factor": "the best checkpoint may be missed",
     "logging.interval_factor": "curves would have fewer points",
-    "loop.microbatch_times": "the loop over micro-batches is the script's own",
     "profiler.active": "the profile is what the script was told to write",
     "python.profiler": "it is in the command itself",
     "python.tracer": "it is in the command itself",

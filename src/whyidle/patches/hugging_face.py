@@ -14,23 +14,9 @@ from whyidle.patches._origin import given
 from whyidle.patches._setter import Edits, Setter
 from whyidle.patches._source import NO_LITERAL, Source, source_of
 from whyidle.patches._spread import spread
+from whyidle.patches._trainers import ARGUMENTS, TRL, parsers
 from whyidle.patches._training import method
 
-TRL = tuple(f"trl.{each}Config" for each in ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward"))
-"""arguments of TRL's trainers, which are those of transformers and some more"""
-ARGUMENTS = TRL + tuple(
-    f"{module}.{prefix}TrainingArguments"
-    for prefix, modules in {
-        "": ("transformers", "transformers.training_args"),
-        "Seq2Seq": ("transformers", "transformers.training_args_seq2seq"),
-    }.items()
-    for module in modules
-)
-PARSERS = (
-    "transformers.HfArgumentParser",
-    "transformers.hf_argparser.HfArgumentParser",
-    "trl.TrlParser",
-)
 WORKERS = Keyword("dataloader_num_workers", 0)
 PLAIN = "adamw_torch"
 Same = Callable[[Setting], "Setting | None"]
@@ -76,7 +62,7 @@ def hugging_face(text: str, change: Change) -> Rewrite:
     same = type(value) is type(change.value)
     told = replace(change, value=value, was=change.was if same else None)
     setter = Setter(source, keyword, told)
-    for call in _parsers(source):
+    for call in parsers(source):
         setter.leave(call, f"reads it from the command: write `--{keyword.name} {value}` there")
     free = []
     for call in meant(source, source.calls(ARGUMENTS), keyword, told):
@@ -92,16 +78,6 @@ def hugging_face(text: str, change: Change) -> Rewrite:
     return setter.set(free)
 
 
-def _parsers(source: Source) -> list[cst.Call]:
-    """What makes the arguments of the trainer from the command's options."""
-    known, found = set(ARGUMENTS), []
-    for call in source.calls(PARSERS):
-        parts = (*source.inside(cst.Name, call), *source.inside(cst.Attribute, call))
-        if any(source.names(part) & known for part in parts):
-            found.append(call)
-    return found
-
-
 def _checkpointing(source: Source, change: Change) -> Rewrite:
     """Whatever turns it on: the argument by the name that a call passes, else the model's own
     method. A call that says nothing of it has turned nothing on."""
@@ -114,7 +90,7 @@ def _checkpointing(source: Source, change: Change) -> Rewrite:
             if method(call) == f"{name}_enable":
                 edits.replace(call, f"{source.code(call.func).removesuffix('enable')}disable()")
             edits.done |= method(call) == f"{name}_disable"
-        for call in _parsers(source):
+        for call in parsers(source):
             if word := given(change.options, (f"--{name}",)):
                 setter.leave(call, f"reads it from the command: change `{word}` there")
     for call in source.calls(TRL):

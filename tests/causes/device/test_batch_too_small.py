@@ -98,6 +98,16 @@ def test_passes_that_are_accumulated_can_be_joined(passes, times):
     assert plan.predicted.speedup <= proof.predicted.speedup
 
 
+def test_they_are_joined_at_run_time_where_a_trainer_makes_them():
+    proof = judge(CAUSE, accumulated(8))
+    assert [plan.automatic for plan in fixes(proof)] == [False]
+    job = accumulated(8)
+    job.python("/env/lib/transformers/trainer.py(2086): training_step", us(20))
+    proof = judge(CAUSE, job)
+    assert proof.facts["trainer"]
+    assert [plan.automatic for plan in fixes(proof)] == [True]
+
+
 @pytest.mark.parametrize("passes", [1, 11])
 def test_a_single_pass_has_nothing_to_exchange(passes):
     proof = judge(CAUSE, accumulated(passes))

@@ -27,14 +27,18 @@ SOFTMAX = re.compile(r"^[^;]*torch[/\\]nn[/\\]functional\.py\(\d+\): softmax;")
 def libraries(facts: Facts) -> tuple[str, ...] | None:
     """Whose attention the recording, and looks of the run around it, were in; None where frames
     were not recorded."""
-    frames = [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
-    if not frames:
+    seen = frames(facts)
+    if not seen:
         return None
-    return tuple(name for name, frame in SWITCHES.items() if any(map(frame.search, frames)))
+    return tuple(name for name, frame in SWITCHES.items() if any(map(frame.search, seen)))
+
+
+def frames(facts: Facts) -> list[str]:
+    """Each Python frame and each stack of the recording, and of looks of the run around it."""
+    return [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
 
 
 def _frames(facts: Facts) -> list[str]:
-    """Each Python frame and each stack of the recording, once."""
     timeline = facts.timeline
     called = used(timeline.host.name[timeline.host.kind == HostKind.PYTHON])
     stacks = [one.stack for one in timeline.details if one.stack]
