@@ -57,6 +57,15 @@ def test_a_knob_that_is_turned_twice_stands_in_the_plan_once(monkeypatch):
     assert plan.settings == {"loader.workers": 8}
 
 
+def test_what_is_kept_already_is_not_tried_again_as_another_fix(monkeypatch):
+    """A collector that our own fix calls is one that the script calls, as far as a look tells."""
+    part = prescription("again", 1.9, loader__workers=4)
+    whole = prescription("loader-workers", 2.0, loader__workers=4, gc__freeze=True)
+    found = Job(monkeypatch, [diagnosis(whole), diagnosis(part, MORE), diagnosis()], both).heal()
+    assert [one.candidate.treatment for one in found.judged] == ["loader-workers", "more-workers"]
+    assert found.passed == []
+
+
 def test_fixes_that_harm_each_other_are_given_up_from_the_end(monkeypatch):
     def clash(turned):
         """Both together are slow once the job has been looked at with both."""

@@ -84,7 +84,7 @@ def heal(healing: Healing) -> Healed:
     except (KeyboardInterrupt, TrialError) as error:  # what is proven by then stays so
         course.stopped = STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
         whole = _only(healing)
-        ready, _ = candidates(course.now, healing.allowed, course.tried)
+        ready, _ = _ready(healing, course)
         course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
     for one in healing.judged:
         tell(one, list(healing.alike(one)))
@@ -124,7 +124,7 @@ def _first(healing: Healing) -> Diagnosis:
 
 def _next(healing: Healing, course: _Course) -> bool:
     """Try the most promising fix; whether there was one, and time for it."""
-    ready, aside = candidates(course.now, healing.allowed, course.tried)
+    ready, aside = _ready(healing, course)
     course.passed |= {one.candidate.treatment: one for one in aside}
     if not ready:
         return False
@@ -157,6 +157,12 @@ def _next(healing: Healing, course: _Course) -> bool:
     if judgement.kept:
         _look_again(healing, course, judgement)
     return True
+
+
+def _ready(healing: Healing, course: _Course) -> tuple[list[Candidate], list[Passed]]:
+    """What is still to be tried, as the job is by now, and what is not."""
+    ready, aside = candidates(course.now, healing.allowed, course.tried)
+    return [one for one in ready if healing.changes(one)], aside
 
 
 def _too_rare(healing: Healing, course: _Course, judgement: Judgement) -> None:

@@ -127,6 +127,12 @@ class Healing:
             found[edit.knob] = msgspec.structs.replace(edit, was=was)
         return tuple(found.values())
 
+    def changes(self, one: Candidate) -> bool:
+        """Whether it would turn anything that is not so by now: what a fix does may be seen as the
+        script's own doing, and the fix for that be the same again."""
+        now = {edit.knob: edit.value for edit in self.edits()}
+        return any(len(edit.among) > 1 or now.get(edit.knob) != edit.value for edit in one.edits)
+
     def run(self, asked: Asked) -> Ran:
         """One arm."""
         return self.engine.run(asked, self._place())
