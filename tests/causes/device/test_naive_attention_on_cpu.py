@@ -184,6 +184,12 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     assert [edit.knob for edit in fix.edits] == (["model.attention"] if library else [])
     words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
     assert [key for key, word in words.items() if word in fix.summary] == [library]
+    compiled = [one for one in found.prescriptions if one.treatment == "compile-model"]
+    assert bool(compiled) == (library == "")
+    for one in compiled:  # its own line is what remains of it: the products stay
+        assert one.automatic
+        assert 1.0 < one.predicted.low < one.predicted.speedup < fix.predicted.speedup
+        assert one.predicted.high < fix.predicted.high
 
 
 def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
