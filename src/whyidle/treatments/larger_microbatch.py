@@ -11,10 +11,10 @@ from whyidle.model.treatment import Plan, treatment
 def larger_microbatch(proof: Proof) -> Plan | None:
     """Where gradients are accumulated: fewer, larger micro-batches, and the same global batch. The
     sum of gradients is the same but for rounding; batch normalisation sees more samples, and
-    micro-batches of unequal size, as at the end of an epoch, are weighed by their samples. Applied
-    where Hugging Face's Trainer makes the micro-batches; a loop of the script's own is left to
-    people. Declines where a step is seen to have one backward pass, or none that could be joined;
-    where passes are not recorded it says so."""
+    micro-batches of unequal size, as at the end of an epoch, are weighed by their samples where the
+    loss is a mean. Applied where Hugging Face's Trainer makes the micro-batches, and the loss is
+    one that stays; a loop of the script's own is left to people. Declines where a step is seen to
+    have one backward pass, or none to be joined; where passes are not recorded it says so."""
     passes: int | None = proof.facts.get("passes")
     joined: tuple[int, Predicted] | None = proof.facts.get("microbatch")
     times, predicted = joined or (int(proof.facts.get("times", 2)), None)

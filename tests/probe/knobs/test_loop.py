@@ -57,15 +57,6 @@ def test_steps_are_the_same_but_for_rounding(kit, turn, tmp_path):
     assert args.gradient_accumulation_steps == 8
 
 
-def test_options_that_several_trainers_share_change_once(kit, turn, tmp_path):
-    hand = turn({KNOB: 2})
-    args = arguments(kit, tmp_path)
-    for _ in range(3):
-        kit.Trainer(Net(), args, train_dataset=rows())
-    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (4, 4)
-    assert hand.applied == {KNOB: 1}
-
-
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -74,6 +65,7 @@ def test_options_that_several_trainers_share_change_once(kit, turn, tmp_path):
         ({"auto_find_batch_size": True}, "found or set elsewhere"),
         ({"dataloader_drop_last": True, "per_device_train_batch_size": 5}, "drop more samples"),
         ({"accelerator_config": {"split_batches": True}}, "split among"),
+        ({"per_device_train_batch_size": 5}, "of unequal size"),
     ],
 )
 def test_what_cannot_be_joined_stays(kit, turn, tmp_path, more, why):
@@ -91,6 +83,24 @@ def test_models_data_and_trainers_of_which_too_little_is_known(kit, turn, tmp_pa
         def get_train_dataloader(self):
             return super().get_train_dataloader()
 
+    class Loss(kit.Trainer):
+        def compute_loss(self, *args, **kwargs):
+            return super().compute_loss(*args, **kwargs)
+
+    class Scaled(kit.Trainer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.model_accepts_loss_kwargs = False
+
+    class Kept(torch.utils.data.Dataset):
+        """It does not show its labels without being asked for a sample."""
+
+        def __len__(self):
+            return 96
+
+        def __getitem__(self, at):
+            raise AssertionError
+
     class Tokens(nn.Module):
         def forward(self, x, labels):
             return {"loss": x.mean()}
@@ -99,7 +109,11 @@ def test_models_data_and_trainers_of_which_too_little_is_known(kit, turn, tmp_pa
     for kind, model, data, more, why in (
         (Own, Net(), rows(), {}, "Own.get_train_dataloader is not the framework's own"),
         (kit.Trainer, Net(nn.BatchNorm1d(16)), rows(), {}, "batch normalisation"),
+        (Loss, Net(), rows(), {}, "Loss.compute_loss is not the framework's own"),
+        (Scaled, Net(), rows(), {}, "Scaled says by itself"),
         (kit.Trainer, Net(), None, {}, "a stream"),
+        (kit.Trainer, Net(), rows(), {"compute_loss_func": len}, "a function of the script's own"),
+        (kit.Trainer, Net(), Kept(), {}, "mean over labels"),
         (kit.Trainer, Tokens(), rows(), {"data_collator": collate}, "mean over labels"),
     ):
         hand = turn({KNOB: 2})
@@ -108,6 +122,22 @@ def test_models_data_and_trainers_of_which_too_little_is_known(kit, turn, tmp_pa
         assert args.gradient_accumulation_steps == 8
         assert why in hand.declined[KNOB]
         hand.back()
+
+
+def test_a_release_in_which_checkpoints_set_the_size(kit, turn, tmp_path):
+    class Older(kit.Trainer):
+        def train(self, state):
+            if state.train_batch_size is not None:
+                self._train_batch_size = state.train_batch_size
+
+    for saved, applied in (("no", {KNOB: 1}), ("steps", {})):
+        hand = turn({KNOB: 2})
+        args = arguments(kit, tmp_path)
+        args.save_strategy = kit.trainer_utils.SaveStrategy(saved)
+        Older(Net(), args, train_dataset=rows())
+        assert hand.applied == applied
+        hand.back()
+    assert "a checkpoint" in hand.declined[KNOB]
 
 
 def test_a_broken_number_is_declined(turn):

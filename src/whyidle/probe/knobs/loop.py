@@ -2,12 +2,13 @@
 
 Done where a framework makes the micro-batches from its options, as Hugging Face's ``Trainer`` does;
 a loop of the script's own is left alone. What its subclass does by itself with batches or losses is
-not known here, so that such a one is left as well, and so are means over labels of which
-micro-batches hold unequal numbers, unless the model is told how many a step has.
+not known here, so that such a one is left as well, and so are losses that would be others
+(``_joinable``).
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import weakref
 from collections.abc import Callable
@@ -15,43 +16,70 @@ from typing import Any
 
 from ..importing import once_there
 from . import DeclinedError, Hand
+from ._joinable import Sizes, why_not
 
 KNOB = "loop.microbatch_times"
 HOME = "transformers.trainer"
-OWN = (
-    "get_train_dataloader",
-    "_get_dataloader",
-    "_get_train_sampler",
-    "get_batch_samples",
-    "training_step",
-    "_inner_training_loop",
-)
-"""methods that batches and micro-batches come from"""
-OF_TOKENS = ("LanguageModeling", "TokenClassification", "Seq2Seq", "WholeWord", "Completion")
-"""in the names of collators whose labels are of tokens, some of which do not count"""
+
+
+class Ours(int):
+    """A number as it was set here, and what it was. It is told from the same number set by a script
+    since, stays what it is in a copy, and is saved as a number like all others."""
+
+    was: int
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+    def __deepcopy__(self, _: Any) -> Ours:
+        return self
 
 
 class Joined:
-    """The options of one process's trainers, each of which is changed once."""
+    """The options of one process's trainers, of which several may share the same."""
 
     def __init__(self, hand: Hand, times: int) -> None:
         self.hand, self.times = hand, times
-        self.known: list[weakref.ref[Any]] = []
+        self.kept: list[weakref.ref[Any]] = []
+        """options that a trainer counts on as they are"""
 
-    def join(self, trainer: Any, bound: dict[str, Any]) -> None:
-        """Change the options that a trainer is about to be made with; several may share them."""
+    def join(self, trainer: Any, bound: dict[str, Any]) -> Any:
+        """Change the options that a trainer is about to be made with; others where it needs some of
+        its own, as those that it shares are changed for another."""
         args = bound.get("args")
-        self.known = [one for one in self.known if one() is not None]
-        if args is None or any(one() is args for one in self.known):
-            return
-        if why := _against(trainer, bound, self.times):
+        if args is None:
+            self.hand.decline([KNOB], "the trainer is made without options")
+            return None
+        self.kept = [one for one in self.kept if one() is not None]
+        if any(one() is args for one in self.kept):
+            return None
+        found = _sizes(args)
+        size, steps = (getattr(one, "was", one) for one in found)
+        if why := why_not(type(trainer), bound, (size, steps), self.times):
             self.hand.decline([KNOB], why)
-            return
-        self.known.append(weakref.ref(args))
-        self.hand.multiplies(KNOB, args.per_device_train_batch_size)
-        args.per_device_train_batch_size *= self.times
-        args.gradient_accumulation_steps //= self.times
-        self.hand.took(KNOB)
+            if any(type(one) is Ours for one in found):
+                return _set(copy.copy(args), size, steps)
+            self.kept.append(weakref.ref(args))
+        elif any(type(one) is not Ours for one in found):
+            _set(args, _ours(size, size * self.times), _ours(steps, steps // self.times))
+            self.hand.multiplies(KNOB, size)
+            self.hand.took(KNOB)
+        return None
+
+
+def _ours(was: int, now: int) -> Ours:
+    made = Ours(now)
+    made.was = was
+    return made
+
+
+def _sizes(args: Any) -> Sizes:
+    return args.per_device_train_batch_size, args.gradient_accumulation_steps
+
+
+def _set(args: Any, size: int, steps: int) -> Any:
+    args.per_device_train_batch_size, args.gradient_accumulation_steps = size, steps
+    return args
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -69,60 +97,18 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         signature = inspect.signature(original)
 
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                bound = signature.bind(self, *args, **kwargs).arguments
+            known = {name: to for name, to in kwargs.items() if name in signature.parameters}
+            try:  # of older keywords only a decorator knows
+                bound = signature.bind(self, *args, **known).arguments
             except TypeError:  # the script's own mistake, which the trainer tells better
-                bound = {}
-            hand.contained([KNOB], joined.join, self, bound)
-            original(self, *args, **kwargs)
+                return original(self, *args, **kwargs)
+            own = hand.contained([KNOB], joined.join, self, bound)
+            if own is not None and "args" in kwargs:
+                kwargs["args"] = own
+            elif own is not None:
+                args = (args[0], own, *args[2:])
+            return original(self, *args, **kwargs)
 
         return init
 
     hand.undo.append(once_there(HOME, "Trainer", adopt))
-
-
-def _against(trainer: Any, bound: dict[str, Any], times: int) -> str:
-    """Why these micro-batches cannot be joined; empty where they can."""
-    args, kind = bound["args"], type(trainer)
-    steps = args.gradient_accumulation_steps
-    if steps % times or steps < times:
-        return f"{steps} micro-batch(es) to a step cannot be joined by {times}"
-    for name in OWN:
-        method = getattr(kind, name, None)
-        if method is not None and not method.__module__.startswith("transformers."):
-            return f"{kind.__name__}.{name} is not the framework's own"
-    if getattr(args, "auto_find_batch_size", False) or getattr(args, "deepspeed", None):
-        return "the size of batches is found or set elsewhere"
-    if getattr(getattr(args, "accelerator_config", None), "split_batches", False):
-        return "its batches are split among the ranks"
-    return _data(bound, times) or _model(bound)
-
-
-def _data(bound: dict[str, Any], times: int) -> str:
-    from torch.utils.data import IterableDataset
-
-    args, data = bound["args"], bound.get("train_dataset")
-    if data is None or isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
-        return "it is trained on a stream, or on nothing"
-    each = args.per_device_train_batch_size * max(int(getattr(args, "world_size", 1)), 1)
-    if args.dataloader_drop_last and len(data) % (each * times):
-        return "larger micro-batches would drop more samples at the end of an epoch"
-    return ""
-
-
-def _model(bound: dict[str, Any]) -> str:
-    from torch.nn.modules.batchnorm import _BatchNorm
-
-    model: Any = bound.get("model")
-    collator = type(bound.get("data_collator")).__name__
-    if not hasattr(model, "modules"):
-        return "the model is made later"
-    if any(isinstance(one, _BatchNorm) for one in model.modules()):
-        return "batch normalisation would see more samples at once"
-    told = getattr(model, "accepts_loss_kwargs", None)
-    if told is None:
-        named = inspect.signature(model.forward).parameters.values()
-        told = any(one.kind == one.VAR_KEYWORD for one in named)
-    if not told and any(word in collator for word in OF_TOKENS):
-        return "its loss is a mean over labels, of which micro-batches have unequal numbers"
-    return ""
