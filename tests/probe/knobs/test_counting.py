@@ -32,12 +32,16 @@ def rows(count):
     ]
 
 
-def trained(kit, folder, model, data, **more):
-    args = kit.TrainingArguments(
+def arguments(kit, folder, **more):
+    return kit.TrainingArguments(
         str(folder), per_device_train_batch_size=2, gradient_accumulation_steps=4, optim="sgd",
         num_train_epochs=1, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True,
         learning_rate=0.1, max_grad_norm=1e9, logging_steps=1, **more,
     )  # fmt: skip
+
+
+def trained(kit, folder, model, data, **more):
+    args = arguments(kit, folder, **more)
     trainer = kit.Trainer(model, args, train_dataset=data)
     trainer.train()
     logged = [one["loss"] for one in trainer.state.log_history if "loss" in one]
@@ -55,6 +59,8 @@ def test_a_loss_that_is_divided_by_the_labels_of_a_step(kit, turn, tmp_path, mor
     _, plain, weights = once()
     hand = turn({KNOB: 2})
     args, logged, joined = once()
+    if more and "not seen to be divided" in hand.declined.get(KNOB, ""):
+        pytest.skip("this release smooths labels by a mean")
     assert (args.gradient_accumulation_steps, hand.applied) == (2, {KNOB: 1})
     assert logged == pytest.approx(plain, abs=1e-3)
     torch.testing.assert_close(joined, weights, rtol=1e-4, atol=1e-6)
@@ -98,7 +104,7 @@ def image(kit, problem=None):
 def test_told_and_not_seen_to_divide_by_it(kit, turn, tmp_path, make):
     """The trainer divides such a loss by nothing: with half the micro-batches, half the sum."""
     hand = turn({KNOB: 2})
-    args = kit.TrainingArguments(str(tmp_path), gradient_accumulation_steps=4, use_cpu=True)
+    args = arguments(kit, tmp_path)
     model = make(kit)
     told = any(
         one.kind == one.VAR_KEYWORD for one in inspect.signature(model.forward).parameters.values()
@@ -112,6 +118,6 @@ def test_told_and_not_seen_to_divide_by_it(kit, turn, tmp_path, make):
 
 def test_a_kind_of_problem_that_is_named(kit, turn, tmp_path):
     hand = turn({KNOB: 2})
-    args = kit.TrainingArguments(str(tmp_path), gradient_accumulation_steps=4, use_cpu=True)
+    args = arguments(kit, tmp_path)
     kit.Trainer(image(kit, "single_label_classification"), args, train_dataset=rows(32))
     assert hand.applied == {KNOB: 1}
