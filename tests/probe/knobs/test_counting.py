@@ -48,6 +48,19 @@ def trained(kit, folder, model, data, **more):
     return args, logged, torch.cat([one.flatten() for one in model.parameters()])
 
 
+def test_one_that_also_gives_a_tuple(kit, turn, tmp_path):
+    class Own(kit.LlamaForCausalLM):
+        def forward(self, input_ids, labels, **kwargs):
+            logits = self.lm_head(self.model(input_ids).last_hidden_state)
+            loss = self.loss_function(logits, labels, self.config.vocab_size, **kwargs)
+            output = (logits,)
+            return (loss,) + output  # noqa: RUF005
+
+    hand = turn({KNOB: 2})
+    kit.Trainer(Own(kit.LlamaConfig(**SMALL)), arguments(kit, tmp_path), train_dataset=rows(8))
+    assert hand.applied == {KNOB: 1}
+
+
 @pytest.mark.parametrize("more", [{}, {"label_smoothing_factor": 0.1}])
 def test_a_loss_that_is_divided_by_the_labels_of_a_step(kit, turn, tmp_path, more):
     """Also at the end of an epoch, where micro-batches are smaller."""

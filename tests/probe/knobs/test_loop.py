@@ -92,6 +92,10 @@ def test_models_data_and_trainers_of_which_too_little_is_known(kit, turn, tmp_pa
             super().__init__(*args, **kwargs)
             self.model_accepts_loss_kwargs = False
 
+    class Substep(kit.TrainerCallback):
+        def on_substep_end(self, *args, **kwargs):
+            """It may count micro-batches."""
+
     class Kept(torch.utils.data.Dataset):
         """It does not show its labels without being asked for a sample."""
 
@@ -113,6 +117,7 @@ def test_models_data_and_trainers_of_which_too_little_is_known(kit, turn, tmp_pa
         (Scaled, Net(), rows(), {}, "Scaled says by itself"),
         (kit.Trainer, Net(), None, {}, "a stream"),
         (kit.Trainer, Net(), rows(), {"compute_loss_func": len}, "a function of the script's own"),
+        (kit.Trainer, Net(), rows(), {"callbacks": [Substep()]}, "a callback"),
         (kit.Trainer, Net(), Kept(), {}, "mean over labels"),
         (kit.Trainer, Tokens(), rows(), {"data_collator": collate}, "mean over labels"),
     ):

@@ -105,7 +105,7 @@ def _losses(tree: ast.AST) -> Iterator[ast.expr | None]:
             targets, value = list(node.targets), node.value
         elif isinstance(node, ast.AugAssign | ast.AnnAssign):
             targets, value = [node.target], None
-        elif isinstance(node, ast.BinOp):
+        elif isinstance(node, ast.BinOp) and not isinstance(node.left, ast.Tuple):
             targets, value = [node.left, node.right], None
         else:
             continue

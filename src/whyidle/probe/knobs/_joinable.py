@@ -33,6 +33,10 @@ def why_not(kind: type[Any], bound: dict[str, Any], sizes: Sizes, times: int) ->
         method = getattr(kind, name, None)
         if method is not None and not method.__module__.startswith("transformers."):
             return f"{kind.__name__}.{name} is not the framework's own"
+    for one in bound.get("callbacks") or ():
+        method = getattr(one, "on_substep_end", None)
+        if method is not None and not method.__module__.startswith("transformers."):
+            return "a callback of the script's own is called after every micro-batch"
     if getattr(args, "auto_find_batch_size", False) or getattr(args, "deepspeed", None):
         return "the size of batches is found or set elsewhere"
     if getattr(getattr(args, "accelerator_config", None), "split_batches", False):
