@@ -279,6 +279,38 @@ def test_a_job_that_fails_without_the_fix_too_is_no_harm_of_it():
     assert judge(FIX, bench([crashed], [crashed]), []).why.endswith("not judged")
 
 
+def crashed_at(step):
+    """An arm that comes so far, and no further."""
+    marks = ran(0.1).told.marks[:1] * step
+    told = Told(ended="crashed", begun=0, marks=marks, losses=[])
+    return replace(ran(0.1, ending="crashed", said="ValueError: bad record"), told=told)
+
+
+def test_a_crash_that_the_job_comes_to_later_without_the_fix_is_no_harm_of_it():
+    """A slower arm ends before it is there."""
+    asked = []
+
+    def bad(*steps):
+        asked.append(steps)
+        return crashed_at(76)
+
+    found = judge(FIX, bench([ran(0.1)], [crashed_at(76)], reaching=bad), [])
+    assert found.kind == "unjudged"
+    assert found.why == "the job without it crashed (ValueError: bad record): not judged"
+    assert asked == [(78, len(LOSSES))]
+
+
+def test_a_crash_that_comes_with_the_fix_alone_is_its_own():
+    good = bench([ran(0.1)], [crashed_at(76)], reaching=lambda *_: ran(0.1))
+    assert (
+        judge(FIX, good, []).why == "rolled back: with it the job crashed (ValueError: bad record)"
+    )
+    late = bench([ran(0.1)], [crashed_at(76)])
+    assert judge(FIX, late, []).why.endswith("; without it the job was not run to step 76")
+    early = bench([ran(0.1)], [crashed_at(3)], reaching=lambda *_: pytest.fail("not asked for"))
+    assert judge(FIX, early, []).kind == "harm"
+
+
 def test_several_that_decline_say_why_each():
     edits = tuple(Edit(knob=knob, value=2) for knob in ("loader.workers", "a.b", "c.d"))
     arm = ran(0.1, took=False, declined={"loader.workers": "x", "a.b": "x", "c.d": "y"})
@@ -437,6 +469,36 @@ def test_a_fix_that_leaks_is_rolled_back():
     assert not found.kept
     assert found.why.startswith("rolled back: it leaks: host memory grows by 5 MB with every step")
     assert judge(FIX, bench([holding(0.2, 5e6)], [holding(0.1, 5e6)], left=Left(10**7)), []).kept
+
+
+def filling(step_s, each, until, steps):
+    """An arm that holds more after each step up to one of them, and no more after it."""
+    arm = ran(step_s, losses=[1.0] * steps)
+    samples = [
+        Sample(mark, int(1e9 + each * min(step, until) + 1000 * (step % 3)), 0)
+        for step, mark in enumerate(arm.told.marks)
+    ]
+    return replace(arm, samples=samples)
+
+
+@pytest.mark.parametrize(("until", "kept"), [(len(LOSSES), True), (10**6, False)])
+def test_what_fills_up_in_a_longer_arm_is_no_leak(until, kept):
+    count, asked = len(LOSSES), []
+
+    def longer(*steps):
+        asked.append(steps)
+        return filling(0.1, 5e6, until, 3 * count)
+
+    arms = bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7), lasting=longer)
+    found = judge(FIX, arms, [])
+    assert found.kept == kept
+    assert asked == [(3 * count, count)]
+    assert not kept or found.notes == [f"host memory grows in the first {count} steps, and not on"]
+
+
+def test_a_leak_that_there_is_no_time_to_follow_says_how_far_it_was_seen():
+    found = judge(FIX, bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7)), [])
+    assert found.why.endswith(f"as far as {len(LOSSES)} steps tell")
 
 
 def on_device(step_s, each):

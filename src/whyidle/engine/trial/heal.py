@@ -237,6 +237,8 @@ def bench(
         pressing=lambda: not (healing.kept or waits) and healing.over_s > PAIR * healing.arm_s,
         say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
         left=healing.left,
+        reaching=lambda steps, usual: healing.reach(base, steps, usual),
+        lasting=lambda steps, usual: healing.reach(treated, steps, usual),
     )
 
 

@@ -155,6 +155,11 @@ class Healing:
         patience_s = self._compiling(edits, SLOWER * self.patience_s)
         return self.run(Asked(edits, steps, patience_s=patience_s, **named))
 
+    def reach(self, edits: tuple[Edit, ...], steps: int, usual: int) -> Ran | None:
+        """The same, of which an arm makes the ``usual`` number; None where there is no time."""
+        enough = self.left_s > steps / max(usual, 1) * self.arm_s
+        return self.numbers(edits, steps) if enough else None
+
     def _compiling(self, edits: Sequence[Edit], patience_s: float) -> float:
         """The patience with these: compiling takes as long as it takes, and an arm that was timed
         without it says nothing of that."""

@@ -27,6 +27,9 @@ RUIN = 0.1
 tell from one pair: fixes that were told 1.07 and 1.27 were 0.70 and 0.49 times as fast in a first
 pair beside other people's programs, and 1.12 and 1.27 in full. A second pair costs two arms, and of
 two that agree it ends (`HOPELESS`)"""
+PAST = 2
+"""steps beyond the last one that was made: an arm is stopped within a step's end, and what comes
+behind that still belongs to it"""
 PROMISING = 1.25
 """times as fast by its middle: with no time left and nothing kept, another pair is worth more than
 the rest of the budget. Two pairs beside other programs told 0.64 to 11 of what is 2.3 by hand"""
@@ -91,13 +94,30 @@ def pair(found: Judgement, bench: Bench) -> Reason | None:
         if into is found.bases and not ran.good:
             return _alone(ran)
         if into is found.treats and (why := failed(ran, found.candidate)):
-            blamed = why.kind == "harm" and not found.bases
-            return (_alone(bench.base()) if blamed else None) or why
+            return _blamed(found, bench, ran, why)
         into.append(ran)
     why = unlike(found.candidate, found.bases[-1], found.treats[-1])
     if not why:
         _times(found, _told(found.bases), _told(found.treats))
     return why
+
+
+def _blamed(found: Judgement, bench: Bench, ran: Ran, why: Reason) -> Reason:
+    """Why it ends where the arm with the fix has failed. The job may do so by itself, and later in
+    time than a slower arm without the fix runs: it is run as many steps then."""
+    if why.kind != "harm":
+        return why
+    base = found.bases[-1] if found.bases else bench.base()
+    if alone := _alone(base):
+        return alone
+    usual, steps = (len(one.told.marks) if one.told else 0 for one in (base, ran))
+    if ran.ending != "crashed" or steps < usual:
+        return why
+    bench.say(f"the job without it, to step {steps + PAST} as well")
+    further = bench.reaching(steps + PAST, usual)
+    if further is None:
+        return replace(why, text=f"{why.text}; without it the job was not run to step {steps}")
+    return (_alone(further) if further.ending == "crashed" else None) or why
 
 
 def _alone(ran: Ran) -> Reason | None:

@@ -91,6 +91,16 @@ def _leak(
     return Leak(where, each, low, free / each)
 
 
+def goes_on(leak: Leak, ran: Ran, after: int) -> bool:
+    """Whether a longer arm grows as much beyond so many steps. Workers that come to own what they
+    read, or caches that are as large as an epoch, fill up by longer than an arm takes; where that
+    cannot be told it is taken for a leak."""
+    steps, held = (host if leak.where == "host" else device)(ran)
+    beyond = [(step, size) for step, size in zip(steps, held, strict=True) if step > after]
+    found = slope([step for step, _ in beyond], [size for _, size in beyond])
+    return found is None or found.each > LASTING * leak.each
+
+
 def _added(base: Sequence[Slope], treated: Sequence[Slope]) -> tuple[float, float]:
     """What the fix adds to the slope, and at least adds."""
     groups = [[one.each for one in base], [one.each for one in treated]]

@@ -10,7 +10,7 @@ from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.beside import beside
 from whyidle.engine.trial.candidates import WORTH
 from whyidle.engine.trial.judgement import UNTOLD, Bench, Judgement, Reason, harm
-from whyidle.engine.trial.leak import leaks
+from whyidle.engine.trial.leak import Leak, goes_on, leaks
 from whyidle.engine.trial.noise import scale
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.same import fewest, hold, untreated
@@ -19,6 +19,8 @@ from whyidle.engine.trial.sized import resized, times
 HARM = 0.75
 """what is slower than this in all, and slower in every pair, is called so, whatever chance may have
 to do with it"""
+LONGER = 3
+"""times as many steps as an arm's, in which what fills up once has done so"""
 UNMEASURED = "how much the samples of so large a batch teach (gradient noise scale) is not measured"
 
 
@@ -42,8 +44,8 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
         return
     leak, slow = leaks(bases, treats, fmean(found.treated_s), left)
     found.notes += [one.told(fmean(found.treated_s)) for one in slow]
-    if leak is not None:
-        found.reason = harm(f"it leaks: {leak.told(fmean(found.treated_s))}")
+    if leak is not None and (told := _leaking(leak, found, bench)):
+        found.reason = harm(f"it leaks: {told}")
         return
     found.check, found.untreated = hold(found.candidate, untreated(bases), treats, bench)
     if not found.check.holds:
@@ -73,6 +75,22 @@ def too_little(found: Judgement, gain: Effect) -> Reason:
 
 def _pairs(count: int) -> str:
     return "the one pair there was" if count == 1 else f"each of {count} pairs"
+
+
+def _leaking(leak: Leak, found: Judgement, bench: Bench) -> str:
+    """What is told of a leak; empty where a longer run shows that it is none, which is noted."""
+    told, steps = (
+        leak.told(fmean(found.treated_s)),
+        min(len(ran.told.marks) for ran in found.treats if ran.told),
+    )
+    bench.say("longer with it, to know whether its memory goes on growing")
+    ran = bench.lasting(LONGER * steps, steps)
+    if ran is None or not ran.good:
+        return f"{told}, as far as {steps} steps tell"
+    if goes_on(leak, ran, steps):
+        return told
+    found.notes.append(f"{leak.where} memory grows in the first {steps} steps, and not on")
+    return ""
 
 
 def _left(found: Judgement, bench: Bench, bases: Sequence[Ran]) -> float | None:
