@@ -162,7 +162,8 @@ def test_evaluations_without_a_loader_and_without_gradients_are_left_to_people()
     assert set(knobs("larger-evaluation", batches=False, graph=True)) == {gradients}
     assert plan("larger-evaluation", batches=False, graph=True).automatic
     assert plan("larger-evaluation", batches=True, graph=False).automatic
-    assert set(knobs("larger-evaluation", batches=False, graph=False)) == {gradients}
+    assert set(knobs("larger-evaluation", batches=True, graph=False)) == {batches}
+    assert set(knobs("larger-evaluation", batches=False, graph=False)) == set()
     assert not plan("larger-evaluation", batches=False, graph=False).automatic
 
 
@@ -171,8 +172,9 @@ def test_an_evaluation_that_asks_for_no_batches_is_not_told_to_make_them_larger(
     for graph in (True, False):
         told = plan("larger-evaluation", batches=batches, graph=graph)
         assert ("with 4 times the batch" in told.summary) == batches
+        assert ("no_grad" in told.summary) == graph  # which the script may do already
         assert "metrics" not in told.summary  # no more than is set
-        assert ("memory" in told.risk) == batches
+        assert ("memory" in told.risk) == (batches or not graph)
 
 
 def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():

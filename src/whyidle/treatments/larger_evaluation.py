@@ -9,6 +9,7 @@ from whyidle.model.treatment import Plan, treatment
 FACTOR = 4
 """times the batch: what a model computes of each sample takes the same, what it costs to ask it is
 paid once"""
+ALL = "more samples at once, if it takes them a few at a time"
 
 
 @treatment("heavy-evaluation", consent="rounding")
@@ -20,17 +21,16 @@ def larger_evaluation(proof: Proof) -> Plan | None:
     parts of the loader's batches and its results are seen to depend on no other sample of the
     batch. Declines for compiled models, hooks, random numbers in evaluation, several ranks, and
     loaders that shuffle; the first evaluations are left as they are. Where evaluation takes its
-    batches from no loader nothing is said of them, for it may compute all of its data at once; if
-    it records no gradients either, it is left to the user."""
+    batches from no loader nothing is applied to them, for it may compute all of its data at once:
+    if it records no gradients either, it is left to the user."""
     batches, graph = (bool(proof.facts.get(name, True)) for name in ("batches", "graph"))
+    parts = ["under torch.no_grad()"] if graph else []
+    parts += [f"with {FACTOR} times the batch"] if batches else []
+    without = Edit(knob="evaluation.inference_mode", value=True, was=False)
     factor = Edit(knob="evaluation.batch_factor", value=FACTOR, was=1)
-    larger = f" with {FACTOR} times the batch" if batches else ""
     return Plan(
-        summary=f"evaluate under torch.no_grad(){larger}",
-        edits=(
-            Edit(knob="evaluation.inference_mode", value=True, was=False),
-            *((factor,) if batches else ()),
-        ),
-        risk="more device memory during evaluation" if batches else "",
+        summary=f"evaluate {' '.join(parts or [ALL])}",
+        edits=(*((without,) if graph else ()), *((factor,) if batches else ())),
+        risk="" if parts and not batches else "more device memory during evaluation",
         automatic=batches or graph,
     )
