@@ -28,7 +28,7 @@ from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.tree import Sample
 from whyidle.errors import TrialError
-from whyidle.model.diagnosis import Edit, Place
+from whyidle.model.diagnosis import Abstention, Edit, Place
 from whyidle.store.plan import parse_plan, text_of
 
 BF16 = {"autocast__dtype": "bfloat16"}
@@ -47,6 +47,16 @@ def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
     told = document.document(found)
     assert [trial.kept for trial in told.trials] == [True, True]
     assert told.detail.healed.speedup == found.whole.effect.speedup
+
+
+def test_what_a_later_look_has_found_is_not_told_as_unknown(monkeypatch):
+    before, later = diagnosis(WORKERS), diagnosis(FREEZE)
+    unknown = [Abstention(cause=name, missing=["x"], how="") for name in ("one", "another")]
+    before = msgspec.structs.replace(before, abstentions=unknown)
+    finding = msgspec.structs.replace(later.findings[0], cause="one")
+    later = msgspec.structs.replace(later, findings=[finding], abstentions=unknown[1:])
+    found = Job(monkeypatch, [before, later, diagnosis()], both).heal()
+    assert [one.cause for one in document.document(found).abstentions] == ["another"]
 
 
 def test_a_knob_that_is_turned_twice_stands_in_the_plan_once(monkeypatch):

@@ -65,14 +65,14 @@ def learning(moving):
 
 
 def copied_ns():
-    """How long copies to the device took since the last call."""
+    """How long copies to the device took since the last call. Intervals of long ago may be gone."""
     torch.emulated.synchronize()
     busy = [one for each in emulated.truth()["devices"][0]["streams"] for one in each["busy"]]
-    new, SEEN[:] = busy[len(SEEN) :], busy
-    return sum(one[1] - one[0] for one in new if one[2] == "copy_in")
+    begun, ENDS[:] = ENDS[-1], [max((one[1] for one in busy), default=0)]
+    return sum(one[1] - one[0] for one in busy if one[2] == "copy_in" and one[0] >= begun)
 
 
-SEEN = []
+ENDS = [0]
 
 
 def both_ways():

@@ -39,7 +39,19 @@ def document(
         )
     coverage = found.before.coverage
     coverage = msgspec.structs.replace(coverage, notes=[*_crowded(found), *coverage.notes])
-    return msgspec.structs.replace(found.before, trials=trials, detail=detail, coverage=coverage)
+    since = _seen_since(found)
+    return msgspec.structs.replace(
+        found.before,
+        trials=trials,
+        detail=detail,
+        coverage=coverage,
+        abstentions=[one for one in found.before.abstentions if one.cause not in since],
+    )
+
+
+def _seen_since(found: heal.Healed) -> set[str]:
+    """Causes that a later look has found: of these nobody is told that they could not be judged."""
+    return {finding.cause for look in found.looks for finding in look.findings}
 
 
 def _crowded(found: heal.Healed) -> list[str]:
