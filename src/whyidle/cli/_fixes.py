@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from types import ModuleType
@@ -52,9 +53,20 @@ def page() -> str:
 
 def _applied(one: Treatment) -> bool:
     """Whether it is applied to a process: it sets a knob that is not left to people."""
-    text, knobs = _source(one), _knobs(one)
+    knobs = _knobs(one)
     by_hand = bool(knobs) and all(knob in BY_HAND for knob in knobs)
-    return "Edit(" in text and "automatic=False" not in text and not by_hand
+    return not by_hand and any(map(_sets, ast.walk(ast.parse(_source(one)))))
+
+
+def _sets(node: ast.AST) -> bool:
+    """Whether this is a plan with edits that nobody is asked for: others of the same treatment may
+    be left to people."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    given = {each.arg: each.value for each in node.keywords}
+    automatic = given.get("automatic")
+    left = isinstance(automatic, ast.Constant) and automatic.value is False
+    return node.func.id == "Plan" and "edits" in given and not left
 
 
 def _source(one: Treatment) -> str:

@@ -55,7 +55,7 @@ def debug_mode_off(proof: Proof) -> Plan | None:
     does not know."""
     mode = str(proof.facts.get("mode"))
     if mode in ADVICE:
-        return Plan(summary=ADVICE[mode], automatic=mode not in ADVICE, faster=False)
+        return Plan(summary=ADVICE[mode], automatic=False, faster=False)
     found = SWITCHES.get(mode)
     if found is None:
         return None

@@ -79,10 +79,8 @@ def _pairs(count: int) -> str:
 
 def _leaking(leak: Leak, found: Judgement, bench: Bench) -> str:
     """What is told of a leak; empty where a longer run shows that it is none, which is noted."""
-    told, steps = (
-        leak.told(fmean(found.treated_s)),
-        min(len(ran.told.marks) for ran in found.treats if ran.told),
-    )
+    told = leak.told(fmean(found.treated_s))
+    steps = min(len(ran.told.marks) for ran in found.treats if ran.told)
     bench.say("longer with it, to know whether its memory goes on growing")
     ran = bench.lasting(LONGER * steps, steps)
     if ran is None or not ran.good:
