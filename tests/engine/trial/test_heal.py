@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -65,6 +66,19 @@ def test_a_knob_that_is_turned_twice_stands_in_the_plan_once(monkeypatch):
     assert kept(found) == ["loader-workers", "more-workers"]
     plan = parse_plan(text_of(document.plan(found, ["train"])), "plan.toml")
     assert plan.settings == {"loader.workers": 8}
+
+
+def test_a_job_is_run_further_without_and_with_a_fix_where_there_is_time(monkeypatch):
+    asked = []
+    numbers = lambda _, edits, steps: asked.append(([one.knob for one in edits], steps))  # noqa: E731
+    monkeypatch.setattr(Healing, "numbers", numbers)
+    job = Healing([], Path(), None, budget_s=100.0, allowed=(), voice=Voice(), arm_s=10.0)
+    arms = heal.bench(job, None, (), (Edit(knob="loader.workers", value=4),))
+    arms.reaching(40, 20)
+    arms.lasting(60, 20)
+    assert asked == [([], 40), (["loader.workers"], 60)]
+    assert arms.lasting(400, 20) is None  # twenty arms are more than there is time for
+    assert len(asked) == 2
 
 
 def test_what_is_kept_already_is_not_tried_again_as_another_fix(monkeypatch):
