@@ -69,6 +69,8 @@ VARIANTS = [
         "media": flag,
         "mode": mode,
         "benchmark": flag,
+        "threads": 1 if flag else 8,
+        "main": None if flag else 2,
         "walks": flag,
         **size,
     }

@@ -164,7 +164,8 @@ KNOBS: Final[dict[str, Knob]] = {
     "model.attention": Knob(
         str,
         "nn.MultiheadAttention(...)(..., need_weights=False) where its weights are thrown away; "
-        'for models of transformers attn_implementation="{text}"',
+        'for models of transformers attn_implementation="{text}"; '
+        "F.scaled_dot_product_attention(q, k, v) where attention is written out",
     ),
     "model.checkpointing": Knob(
         bool,

@@ -20,7 +20,7 @@ def files() -> dict[str, list[str]]:
     found: dict[str, set[str]] = {}
     named = [(module, path) for module in list(sys.modules.values()) if (path := _file(module))]
     for module, path in named:
-        if not _is_installed(path):
+        if not is_installed(path):
             real = os.path.realpath(path)
             name = getattr(vars(module).get("__spec__"), "name", None) or ""
             starts = {start for each in (path, real) if (start := _start(each, name))}
@@ -38,7 +38,8 @@ def _file(module: Any) -> str:
     return path if isinstance(path, str) and not str(ours).startswith("_whyidle") else ""
 
 
-def _is_installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
+    """Whether a file is of Python's library, or one that was installed."""
     library = os.path.dirname(os.__file__) + os.sep
     return path.startswith((library, "<")) or bool(INSTALLED & set(path.split(os.sep)))
 
@@ -50,7 +51,7 @@ def _running() -> Iterator[str]:
         frame: Any = top
         while frame is not None:
             path = frame.f_code.co_filename
-            if not _is_installed(path) and not path.startswith(probe):
+            if not is_installed(path) and not path.startswith(probe):
                 yield path
             frame = frame.f_back
 

@@ -20,8 +20,9 @@ EDITS = (
 def defer_scalar_reads(proof: Proof) -> Plan:
     """Sum up losses and metrics on the device, read values where they are shown, or every k-th
     step. Applied to single numbers of which the script's text shows that only sums, comparisons and
-    prints get to see them, or TensorBoard's writer, MLflow's client, and bars of tqdm's, which are
-    drawn ten times a second then: they are kept on the device until then, and are the same numbers.
+    prints get to see them, or objects of its own that keep them (meters of losses), or
+    TensorBoard's writer, MLflow's client, and bars of tqdm's, which are drawn ten times a second
+    then: they are kept on the device until somebody looks at them, and are the same numbers.
     Elsewhere the program may depend on having them at once, so that declines."""
     every = int(proof.facts.get("every", 10))
     operators = list(proof.facts.get("operators", []))

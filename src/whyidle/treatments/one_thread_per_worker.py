@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
+from whyidle.treatments._crowd import excess
 from whyidle.treatments._values import around
 
 
@@ -21,8 +22,9 @@ def one_thread_per_worker(proof: Proof) -> Plan | None:
             risk="none on the cores that the job may use now; set it anew with more of them",
             automatic=True,
         )
-    if proof.facts.get("workers") is not None and proof.facts.get("threads") == 1:
-        return None  # they have one each: it is the workers that are too many
+    edits = excess(proof)
+    if edits and [one.knob for one in edits] != ["loader.worker_threads"]:
+        return None  # it is the workers that are too many, or more than their threads
     return Plan(
         summary="in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0); "
         "OMP_NUM_THREADS=1 for other libraries",

@@ -504,6 +504,30 @@ def test_far_more_workers_than_cores_are_too_many():
     assert judge("heavy-cpu-transform", SURPLUS) is None
 
 
+def test_whatever_is_too_many_is_made_fewer_at_once():
+    """Fewer workers of many threads each are still a crowd, and so is one thread for each of far
+    too many workers."""
+    run = used_up(replace(SURPLUS, threads=4, others=8))
+    run = replace(run, settings={**run.settings, "switches": {"num_threads": 8}})
+    every = catalog.treatments()
+    found = contracts.run_cause(catalog.causes()["cpu-oversubscription"], [run])
+    plan = every["threads-to-cores"].decide(found)
+    assert [(one.knob, one.value, one.was) for one in plan.edits] == [
+        ("loader.workers", 2, 16),
+        ("loader.worker_threads", 1, 4),
+        ("torch.num_threads", 2, 8),
+    ]
+    assert "2 workers, one thread each" in found.predicted.method
+    for alone in ("fewer-workers", "one-thread-per-worker"):
+        assert every[alone].decide(found) is None
+
+
+@pytest.mark.parametrize("job", [SURPLUS, CROWDED], ids=["workers", "threads"])
+def test_what_alone_is_too_many_is_made_fewer_alone(job):
+    found = judge("cpu-oversubscription", job)
+    assert catalog.treatments()["threads-to-cores"].decide(found) is None
+
+
 def test_workers_of_several_threads_each_are_told_of_their_threads():
     found = judge("cpu-oversubscription", CROWDED)
     assert catalog.treatments()["fewer-workers"].decide(found) is None

@@ -10,13 +10,14 @@ import math
 import pickle
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from whyidle.probe.knobs import _asking, _reads
+from whyidle.probe.knobs import _asking, _reads, _script
 from whyidle.probe.knobs._later import MOST, Later
 
 LATE = (
@@ -181,7 +182,7 @@ def test_whole_numbers_stay_whole():
 
 def calls_of(text):
     """The calls in which it reads a number."""
-    return [one for one in text.around if isinstance(one, ast.Call) and _reads.reads(one)]
+    return [one for one in text.around if isinstance(one, ast.Call) and _script.reads(one)]
 
 
 def why(text, main=True, **meanings):
@@ -231,7 +232,7 @@ def test_texts_that_look_at_a_number(use, main):
         "yield total",
         "curve.append(total)",
         "curve[n] = total",
-        "self.total = total",
+        "self.n.total = total",
         "meter.update(loss=total)",
         "math.exp(total)",
         "logger.info('%s', total)",
@@ -257,7 +258,7 @@ def test_texts_that_hand_it_on(use):
     ("text", "said"),
     [
         (within("", name="curve[n] = loss.item()"), "used at once"),
-        (within("", name="self.total += loss.item()"), "used at once"),
+        (within("", name="self.n.total += loss.item()"), "used at once"),
         (within("", name="total *= loss.item()"), "used at once"),
         (within("", name="a, b = loss.item(), 1"), "used at once"),
         (within("print(locals())"), "its own variables"),
@@ -286,17 +287,31 @@ def test_whose_method_a_number_is_given_to():
 
     self = Holder()
     frame = inspect.currentframe()
-    assert _asking.meant("self.client.add", frame) == (Later, "add")
-    assert _asking.meant("turn_up.add", frame) == (type(None), "add")
+    assert _asking.meant("self.client.add", frame) == (self.client, "add")
+    assert _asking.meant("turn_up.add", frame) == (None, "add")
     for nothing in ("self.late.add", "self.writer.add", "nobody.add"):
-        assert _asking.meant(nothing, frame)[0] is type(None)
-    for text in ("a.b.add('x', loss.item(), 3)\n", "a.b.add(x=loss.item())\n"):
+        assert _asking.meant(nothing, frame)[0] is None
+    for text, which in (("a.b.add('x', loss.item(), 3)\n", 1), ("a.b.add(x=loss.item())\n", "x")):
         read = _reads.Text(text, {})
-        assert read.read(calls_of(read)[0]) == _reads.Read("", method="a.b.add")
+        said = _reads.Read("", method="a.b.add", argument=which)
+        assert read.read(calls_of(read)[0]) == said
     read = _reads.Text("a.add({'x': loss.item()})\n", {})
-    assert read.read(calls_of(read)[0]) == _reads.Read("", method="a.add", inside=True)
+    said = _reads.Read("", method="a.add", inside=True, argument="")
+    assert read.read(calls_of(read)[0]) == said
     assert why("a.add({loss.item(): 'x'})\n") == "it is used at once"
     del self
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="asks without that")
+def test_a_frame_that_is_asked_keeps_nothing():
+    def look():
+        held = torch.zeros(3)
+        assert _asking.variable(sys._getframe(), "held") is held
+        gone = weakref.ref(held)
+        del held
+        return gone()
+
+    assert look() is None
 
 
 @pytest.mark.parametrize(

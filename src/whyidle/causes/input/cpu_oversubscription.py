@@ -80,7 +80,8 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     ----------
     ``torch.set_num_threads(1)`` and ``cv2.setNumThreads(0)`` in a ``worker_init_fn`` (PyTorch sets
     one thread itself unless the dataset changes it), ``OMP_NUM_THREADS=1`` for other libraries,
-    and no more workers than cores less one.
+    and no more workers than cores less one. Where workers, their threads and those of the training
+    process are too many at once, change them together: each alone leaves the others.
 
     References
     ----------
@@ -99,6 +100,8 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     with_threads = f" with {threads} threads each" if threads > 1 else ""
     enough = workers.enough if workers.surplus else None
     method = "one thread per worker" if threads > 1 else f"{enough} workers"
+    if threads > 1 and enough is not None:
+        method = f"{enough} workers, one thread each"
     own = _kept_waiting(facts)
     waits = kept_waiting(facts) if workers.surplus else own
     if waits > high:
@@ -122,9 +125,21 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=workers.where,
-        facts={"threads": threads, "workers": enough, "was": workers.count},
+        facts={
+            "threads": threads,
+            "workers": enough,
+            "was": workers.count,
+            **_main(facts, workers.cores),
+        },
         bucket=bucket,
     )
+
+
+def _main(facts: Facts, cores: float) -> dict[str, int]:
+    """Threads of the training process's operators, where they alone are more than the cores."""
+    threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
+    most = max(1, int(cores) // max(facts.timeline.world_size or 1, 1))
+    return {"main": most, "main_was": threads} if threads > most else {}
 
 
 def _kept_waiting(facts: Facts) -> float:

@@ -5,25 +5,28 @@ compared or computed with: all of that works with a number that is read when it 
 not be handed on as it is, returned, or put into a list or dict, where somebody might ask for its
 type; and what it is added to in place must be a number itself, as an array would be added to, and a
 number that is to be read could not be. A name is looked for in the whole file, so that other
-functions' variables of that name count against it.
+functions' variables of that name count against it. It may be kept on an object (``_attributes``).
+
+Products are put off, too, where all that is made of them is known as well.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import logging
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from . import _attributes
+from ._later import FOLDS
+from ._script import Script, reads
+
+SUMS = ast.Add, ast.Sub
+PRODUCTS = ast.Mult, ast.Div
 LOOKS = frozenset(("print", "float", "int", "round", "abs", "str", "repr", "bool", "format"))
 """functions that take a number and keep nothing of it"""
-NUMBERS = frozenset(("float", "int", "len", "round", "abs"))
-"""functions that give a plain number"""
 LEVELS = frozenset(("debug", "info", "warning", "error", "critical"))
 """methods of Python's loggers that put numbers into text"""
-SPIES = frozenset(("locals", "globals", "vars", "eval", "exec", "dir"))
-"""functions through which names can be reached that the text does not show"""
 
 
 class Read(NamedTuple):
@@ -36,150 +39,126 @@ class Read(NamedTuple):
     method: str = ""
     inside: bool = False
     """whether it is in a dict that the method is given"""
+    argument: int | str = 0
+    """of the method, which of them it is"""
+    wide: bool = False
+    """whether all products with it may be put off"""
+    fold: str = ""
+    """``max`` or ``min``, where it is given to that at once"""
+    kept: frozenset[_attributes.Kept] = frozenset()
+    """attributes that come to hold it, or something made of it"""
+    again: tuple[ast.Attribute, ...] = ()
+    """where these are looked at, and it may be put off still"""
 
 
-class Text:
-    """A file, and what is around each of its expressions."""
+class Way(NamedTuple):
+    """What is given a number, or what is made of it at once."""
 
-    def __init__(self, text: str, meanings: dict[str, Any]) -> None:
-        self.tree = ast.parse(text)
-        self.meanings = meanings
-        """its global names"""
-        self.main = meanings.get("__name__") == "__main__" and "__file__" in meanings
-        """whether it is the script itself; a notebook's cells see each other's names"""
-        self.around = {
-            child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
-        }
-        self.names: dict[str, list[ast.Name]] = {}
-        self.given: dict[str, list[ast.AST]] = {}
-        """names, and what gives them a meaning that is no assignment"""
-        for node in self.around:
-            if isinstance(node, ast.Name):
-                self.names.setdefault(node.id, []).append(node)
-            elif name := _given(node):
-                self.given.setdefault(name, []).append(node)
+    names: list[ast.Name]
+    kept: list[ast.Attribute]
+    fold: str = ""
+
+
+class Text(Script):
+    """A file, and what becomes of numbers in it."""
 
     def read(self, call: ast.Call) -> Read:
         """What becomes of what this call gives."""
-        if any(self._spies(one) for name in SPIES for one in self.names.get(name, [])):
+        if self.looked_at():
             return Read("the file looks at its own variables")
-        parent = self.around[call]
         if method := self._handed_to(call):
-            return Read("", method=method, inside=isinstance(parent, ast.Dict))
-        fresh = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult | ast.Div)
-        names = self._bound(parent if fresh else call)
-        if names is None:
+            inside = isinstance(self.around[call], ast.Dict)
+            return Read("", method=method, inside=inside, argument=self._argument(call))
+        whole = self._becoming(call, wide=True)
+        return self._becoming(call, wide=False) if whole.why else whole
+
+    def _becoming(self, call: ast.Call, wide: bool) -> Read:
+        parent = self.around[call]
+        fresh = not wide and isinstance(parent, ast.BinOp) and isinstance(parent.op, PRODUCTS)
+        way = self.bound(parent if fresh else call, wide)
+        if way is None:
             return Read("it is used at once")
-        return Read(self._against(names), fresh)
+        read = Read("", fresh=fresh, wide=wide, fold=way.fold)
+        return self.against(way, read, _attributes.Within(self, call))
 
-    def never_read(self, name: ast.Name) -> bool:
-        """Whether nobody looks at what a name is given, as far as its function goes, or the script
-        that was started."""
-        scope: ast.AST | None = name
-        while scope is not None and not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
-            scope = self.around.get(scope)
-        if scope is None and not self.main:
-            return False
-        inside = list(ast.walk(scope or self.tree))
-        shared = [one for one in inside if isinstance(one, ast.Global | ast.Nonlocal)]
-        if any(name.id in one.names for one in shared):
-            return False
-        read = [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        return not any(n.id == name.id or (n.id in SPIES and self._spies(n)) for n in read)
+    def parameter(self, function: ast.FunctionDef, name: str) -> Read:
+        """What becomes of a number that a method is given as one of its arguments."""
+        within = _attributes.Within(self, function.body[0])
+        uses = [one for one in self.names.get(name, []) if within.holds(one)]
+        way = Way([], [])
+        for use in uses:
+            more = self.bound(use, wide=True)
+            if self._looks(use, wide=True):
+                continue
+            if more is None or not within.reaches(more.kept):
+                return Read(f"{name} is handed on in line {use.lineno}")
+            way.names.extend(more.names)
+            way.kept.extend(more.kept)
+        if self.looked_at() or name in within.set or any(map(within.nested, uses)):
+            return Read(f"{name} is not only what {function.name} is given")
+        return self.against(way, Read("", wide=True), within)
 
-    def _spies(self, name: ast.Name) -> bool:
-        call = self.around[name]
-        of_something = isinstance(call, ast.Call) and call.func is name and bool(call.args)
-        return not (name.id in ("vars", "dir") and of_something)
-
-    def _bound(self, node: ast.AST) -> list[ast.Name] | None:
-        """The names that are given this, or sums with it; None where something else is done."""
-        parent = self.around[node]
-        while isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub):
+    def bound(self, node: ast.AST, wide: bool) -> Way | None:
+        """What is given this, or what is made with it; None where something else is done."""
+        parent, fold = self.around[node], self._fold(node)
+        if fold:
+            node, parent = parent, self.around[parent]
+        lazy = (*SUMS, *PRODUCTS) if wide else SUMS
+        while isinstance(parent, ast.BinOp) and isinstance(parent.op, lazy):
             node, parent = parent, self.around[parent]
         targets: list[ast.expr] = []
         if isinstance(parent, ast.Assign):
             targets = parent.targets
         elif isinstance(parent, ast.AnnAssign):
             targets = [parent.target]
-        elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Add | ast.Sub):
-            targets = [parent.target] if self._numeric(parent.target) else []
+        elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, SUMS):
+            targets = [parent.target]
+            if isinstance(parent.target, ast.Name) and not self.numeric(parent.target):
+                return None
         names = [one for one in targets if isinstance(one, ast.Name)]
-        return names if names and len(names) == len(targets) else None
+        kept = [one for one in targets if _attributes.is_one(one)]
+        whole = targets and len(names) + len(kept) == len(targets)
+        return Way(names, kept, fold) if whole else None
 
-    def _numeric(self, name: ast.expr) -> bool:
-        """Whether nothing but numbers are ever in a name."""
-        if not isinstance(name, ast.Name) or self.given.get(name.id):
-            return False
-        stored = [one for one in self.names[name.id] if isinstance(one.ctx, ast.Store)]
-        return all(self._number(self._value(one), name.id) for one in stored)
+    def _fold(self, node: ast.AST) -> str:
+        """``max`` or ``min``, where it gets this and another number, one of them just read."""
+        call = self.around[node]
+        if not isinstance(call, ast.Call) or call.keywords or len(call.args) != 2:
+            return ""
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        read = any(isinstance(one, ast.Call) and reads(one) for one in call.args)
+        known = name in FOLDS and node in call.args and self.usual(name)
+        return name if known and read else ""
 
-    def _value(self, name: ast.Name) -> ast.expr | None:
-        """What a name is set to; None where that is not plain."""
-        parent = self.around[name]
-        if isinstance(parent, ast.AugAssign | ast.AnnAssign):
-            return parent.value
-        if isinstance(parent, ast.Tuple):  # a, b = 0.0, 0
-            target, parent = parent, self.around[parent]
-            values = getattr(parent, "value", None)
-            if isinstance(values, ast.Tuple) and len(values.elts) == len(target.elts):
-                return values.elts[target.elts.index(name)]
-            return None
-        return parent.value if isinstance(parent, ast.Assign) else None
-
-    def _number(self, value: ast.expr | None, own: str) -> bool:
-        if isinstance(value, ast.Constant):
-            return type(value.value) in (int, float)
-        if isinstance(value, ast.BinOp):
-            return self._number(value.left, own) and self._number(value.right, own)
-        if isinstance(value, ast.UnaryOp):
-            return self._number(value.operand, own)
-        if isinstance(value, ast.Name):
-            return value.id == own
-        if not isinstance(value, ast.Call):
-            return False
-        function = value.func
-        named = isinstance(function, ast.Name) and function.id in NUMBERS
-        return reads(value) or (named and self._usual(ast.unparse(function)))
-
-    def _against(self, names: list[ast.Name]) -> str:
+    def against(self, way: Way, read: Read, within: _attributes.Within) -> Read:
         """Why these, and those that get their numbers from them, cannot hold such a number."""
-        known, todo = set[str](), list(names)
+        known, todo = set[str](), list(way.names)
+        within.keep(way.kept)
         while todo:
             name = todo.pop()
-            if not self._private(name):
-                return f"{name.id} can be seen from outside of the file"
+            if not self.private(name):
+                return Read(f"{name.id} can be seen from outside of the file")
             if name.id in known:
                 continue
             known.add(name.id)
             for use in self.names[name.id]:
-                if isinstance(use.ctx, ast.Load) and not self._looks(use):
-                    more = self._bound(use)
-                    if more is None:
-                        return f"{name.id} is handed on in line {use.lineno}"
-                    todo += more
-        return ""
+                if isinstance(use.ctx, ast.Load) and not self._looks(use, read.wide):
+                    more = self.bound(use, read.wide)
+                    if more is None or not within.reaches(more.kept):
+                        return Read(f"{name.id} is handed on in line {use.lineno}")
+                    within.keep(more.kept)
+                    todo += more.names
+        return read._replace(**within.found())
 
-    def _private(self, name: ast.Name) -> bool:
-        """Whether a name is a function's own, or of the script that was started."""
-        node: ast.AST | None = name
-        while node is not None and not isinstance(node, ast.ClassDef):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                return self.main or not any(
-                    name.id in each.names for each in ast.walk(node) if isinstance(each, ast.Global)
-                )
-            node = self.around.get(node)
-        return node is None and self.main
-
-    def _looks(self, node: ast.AST) -> bool:
+    def _looks(self, node: ast.AST, wide: bool) -> bool:
         """Whether a number is read here and not handed on."""
         parent = self.around[node]
         if isinstance(parent, ast.Tuple):  # of "%s %s" % (one, another)
             node, parent = parent, self.around[parent]
             return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mod)
         if isinstance(parent, ast.BinOp):
-            lazy = isinstance(parent.op, ast.Add | ast.Sub)
-            return self._looks(parent) if lazy else not isinstance(parent.op, ast.MatMult)
+            lazy = isinstance(parent.op, (*SUMS, *PRODUCTS) if wide else SUMS)
+            return self._looks(parent, wide) if lazy else not isinstance(parent.op, ast.MatMult)
         if isinstance(parent, ast.If | ast.While | ast.Assert | ast.IfExp):
             return parent.test is node
         if isinstance(parent, ast.keyword):  # of "{name}".format(name=one)
@@ -191,33 +170,17 @@ class Text:
     def _looking(self, function: ast.expr) -> bool:
         """Whether this is known to look at a number and to keep nothing of it."""
         if isinstance(function, ast.Name):
-            return function.id in LOOKS and self._usual(function.id)
+            return function.id in LOOKS and self.usual(function.id)
         if not isinstance(function, ast.Attribute):
             return False
         owner = function.value
         if isinstance(owner, ast.Constant):
             return isinstance(owner.value, str) and function.attr == "format"
-        if not isinstance(owner, ast.Name) or not all(map(self._on_top, self._given(owner.id))):
+        if not isinstance(owner, ast.Name) or not all(map(self.on_top, self.given_by(owner.id))):
             return False
         meant = self.meanings.get(owner.id)
         logger = meant is logging or isinstance(meant, logging.Logger)
         return meant is math or (logger and function.attr in LEVELS)
-
-    def _usual(self, name: str) -> bool:
-        """Whether a function of Python's own is not hidden by another one of its name."""
-        own = getattr(builtins, name)
-        return not self._given(name) and self.meanings.get(name, own) is own
-
-    def _given(self, name: str) -> list[ast.AST]:
-        """Whatever gives a name a meaning."""
-        stored = [one for one in self.names.get(name, []) if type(one.ctx) is not ast.Load]
-        return [*stored, *self.given.get(name, [])]
-
-    def _on_top(self, node: ast.AST) -> bool:
-        """Whether it stands in no function or class."""
-        inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
-        above = self.around.get(node)
-        return above is None or (not isinstance(above, inner) and self._on_top(above))
 
     def _handed_to(self, call: ast.Call) -> str:
         """``self.writer.add_scalar``, where the number goes straight into a call of that."""
@@ -232,17 +195,12 @@ class Text:
             node = node.value
         return ast.unparse(parent.func) if isinstance(node, ast.Name) else ""
 
-
-def _given(node: ast.AST) -> str:
-    """The name that a definition, an import, an argument or a pattern gives a meaning."""
-    if isinstance(node, ast.alias):
-        return node.asname or node.name.partition(".")[0]
-    if isinstance(node, ast.arg):
-        return node.arg
-    name = getattr(node, "name", None)
-    return name if isinstance(name, str) else ""
-
-
-def reads(call: ast.Call) -> bool:
-    alone = not call.args and not call.keywords
-    return alone and isinstance(call.func, ast.Attribute) and call.func.attr == "item"
+    def _argument(self, call: ast.Call) -> int | str:
+        """Which argument of what it is handed to it is: its number, or name; empty where that is
+        not written."""
+        parent = self.around[call]
+        if isinstance(parent, ast.keyword):
+            return parent.arg or ""
+        if not isinstance(parent, ast.Call) or any(isinstance(n, ast.Starred) for n in parent.args):
+            return ""
+        return parent.args.index(call)

@@ -3,12 +3,14 @@
 ``total += loss.item()`` waits for the device in every step, so that the host cannot be ahead of it.
 Where the text of the script shows that nobody but its own sums, comparisons and prints gets to see
 the number (``_reads``), ``item`` gives one that is read there (``_later``): a copy of it is kept on
-the device. So does one that goes straight to a tracker whose calls a thread beside the training
-makes (``logging``), or to a bar of tqdm's (``_bars``). Elsewhere ``item`` is as ever.
+the device. So does one that is kept on an object of the job's own (``_kept``), or goes straight to
+a method of one, of which the text shows the same; and one for a tracker whose calls a thread beside
+the training makes (``logging``), or for a bar of tqdm's (``_bars``). Elsewhere ``item`` is as ever.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
@@ -17,7 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .. import guard
-from . import Hand, _bars
+from . import Hand, _bars, _keepers
 from ._asking import Asked, meant
 from ._later import Later, settle
 from ._reads import Read
@@ -39,40 +41,44 @@ class Reads:
         self.hand = hand
         self.known: dict[tuple[CodeType, int], Read] = {}
         self.texts = Asked()
+        self.keepers = _keepers.Keepers(self.texts, functools.partial(hand.contained, [KNOB]))
         self.why = "no number of the device's was read by Python"
         self.open: list[weakref.ref[Later]] = []
         self.said = False
         """whether it has been told that nothing could be put off so far"""
 
-    def asked(self, tensor: Any, frame: Any) -> Later | None:
+    def asked(self, tensor: Any, frame: FrameType) -> Later | None:
         """Of ``tensor.item()``: what stands for it; None where it has to be read at once."""
         place = frame.f_code, frame.f_lasti
         found = self.known.get(place)
         if found is None:
             found = self.known[place] = self.texts.read(frame)
-        why = self._against(found, frame)
-        if why:
+        found = self._becomes(found, frame)
+        if found.why:
             name = os.path.basename(frame.f_code.co_filename)
-            self.why = f"{name}:{frame.f_lineno} has to read at once: {why}"
+            self.why = f"{name}:{frame.f_lineno} has to read at once: {found.why}"
             return None
         module = getattr(sys.modules["torch"], tensor.device.type, None)
         stream = getattr(module, "current_stream", lambda _: None)(tensor.device)
-        made = Later((tensor.detach().reshape(()).clone(), stream), fresh=found.fresh)
+        held = tensor.detach().reshape(()).clone(), stream
+        made = Later(held, fresh=found.fresh, wide=found.wide, fold=found.fold)
         if len(self.open) >= MANY:
             self.open = [one for one in self.open if one() is not None]
         self.open.append(weakref.ref(made))
         self.hand.took(KNOB)
         return made
 
-    def _against(self, found: Read, frame: FrameType) -> str:
-        """Why it cannot be put off there, this time."""
+    def _becomes(self, found: Read, frame: FrameType) -> Read:
+        """What becomes of it there, this time."""
         if not found.method:
-            return found.why
-        kind, name = meant(found.method, frame)
+            return self.keepers.variables(found, frame)
+        one, name = meant(found.method, frame)
+        kind = type(one)
         base = next((one for one in kind.__mro__ if name in self.hand.beside.get(one, ())), None)
-        known = base is not None and getattr(kind, name) is getattr(base, name)
+        if base is None or getattr(kind, name) is not getattr(base, name):
+            return self.keepers.method(found, one, name)
         whole = found.inside and name != _bars.SHOW
-        return "" if known and not whole else f"it is given to {found.method}"
+        return found._replace(why=f"it is given to {found.method}" if whole else "")
 
     def settle(self) -> None:
         """Read all that is put off: a child of this process could not."""
@@ -123,7 +129,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     look(0)
     hand.after_steps(look)
-    hand.undo.append(reads.settle)
+    hand.undo += [reads.settle, reads.keepers.places.back]
     os.register_at_fork(before=reads.settle)
 
 
