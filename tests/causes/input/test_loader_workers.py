@@ -515,7 +515,7 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
     assert [(one.knob, one.value, one.was) for one in plan.edits] == [
         ("loader.workers", 2, 16),
         ("loader.worker_threads", 1, 4),
-        ("torch.num_threads", 2, 8),
+        ("torch.num_threads", 1, 8),
     ]
     assert "2 workers, one thread each" in found.predicted.method
     for alone in ("fewer-workers", "one-thread-per-worker"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from whyidle.analysis.cores import kept_waiting, training, usable
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
@@ -129,17 +131,20 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
             "threads": threads,
             "workers": enough,
             "was": workers.count,
-            **_main(facts, workers.cores),
+            **_main(facts, workers),
         },
         bucket=bucket,
     )
 
 
-def _main(facts: Facts, cores: float) -> dict[str, int]:
-    """Threads of the training process's operators, where they alone are more than the cores."""
+def _main(facts: Facts, workers: Workers) -> dict[str, int]:
+    """Threads of operators of a training process on the CPU, where workers leave it fewer cores:
+    they have to load as much as now."""
     threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
-    most = max(1, int(cores) // max(facts.timeline.world_size or 1, 1))
-    return {"main": most, "main_was": threads} if threads > most else {}
+    loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
+    busy = max(1, min(math.ceil(loading), workers.enough))
+    most = max(1, int(workers.cores) // max(facts.timeline.world_size or 1, 1) - busy)
+    return {"main": most, "main_was": threads} if facts.on_cpu and threads > most else {}
 
 
 def _kept_waiting(facts: Facts) -> float:
