@@ -12,8 +12,8 @@ from whyidle.treatments._crowd import excess
 def threads_to_cores(proof: Proof) -> Plan | None:
     """As many DataLoader workers as keep the cores busy, one thread each, and no more threads of
     the training process than cores that they leave it, where more than one of these is too many:
-    fewer of the one alone leave the others to crowd the cores, and bring nothing. Random augmentation is drawn in
-    other workers, and sums over several threads round otherwise."""
+    fewer of the one alone leave the others to crowd the cores, and bring nothing. Random
+    augmentation is drawn in other workers, and sums over several threads round otherwise."""
     edits = excess(proof)
     if len(edits) < 2:
         return None
