@@ -163,7 +163,6 @@ KNOBS: Final[dict[str, Knob]] = {
     ),
     "model.attention": Knob(
         str,
-        "F.scaled_dot_product_attention(q, k, v) where attention is written out; "
         "nn.MultiheadAttention(...)(..., need_weights=False) where its weights are thrown away; "
         'for models of transformers attn_implementation="{text}"',
     ),

@@ -16,8 +16,8 @@ from whyidle.model.treatment import Plan, treatment
 def compile_model(proof: Proof) -> Plan | None:
     """Compile the model, so that one launch does the work of many operators. Fused operators
     round differently. Of attention that a script writes out it makes what lies between the products
-    one operator, which is less than a fused kernel saves; declined where a library can be told to
-    fuse it."""
+    one operator, which is less than a fused kernel saves, and needs nobody; declined where a
+    library can be told to fuse it."""
     attention = "libraries" in proof.facts
     if attention and (proof.facts["libraries"] != () or "compiled" not in proof.facts):
         return None

@@ -151,6 +151,8 @@ def test_a_long_search_for_the_largest_is_read_before_it_holds_too_much():
 
 
 def test_nothing_is_divided_by_later():
+    with pytest.raises(OverflowError):
+        Later((torch.tensor(1.0), None), wide=True) / 10**400
     with pytest.raises(ZeroDivisionError):
         Later((torch.tensor(1.0), None), wide=True) / 0
     with pytest.raises(ZeroDivisionError):

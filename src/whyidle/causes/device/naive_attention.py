@@ -66,7 +66,7 @@ def naive_attention(facts: Facts) -> Proof | None:
     ``F.scaled_dot_product_attention`` with a mask and type that a fused kernel takes; with
     ``nn.MultiheadAttention`` ``need_weights=False``; with transformers
     ``attn_implementation="sdpa"``. Who wrote it out is told by frames that were recorded, or found
-    by looks: all of it can be fused while a job runs.
+    by looks: the two libraries can be told while a job runs, a script's own code cannot.
 
     References
     ----------

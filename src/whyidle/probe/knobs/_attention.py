@@ -1,10 +1,9 @@
-"""Attention that was told to return its weights, where nobody looks at them, models of
-transformers that were told to write theirs out, and what a script writes out itself."""
+"""Attention that was told to return its weights, where nobody looks at them, and models of
+transformers that were told to write theirs out."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import os
 import sys
@@ -16,9 +15,7 @@ from typing import Any
 from .. import guard
 from . import Hand
 from ._asking import Asked
-from ._attending import Attending
 from ._reads import Text
-from ._rewritten import rewrite
 
 KNOB = "model.attention"
 OWN = "its attention is written out in its own code"
@@ -46,7 +43,6 @@ class Switch:
         self.calls = Asked(_may_be)
         self.known: dict[tuple[CodeType, int], bool] = {}
         self.why = OWN
-        self.attending: Attending | None = None
 
     def without_weights(self) -> None:
         """``nn.MultiheadAttention`` computes the matrix of weights only to return it: where the
@@ -87,11 +83,8 @@ class Switch:
         return self.known[place]
 
     def adopt(self, model: Any, call: Call) -> Call:
-        """A model of transformers can be told, from its first call on. What one of the script's own
-        writes out is written otherwise."""
+        """A model of transformers can be told, from its first call on."""
         own = [one for one in model.modules() if _has_a_switch(one)]
-        if not own and self.form == "sdpa" and not getattr(model, "_compiled_call_impl", None):
-            self.rewrite(model)
         if not own or all(one.config._attn_implementation == self.form for one in own):
             return call
         if any(getattr(one.config, "output_attentions", False) for one in own):
@@ -113,21 +106,10 @@ class Switch:
 
         return attend
 
-    def rewrite(self, model: Any) -> None:
-        """Have the script's own classes attend by one kernel."""
-        hand = self.hand
-        attending = Attending(
-            took=functools.partial(hand.took, KNOB),
-            failed=lambda error: hand.decline([KNOB], f"{type(error).__name__}: {error}"),
-        )
-        kinds = {kind for one in model.modules() for kind in type(one).__mro__}
-        self.why = rewrite(hand, kinds, attending) or self.why
-        self.attending = attending
-
     def stepped(self, step: int) -> None:
         """Say so where nothing could be fused."""
         if step == STEPS and KNOB not in self.hand.applied:
-            self.hand.decline([KNOB], (self.attending and self.attending.why) or self.why)
+            self.hand.decline([KNOB], self.why)
 
 
 def _has_a_switch(module: Any) -> bool:

@@ -23,6 +23,8 @@ FOLDS: dict[str, tuple[Callable[..., Any], Callable[..., bool]]] = {
     "min": (min, operator.lt),
 }
 """of two numbers, and what that asks of the second one about the first"""
+EXACT = 2**53
+"""whole numbers below it are floats without rounding (IEEE 754)"""
 Number = Any
 """a plain one, or one to be read"""
 _reading = threading.RLock()
@@ -127,6 +129,8 @@ def _joined(do: Callable[..., Any], left: Number, right: Number, put_off: bool) 
     other = right if type(left) is Later else left
     if not put_off or type(other) not in (int, float, bool, Later):
         return do(plain(left), plain(right))
+    if type(other) is int and abs(other) >= EXACT:
+        return do(plain(left), plain(right))  # too large for a float, perhaps: that is told now
     if do is operator.truediv and (type(right) is Later or not right):
         return do(plain(left), plain(right))  # nothing is divided by, perhaps: that is told now
     if not _count(left) + _count(right):
