@@ -2,6 +2,8 @@
 its own process, and the class that is changed for it by itself."""
 
 import ast
+import copy
+import pickle
 
 import pytest
 import torch
@@ -212,6 +214,25 @@ def test_compiled_code_can_look_at_what_is_kept(places):
     assert net.total == 3.0
 
 
+def test_what_is_saved_is_as_without_it(places):
+    one, plain = Holder(), pickle.dumps({"total": 2.5})
+    one.total = Later((torch.tensor(2.5), None))
+    assert type(vars(copy.copy(one))["total"]) is float
+    other = Holder()
+    other.total = Later((torch.tensor(2.5), None))
+    assert b"builtins" not in pickle.dumps(other)
+    assert plain[-12:-4] in pickle.dumps(other)
+    places.back()
+    assert "__reduce_ex__" not in vars(Holder)
+
+
+def test_what_the_job_has_put_in_its_place_stays(places):
+    Holder.total = 0.0
+    places.back()
+    assert Holder.total == 0.0
+    del Holder.total
+
+
 @pytest.mark.parametrize(
     ("text", "looked"),
     [
@@ -221,7 +242,7 @@ def test_compiled_code_can_look_at_what_is_kept(places):
         ("send(**self.__dict__)", True),
         ("send(x=self.__dict__)", True),
         ("vars(self)['x']", True),
-        ("vars", False),
+        ("dumps(self, default=vars)", True),
         ("getattr(self, name)", False),
     ],
 )

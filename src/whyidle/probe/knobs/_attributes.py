@@ -134,8 +134,7 @@ def owner_of(one: ast.Attribute) -> str:
 def looked_into(text: Text) -> bool:
     """Whether a file looks at what objects hold other than by its name, but to show it:
     ``"{total}".format(**self.__dict__)``."""
-    spied = any(isinstance(text.around[one], ast.Call) for one in text.names.get("vars", []))
-    return spied or any(
+    return bool(text.names.get("vars")) or any(
         isinstance(one, ast.Attribute) and one.attr == "__dict__" and not _shown(text, one)
         for one in text.around
     )

@@ -21,6 +21,7 @@ from ._later import Later, again, read
 
 KNOWN = ("builtins", "abc", "typing", "torch.nn.modules.module")
 """modules whose classes may be inherited from: they ask for attributes by their names alone"""
+SAVED = "__reduce_ex__"
 WAYS = ("__getattribute__", "__setattr__", "__delattr__")
 
 
@@ -104,14 +105,31 @@ class Places:
                 own = isinstance(vars(each)[name], Attribute)
                 return "" if own else f"{kind.__name__} has something else as its {name}"
         attribute = Attribute(name, self)
+        if not any(SAVED in vars(each) for each in kind.__mro__ if each is not object):
+            setattr(kind, SAVED, _saving)
+            self.undo.append(functools.partial(_take_back, kind, SAVED, _saving))
         setattr(kind, name, attribute)
-        self.undo += [functools.partial(delattr, kind, name), attribute.settle]
+        self.undo += [functools.partial(_take_back, kind, name, attribute), attribute.settle]
         return ""
 
     def back(self) -> None:
         """As if nothing had been kept so."""
         while self.undo:
             self.undo.pop()()
+
+
+def _saving(self: Any, protocol: Any) -> Any:
+    """What is copied or saved of an object holds the numbers themselves, so that it is the same."""
+    for name, value in list(self.__dict__.items()):
+        if type(value) is Later:
+            self.__dict__[name] = read(value)
+    return object.__reduce_ex__(self, protocol)
+
+
+def _take_back(kind: type, name: str, ours: Any) -> None:
+    """What the job has put in its place since stays."""
+    if vars(kind).get(name) is ours:
+        delattr(kind, name)
 
 
 def _leave() -> None:
@@ -125,6 +143,10 @@ def _is_any(nodes: list[ast.Attribute], frame: FrameType) -> bool:
     return any(is_at(node, frame) for node in nodes)
 
 
+def _ours(kind: type, way: str) -> bool:
+    return vars(kind).get(way) is _saving
+
+
 def usual(kind: type) -> bool:
     """Whether objects of a class are looked at as most are, and nothing of it is a library's."""
     if type(kind).__setattr__ is not type.__setattr__:
@@ -132,7 +154,7 @@ def usual(kind: type) -> bool:
     if not kind.__dictoffset__ or not kind.__weakrefoffset__:
         return False
     own = [each for each in kind.__mro__ if each.__module__ not in KNOWN]
-    if any(way in vars(each) for each in own for way in WAYS):
+    if any(way in vars(each) for each in own for way in (*WAYS, SAVED) if not _ours(each, way)):
         return False
     files = [getattr(sys.modules.get(each.__module__), "__file__", None) for each in own]
     return bool(own) and all(path and not loaded.is_installed(path) for path in files)
