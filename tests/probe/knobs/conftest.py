@@ -126,6 +126,30 @@ def told_by():
 
 
 @pytest.fixture
+def put_off():
+    """What is to be true of a job of whose numbers all could be read later."""
+
+    def judge(job):
+        before, after = job["waits"]
+        assert job["took"] >= 24
+        assert not job["declined"]
+        assert after <= before / 3
+
+    return judge
+
+
+@pytest.fixture
+def read_at_once():
+    """And of one where none could, for this reason."""
+
+    def judge(job, why):
+        assert not job["took"]
+        assert why in job["declined"]
+
+    return judge
+
+
+@pytest.fixture
 def faults():
     """What was noted of mistakes of ours."""
     return lambda hand: [

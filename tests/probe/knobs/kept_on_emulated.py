@@ -3,6 +3,7 @@ for it."""
 
 import copy
 import importlib
+import inspect
 import json
 import pickle
 import sys
@@ -215,9 +216,9 @@ def main():
     emulated.configure(peak_flops=2e9)
     found = {job.__name__: treated(job) for job in JOBS}
     kinds = (Trainer, Meter, Net)
-    left = [
-        name for kind in kinds for name in ("total", "val", "sum", "most") if hasattr(kind, name)
-    ]
+    names = ("total", "val", "sum", "most", "__reduce_ex__")
+    own = [inspect.getattr_static(kind, name, None) for kind in kinds for name in names]
+    left = [repr(one) for one in own if one not in (None, object.__reduce_ex__)]
     json.dump({"jobs": found, "left": left, "knob": KNOB}, sys.stdout)
 
 

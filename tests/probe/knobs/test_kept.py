@@ -42,23 +42,19 @@ def test_classes_are_as_they_were_in_the_end(told):
 
 
 @pytest.mark.parametrize("job", LATE)
-def test_the_host_waits_only_where_a_number_is_looked_at(seen, job):
-    before, after = seen[job]["waits"]
-    assert seen[job]["took"] >= 24
-    assert not seen[job]["declined"]
-    assert after <= before / 3
+def test_the_host_waits_only_where_a_number_is_looked_at(seen, job, put_off):
+    put_off(seen[job])
 
 
 @pytest.mark.parametrize("job", AT_ONCE)
-def test_what_cannot_be_kept_so_is_read_at_once(seen, job):
-    assert not seen[job]["took"]
-    assert AT_ONCE[job] in seen[job]["declined"]
+def test_what_cannot_be_kept_so_is_read_at_once(seen, job, read_at_once):
+    read_at_once(seen[job], AT_ONCE[job])
 
 
 def test_whoever_looks_in_every_step_gets_the_number(seen):
-    before, after = seen["is_looked_at"]["waits"]
-    assert seen["is_looked_at"]["took"] == 24
-    assert after <= before
+    """One wait for each: whether the device is still at it when it is asked, time tells."""
+    _, after = seen["is_looked_at"]["waits"]
+    assert after <= seen["is_looked_at"]["took"] == 24
 
 
 def read(text):

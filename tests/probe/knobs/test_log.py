@@ -55,17 +55,13 @@ def test_what_is_shown_is_the_same_in_every_job(seen):
 
 
 @pytest.mark.parametrize("job", LATE)
-def test_the_host_waits_only_where_a_number_is_looked_at(seen, job):
-    before, after = seen[job]["waits"]
-    assert seen[job]["took"] >= 24
-    assert not seen[job]["declined"]
-    assert after <= before / 3
+def test_the_host_waits_only_where_a_number_is_looked_at(seen, job, put_off):
+    put_off(seen[job])
 
 
 @pytest.mark.parametrize("job", AT_ONCE)
-def test_what_may_be_needed_at_once_is_read_at_once(seen, job):
-    assert not seen[job]["took"]
-    assert AT_ONCE[job] in seen[job]["declined"]
+def test_what_may_be_needed_at_once_is_read_at_once(seen, job, read_at_once):
+    read_at_once(seen[job], AT_ONCE[job])
 
 
 def test_a_bar_that_draws_in_a_way_of_its_own_has_the_number_at_once(seen):
@@ -302,7 +298,6 @@ def test_whose_method_a_number_is_given_to():
     del self
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="asks without that")
 def test_a_frame_that_is_asked_keeps_nothing():
     def look():
         held = torch.zeros(3)

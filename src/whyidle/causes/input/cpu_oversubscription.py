@@ -141,10 +141,14 @@ def _main(facts: Facts, workers: Workers) -> dict[str, int]:
     """Threads of operators of a training process on the CPU, where workers leave it fewer cores:
     they have to load as much as now."""
     threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
-    loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
-    busy = max(1, min(math.ceil(loading), workers.enough))
+    busy = max(1, min(math.ceil(_loading(facts, workers)), workers.enough))
     most = max(1, int(workers.cores) // max(facts.timeline.world_size or 1, 1) - busy)
     return {"main": most, "main_was": threads} if facts.on_cpu and threads > most else {}
+
+
+def _loading(facts: Facts, workers: Workers) -> float:
+    """Cores' worth of what the loading threads do in a step."""
+    return workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
 
 
 def _kept_waiting(facts: Facts) -> float:
@@ -165,7 +169,7 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
     threads = facts.timeline.settings.get("switches", {}).get("num_threads")
     if threads:
         own = min(own, threads * (1.0 - waits - workers.waiting))
-    loading = workers.per_step * (workers.mean("cpu") + workers.pickle) / facts.step_s
+    loading = _loading(facts, workers)
     got = facts.outside.summed(*_CPU) if facts.outside else None
     given = min(got or workers.cores, workers.cores)
     least = max(1.0 - waits - workers.waiting, (own + loading) / given)

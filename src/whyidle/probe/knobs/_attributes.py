@@ -12,11 +12,10 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from ._script import SCOPES
+
 if TYPE_CHECKING:
     from ._reads import Text
-
-SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
-
 
 WORDS = re.compile(r"\b(__dict__|vars)\b")
 """how else than by its name what objects hold may be looked at"""
@@ -44,8 +43,7 @@ class Within:
         self.statement = self._statement(place)
         self.scope = self._scope(place)
         self.inside = inside = set(ast.walk(self.scope))
-        self.attributes = [one for one in inside if is_one(one)]
-        self.attributes = [one for one in self.attributes if self._scope(one) is self.scope]
+        self.attributes = [one for one in inside if is_one(one) and self._scope(one) is self.scope]
         self.set = {
             one.id for one in inside if isinstance(one, ast.Name) and type(one.ctx) is not ast.Load
         }

@@ -10,6 +10,8 @@ NUMBERS = frozenset(("float", "int", "len", "round", "abs"))
 """functions that give a plain number"""
 SPIES = frozenset(("locals", "globals", "vars", "eval", "exec", "dir"))
 """functions through which names can be reached that the text does not show"""
+SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+"""what has names of its own"""
 
 
 class Script:
@@ -115,9 +117,8 @@ class Script:
 
     def on_top(self, node: ast.AST) -> bool:
         """Whether it stands in no function or class."""
-        inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
         above = self.around.get(node)
-        return above is None or (not isinstance(above, inner) and self.on_top(above))
+        return above is None or (not isinstance(above, SCOPES) and self.on_top(above))
 
 
 def _given(node: ast.AST) -> str:
