@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
 
+MANY = 50
+"""batches of an epoch for each worker, from which on its ends cost under 2 %"""
+EPOCHS = 4
+"""that are passed through at least: the first one has no beginning"""
+
 
 @dataclass(frozen=True, slots=True)
 class Waited:
@@ -77,3 +82,24 @@ def passed(
             waits[mine < workers and begin > 0.0] += last - wanted
             count += 1
     return Waited(waits[True] / max(count, 1), waits[False] / max(count, 1))
+
+
+def in_epochs(
+    costs: NDArray[np.float64], batches: int, *, workers: int, depth: int, between: float
+) -> float:
+    """Mean wait per batch, s, where every epoch has so many ``batches``, of costs as these (taken
+    in turn), and its workers begin when it does: the fewer batches each of them makes, the more of
+    the epoch passes until the first ones come, and while the last ones are waited for.
+
+    Args:
+        costs: of batches in their workers, s.
+        batches: of an epoch; more than ``MANY`` for each worker are as good as no end.
+        workers: how many make batches, and stay.
+        depth: of the queue, in batches.
+        between: the loop's own time between taking two batches, s.
+    """
+    length = max(1, min(batches, MANY * workers))
+    order = np.resize(costs, max(EPOCHS, -(-len(costs) // length) + 1) * length)
+    begins = np.arange(len(order)) % length == 0
+    busy = min(workers, length)
+    return passed(order, begins, workers=busy, depth=depth, between=between).total

@@ -13,7 +13,7 @@ from whyidle.analysis.fitting import waiting_workers
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import MULTI, nexts
 from whyidle.analysis.making import MOSTLY, Making
-from whyidle.analysis.queue import Waited, passed
+from whyidle.analysis.queue import Waited, in_epochs, passed
 from whyidle.analysis.restarts import begun_and_ended
 from whyidle.analysis.stopping import Stops, stops
 
@@ -62,7 +62,9 @@ class Stalling(Making):
         """P1: what a step would wait for its batches, s.
 
         ``T^(n) - (T - W)`` with ``T^(n) = max(T - W, s / n, (s_cpu + host) / cores)``: each worker
-        makes one batch at a time, and all of them share the cores with the training process.
+        makes one batch at a time, and all of them share the cores with the training process. Of
+        those that mostly wait, P2 tells what the ends of epochs cost besides, where the loader says
+        how many batches an epoch has.
 
         Args:
             workers: how many.
@@ -77,7 +79,21 @@ class Stalling(Making):
         host = self.rest * min(float(threads), left)
         made = self.per_step * wall / max(workers, 1)
         shared = (self.per_step * work + host) / left
-        return max(0.0, max(made, shared) - self.rest)
+        return max(0.0, max(made, shared) - self.rest, self._ends(workers, wall))
+
+    def _ends(self, workers: int, wall: float) -> float:
+        """What a step waits where workers that mostly wait begin anew with every epoch, s."""
+        batches = self.settings.get("batches")
+        if not batches or not self.waits_for_storage:
+            return 0.0
+        costs = (self.made["end"] - self.made["start"])[np.argsort(self.made["start"])] / 1e9
+        between = self.rest / max(self.per_step, 1e-9)
+        each = self.depth // max(self.count, 1)
+        longer = wall / max(self.wall, 1e-9)
+        waited = in_epochs(
+            costs * longer, batches, workers=workers, depth=each * workers, between=between
+        )
+        return self.per_step * waited
 
     def remaining(self, stall: float) -> float:
         """Share of the step still spent waiting when the model's stall shrinks to ``stall``."""

@@ -44,6 +44,7 @@ def describe(loader: Any) -> dict[str, Any]:
         "dataset": f"{dataset.__module__}.{dataset.__qualname__}",
         "start": context.get_start_method() if context is not None else _default_start(),
         "sampler": type(loader.sampler).__name__,
+        "batches": _batches(loader),
         "making": making,
         "collating": _place(loader.collate_fn),
         "asked": _asked(),
@@ -69,6 +70,21 @@ def _holds(chains: Callable[[Any], list[Any]], dataset: Any) -> bool | None:
     another object, and does not let itself be looked at."""
     try:
         return bool(chains(dataset))
+    except Exception:  # all the rest is told without it
+        return None
+
+
+def _batches(loader: Any) -> int | None:
+    """Of an epoch, where nobody but the dataset has to be asked: a sampler of the user's may have
+    to draw them all."""
+    from torch.utils.data import sampler
+    from torch.utils.data.distributed import DistributedSampler
+
+    own = {getattr(sampler, name) for name in sampler.__all__} | {DistributedSampler, type(None)}
+    if loader._dataset_kind or not {type(loader.sampler), type(loader.batch_sampler)} <= own:
+        return None
+    try:
+        return len(loader)
     except Exception:  # all the rest is told without it
         return None
 

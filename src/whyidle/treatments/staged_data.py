@@ -10,7 +10,9 @@ MOSTLY = 0.5
 """files that are opened per sample, from which on samples lie in files"""
 
 
-@treatment("remote-storage-fetch-stall", "page-cache-thrash", consent="none")
+@treatment(
+    "remote-storage-fetch-stall", "small-file-random-io", "page-cache-thrash", consent="none"
+)
 def staged_data(proof: Proof) -> Plan:
     """A copy of the data on a local disk, or a fixed part of it in memory. Applied at run time,
     files that are opened while batches are made are kept in memory that workers share, as long as

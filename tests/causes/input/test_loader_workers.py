@@ -61,6 +61,8 @@ class Job:
     """the call for a batch takes so much longer than taking it"""
     still: float = 0.0
     """share of the looks at workers that found them held still"""
+    counted: bool = False
+    """whether the loader says how many batches an epoch has"""
 
     @property
     def made(self):
@@ -132,6 +134,7 @@ class Job:
             "workers": self.workers,
             "prefetch": self.prefetch,
             "persistent": self.persistent,
+            "batches": self.epoch if self.counted else None,
             "making": "/job/data.py(10): __getitem__",
             "collating": "/job/data.py(30): keep",
             "asked": "/job/train.py(18): main",
@@ -263,6 +266,18 @@ def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
     told = proof.facts["by_workers"].speedup
     assert told == pytest.approx(speedup(sick, replace(sick, workers=wanted)), rel=0.1)
     assert speedup(sick, replace(sick, workers=2 * wanted)) < 1.15 * told
+
+
+@pytest.mark.parametrize("epoch", [12, 24, 60])
+def test_short_epochs_begin_with_a_wait_that_no_worker_hides(epoch):
+    """All workers begin with the epoch: the fewer batches each makes, the more is waited for."""
+    sick = replace(STORED, storage=300, train=5, steps=20 * epoch, epoch=epoch, counted=True)
+    proof = judge("remote-storage-fetch-stall", sick)
+    more = replace(sick, workers=proof.facts["workers"])
+    told = proof.facts["by_workers"].speedup
+    assert told == pytest.approx(speedup(sick, more), rel=0.1)
+    endless = judge("remote-storage-fetch-stall", replace(sick, counted=False))
+    assert endless.facts["by_workers"].speedup > 1.2 * told
 
 
 def test_no_more_wait_than_an_interpreter_each_is_worth():

@@ -295,17 +295,27 @@ def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
     """What is left would do for a trial, and is kept back for the end: both numbers are told."""
     looks = [diagnosis(WORKERS), diagnosis(FREEZE)]
     job = Job(monkeypatch, looks, both)
-    job.healing.budget_s = 5.0
+    job.healing.budget_s = 4.6
     found = job.heal()
     assert kept(found) == ["loader-workers"]
     assert "takes about 6 s with the last checks, 5 s were left" in found.passed[0].why
+
+
+@pytest.mark.parametrize(("promised", "tried"), [(1.2, False), (1.4, True)])
+def test_for_what_promises_much_the_budget_is_passed_a_little(monkeypatch, promised, tried):
+    looks = [diagnosis(WORKERS), diagnosis(prescription("gc-freeze", promised, gc__freeze=True))]
+    looks.append(diagnosis())
+    job = Job(monkeypatch, looks, both)
+    job.healing.budget_s = 5.0
+    found = job.heal()
+    assert ("gc-freeze" in [one.candidate.treatment for one in found.judged]) == tried
 
 
 def test_numbers_of_the_outcome_agree_with_each_other(monkeypatch):
     """Looks are taken at other times than trials: their rates are not set beside a trial's gain."""
     first, last = (with_rate(diagnosis(*fixes), 100.0) for fixes in ([WORKERS], [FREEZE]))
     job = Job(monkeypatch, [first, last, diagnosis()], both)
-    job.healing.budget_s = 5.0
+    job.healing.budget_s = 4.6
     healed = document.document(job.heal()).detail.healed
     assert healed.samples_per_s / healed.samples_per_s_before == pytest.approx(healed.speedup)
 
@@ -319,7 +329,7 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     found = msgspec.structs.replace(last.findings[0], where=[place])
     last = msgspec.structs.replace(last, findings=[found, *last.findings[1:]])
     job = Job(monkeypatch, [diagnosis(WORKERS), last], both)
-    job.healing.budget_s = 5.0
+    job.healing.budget_s = 4.6
     healed = document.document(job.heal()).detail.healed
     assert healed.left[0] == "It waits 60% of the time"
     assert last.findings[0].headline in healed.left[1]

@@ -232,6 +232,26 @@ def test_a_stream_that_is_divided_may_have_workers(turn, stream):
     assert hand.applied == {"loader.workers": 1}
 
 
+def test_how_many_batches_an_epoch_has_is_told_by_loaders_that_need_not_draw_them():
+    class Drawn(torch.utils.data.Sampler):
+        def __iter__(self):
+            return iter(range(9))
+
+        def __len__(self):
+            raise AssertionError("it would have to draw them all")
+
+    data = torch.utils.data.TensorDataset(torch.zeros(9, 1))
+    told = [
+        DataLoader(data, batch_size=2, shuffle=True),
+        DataLoader(data, batch_size=2, drop_last=True),
+        DataLoader(data, batch_size=None),
+        DataLoader(data, sampler=Drawn()),
+        DataLoader(data, batch_sampler=[[0], [1]]),
+        DataLoader(Stream()),
+    ]
+    assert [describe(one)["batches"] for one in told] == [5, 4, 9, None, None, None]
+
+
 def test_a_watched_loader_tells_whether_its_data_is_divided():
     told = [describe(DataLoader(data))["undivided"] for data in (Stream(), Sharded(), Numbers())]
     assert told == [True, False, False]

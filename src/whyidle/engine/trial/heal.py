@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key, named
 from whyidle.engine.trial.firm import firm, tell
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, LONGER, PAIR, Healing, look
-from whyidle.engine.trial.judge import judge
+from whyidle.engine.trial.judge import PROMISING, judge
 from whyidle.engine.trial.judgement import Bench, Judgement, Reason, harm
 from whyidle.engine.trial.rare import MOST_S
 from whyidle.engine.trial.search import settle
@@ -129,7 +129,7 @@ def _next(healing: Healing, course: _Course) -> bool:
     if not ready:
         return False
     needed = LEAST_ARMS + LAST_ARMS * bool(healing.kept)
-    if not healing.affords(needed):
+    if not (healing.affords(needed) or _pressing(healing, ready[0], needed)):
         enough_s = _enough(healing, needed, len(ready))
         course.enough_s = max(course.enough_s or 0.0, enough_s)
         course.stopped = _no_time(healing, needed, enough_s)
@@ -157,6 +157,12 @@ def _next(healing: Healing, course: _Course) -> bool:
     if judgement.kept:
         _look_again(healing, course, judgement)
     return True
+
+
+def _pressing(healing: Healing, candidate: Candidate, arms: int) -> bool:
+    """Whether so much is expected of it that the budget may be passed a little."""
+    much = candidate.predicted is not None and candidate.predicted.speedup >= PROMISING
+    return much and healing.over_s > arms * healing.arm_s
 
 
 def _ready(healing: Healing, course: _Course) -> tuple[list[Candidate], list[Passed]]:

@@ -46,6 +46,8 @@ TEXT = ("encoding", "errors", "newline")
 DEFAULTS = {"buffering": -1, **dict.fromkeys(TEXT), "closefd": True, "opener": None}
 MADE, OPENED, LARGE, FULL, KEPT = range(5)
 """what was met in any process: a batch made, a file opened, one too large, no room, a copy made"""
+HITS, LOOKS, READ_S, COPY_S = range(4)
+"""copies asked for; of the files that were read all the same: how many, and how long that took"""
 MODES = frozenset(["r", "rb", "br", "rt", "tr"])
 
 
@@ -61,6 +63,9 @@ class Shelf:
         self.slots = mmap.mmap(-1, SLOTS * SLOT.size)
         self.off: Any = memoryview(mmap.mmap(-1, 1))
         """whether copies are given no more, in no process"""
+        self.tally: Any = memoryview(mmap.mmap(-1, 4 * 8)).cast("d")
+        """``HITS`` and so on, of all processes: with many workers each would look anew, and take
+        an epoch for it. Two that count at once may lose one"""
 
     def get(self, key: bytes) -> memoryview | None:
         """The file's bytes, if they are there."""
@@ -99,9 +104,6 @@ class Staging:
         self.making = threading.local()
         self.met: Any = memoryview(mmap.mmap(-1, 5))
         """``MADE`` and so on, by the workers that are forked, too"""
-        self.hits = self.looks = 0
-        self.read_s = self.copy_s = 0.0
-        """of the files that were looked at"""
 
     def now(self) -> bool:
         """Whether this thread makes a batch."""
@@ -170,28 +172,30 @@ class Staging:
                 return None
             self.met[KEPT if shelf.put(key, found) else FULL] = 1
             return memoryview(found)
-        self.hits += 1
-        if (self.hits <= FIRST or not self.hits % EVERY) and not self._good(name, data):
+        shelf.tally[HITS] += 1
+        hits = int(shelf.tally[HITS])
+        if (hits <= FIRST or not hits % EVERY) and not self._good(shelf, name, data):
             return None
         self.hand.took(KNOB)
         return data
 
-    def _good(self, name: str, data: memoryview) -> bool:
+    def _good(self, shelf: Shelf, name: str, data: memoryview) -> bool:
         """Read it all the same: whether it is what was kept, and is worth it."""
         begin = time.perf_counter()
         found = _read(name, None, len(data))
         middle = time.perf_counter()
         same = found == bytes(data)
-        self.copy_s += time.perf_counter() - middle
-        self.read_s += middle - begin
-        self.looks += 1
+        tally = shelf.tally
+        tally[COPY_S] += time.perf_counter() - middle
+        tally[READ_S] += middle - begin
+        tally[LOOKS] += 1
         if not same:
             self.stop("a file has changed, and its times have not")
-        elif self.looks % FIRST == 0:
-            if self.read_s < LEAST * self.copy_s:
+        elif tally[LOOKS] >= FIRST:
+            if tally[READ_S] < LEAST * tally[COPY_S]:
                 self.stop("its files are read as fast as copies in memory would be")
-            self.read_s = self.copy_s = 0.0
-        return self.shelf is not None and not self.shelf.off[0]
+            tally[LOOKS] = tally[READ_S] = tally[COPY_S] = 0.0
+        return not shelf.off[0]
 
 
 def turn(hand: Hand) -> None:
