@@ -407,6 +407,14 @@ def test_calls_in_every_step_are_thinned():
     assert "which is to go altogether" in never.why[0]
 
 
+@pytest.mark.parametrize("module", ["accelerator", "xpu", "mps"])
+def test_the_cache_of_any_accelerator_is_thinned(module):
+    text = PLAIN.replace("torch.cuda.empty", f"torch.{module}.empty")
+    found = added(text, "memory.empty_cache_every", 500, 1)
+    assert "+if step % 500 == 0:" in found
+    assert f"+torch.{module}.empty_cache()" in found
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -70,6 +70,7 @@ def hidden_loading(
     floor: tuple[float, float] = (0.0, 0.0),
     usual: float | None = None,
     given: int | None = None,
+    ends: float = 0.0,
 ) -> tuple[float, float, float]:
     """P1 without a storage model: share won when workers load while the device computes.
 
@@ -83,6 +84,7 @@ def hidden_loading(
         usual: the same as expected; None: the middle.
         given: how many workers the job is to have, where the cores have room for them; None: how
             many it can have is not known, and the middle of both bounds is expected.
+        ends: share of the step that these are waited for where short epochs begin and end.
 
     Returns:
         (careful, expected, hopeful); careful is negative where handing over and sharing cores may
@@ -98,7 +100,7 @@ def hidden_loading(
     careful = min(careful, hopeful)
     usual = sum(floor) / 2 if usual is None else usual
     told = (likely + slow) / 2 if given is None else max(1.0 - blocked + handoff[0], work / given)
-    expected = 1.0 - max(told, usual)
+    expected = 1.0 - max(told, usual, 1.0 - blocked + ends)
     return careful, min(max(expected, careful), hopeful), hopeful
 
 

@@ -13,7 +13,14 @@ from whyidle.patches._training import steps
 
 CALLS = {
     "gc.collect_interval_steps": ("gc.collect",),
-    "memory.empty_cache_every": ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache"),
+    "memory.empty_cache_every": (
+        "torch.cuda.empty_cache",
+        "torch.cuda.memory.empty_cache",
+        "torch.accelerator.empty_cache",
+        "torch.accelerator.memory.empty_cache",
+        "torch.xpu.empty_cache",
+        "torch.mps.empty_cache",
+    ),
 }
 
 

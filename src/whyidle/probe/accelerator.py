@@ -120,6 +120,9 @@ def install(loop: Loop) -> None:
     built: bool = torch.version.cuda is not None or torch.version.hip is not None
     if built:
         _calls(loop, torch.cuda, CUDA)
+    if hasattr(getattr(torch, "accelerator", None), "empty_cache"):
+        emptied = spans(loop, "torch.accelerator: empty_cache", PYTHON, "accelerator.empty_cache")
+        patch(loop, "accelerator.empty_cache", torch.accelerator, "empty_cache", emptied)
 
 
 def _calls(loop: Loop, owner: Any, kind_: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from imagined import MS, Imagined, finding
 from judging import covers, judge, judge_all, measured
 
-from whyidle.model.loading import ROW, Loading
+from whyidle.model.loading import BATCH, ROW, Loading
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -112,6 +112,36 @@ def test_short_steps_are_not_won_by_workers_that_share_each_tensor():
     assert speedups[0] > speedups[1] > speedups[2] >= 1.0
     assert found[2].predicted.low < 1.0 < found[2].predicted.high
     assert judge_all(CAUSE, [parted(3, pinned=True)]).predicted == found[0].predicted
+
+
+def waiting(batches):
+    """Steps of 102 ms, of which 100 go by waiting for a batch; an epoch has so many."""
+    made = Builder()
+    for _ in range(6):
+        with made.step():
+            made.loader(us(100_000))
+            for _ in range(4):
+                made.op("aten::mm", kernels=[(GEMM, us(500))])
+            made.sync()
+    seen = made.timeline()
+    rows = np.zeros(6, BATCH)
+    rows["worker"], rows["cpu"] = -1, us(1_000)
+    calls = [name.startswith("enumerate") for name in np.array(seen.names)[seen.host.name]]
+    rows["start"], rows["end"] = seen.host.start[calls], seen.host.end[calls]
+    settings = ({"workers": 0, "batches": batches},)
+    return replace(seen, loading=Loading(cores=2.0, threads=1, batches=rows, settings=settings))
+
+
+@pytest.mark.parametrize("batches", [8, 20, 40])
+def test_workers_that_wait_are_waited_for_at_the_beginning_of_short_epochs(batches):
+    """All batches of the shortest are asked for at once; of the longest, some a second time."""
+    found = judge_all(CAUSE, [waiting(batches)])
+    rounds, last = divmod(batches - 1, found.facts["workers"])
+    epoch = max(100 * (rounds + 1) + 2 * (last + 1), 100 + 2 * batches)
+    assert found.predicted.speedup == pytest.approx(102 * batches / epoch, rel=0.05)
+    endless = judge_all(CAUSE, [waiting(None)])
+    assert endless.predicted.speedup > 1.5 * found.predicted.speedup
+    assert endless.predicted.low == found.predicted.low
 
 
 def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was_given():

@@ -1,3 +1,5 @@
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import allocating, healthy
 from whyidle.testing.twins import covers, judge, measured
@@ -49,6 +51,29 @@ def test_an_emptied_cache_is_named_with_its_place():
     assert proof.facts["emptied"] is True
     assert "cache is emptied" in proof.headline
     assert proof.where[0].function == "clear"
+
+
+def test_of_a_burst_its_run_tells_that_the_cache_is_emptied():
+    """A burst holds operators and calls of the runtime, and no Python."""
+    burst, live = Facts(train(every=1).timeline()), Facts(told().timeline())
+    burst.live = live
+    proof = catalog.causes()[CAUSE].test(burst)
+    assert proof.facts["emptied"] is True
+    assert proof.where[0].function == "clear"
+    told_per_step = {one.quantity: one.value for one in proof.evidence}
+    assert told_per_step["calls that empty the cache, per step"] == 1.0
+
+
+def told() -> Builder:
+    """What the probe says of such a job."""
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            job.op("aten::mm", kernels=[("gemm", us(500))], host=us(300))
+            mine = job.span("train.py(70): clear", "python_function")
+            with mine, job.span("torch.cuda: empty_cache", "python_function"):
+                job.sync("cudaDeviceSynchronize")
+    return job
 
 
 def test_now_and_then_is_no_thrash():

@@ -32,6 +32,7 @@ PLACES = [
     (torch, "set_float32_matmul_precision"),
     (torch, "set_anomaly_enabled"),
     (torch.cuda, "empty_cache"),
+    (torch.accelerator, "empty_cache"),
     (torch.autograd, "backward"),
     (torch.autograd, "grad"),
     (torch.Tensor, "to"),

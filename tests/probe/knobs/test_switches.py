@@ -175,6 +175,13 @@ def test_the_cache_is_never_emptied_where_that_is_asked_for(turn):
     assert hand.applied == {"memory.empty_cache_every": 1}
 
 
+def test_the_cache_of_any_accelerator_is_emptied_now_and_then(told_by):
+    for owner, told in told_by("emptied_on_emulated.py").items():
+        assert told["through"] == told["steps"] / 8, owner
+        assert told["applied"] == {"memory.empty_cache_every": told["steps"] * 7 / 8}, owner
+        assert told["after"] == 1, owner
+
+
 class Threads(Dataset):
     def __len__(self):
         return 2

@@ -23,6 +23,7 @@ from whyidle.analysis.loader import (
 from whyidle.analysis.making import LEAST_SAMPLES
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
+from whyidle.analysis.queue import in_epochs
 from whyidle.analysis.samples import busiest
 from whyidle.causes.input._waiting import leading_once, made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
@@ -32,6 +33,8 @@ from whyidle.model.units import lasting
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
 MOST_PLACES = 3
+AHEAD = 2
+"""batches that each worker has ready at most, as PyTorch's loader does where nothing is said"""
 LEFT = 0.1
 """share of the step that workers are expected to leave of the wait, from which on samples have to
 become cheaper, too"""
@@ -105,6 +108,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         floor=space.floor,
         usual=space.usual,
         given=None if space.usual is None else given,
+        ends=_ends(facts, blocked, given),
     )
     hot = hot_function(facts, union(calls.start, calls.end))
     (asking,) = facts.workers.places("asked", workers=False) or (
@@ -180,6 +184,27 @@ def _workers(work: float, blocked: float, bounds: tuple[int, int]) -> int:
     """Workers that keep up with the rest of the step, and one to spare, as far as there is room."""
     needed = int(np.ceil(work / max(1.0 - blocked, 1e-3))) + 1
     return min(max(needed, bounds[0]), bounds[1])
+
+
+def _ends(facts: Facts, blocked: float, workers: int) -> float:
+    """P2: share of the step that as many ``workers`` would be waited for, who mostly wait
+    themselves and begin anew with every epoch; 0 where no loader tells how long its epochs are."""
+    loading = facts.timeline.loading
+    lengths = {each.get("batches") for each in loading.settings if not each.get("workers")}
+    rows = loading.batches
+    rows = rows[(rows["worker"] < 0) & facts.scope.covers(rows["end"])]
+    length = lengths.pop() if len(lengths) == 1 else None
+    if not length or not len(rows) or not mostly_waits(facts):
+        return 0.0
+    per_step = len(rows) / max(facts.step_count, 1)
+    waited = in_epochs(
+        (rows["end"] - rows["start"]) / 1e9,
+        length,
+        workers=workers,
+        depth=AHEAD * workers,
+        between=(1.0 - blocked) * facts.step_s / per_step,
+    )
+    return waited * per_step / facts.step_s
 
 
 def _evidence(

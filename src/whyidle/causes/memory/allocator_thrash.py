@@ -10,7 +10,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Place
 
 LEAST_GAIN = 0.005
 """share of the step below which the allocator is not worth a word"""
@@ -76,7 +76,7 @@ def allocator_thrash(facts: Facts) -> Proof | None:
     if gains[2] < LEAST_GAIN:
         return None
     lost = max(facts.share_of(facts.part("allocator") & spent), gains[0])
-    emptied = facts.named(EMPTY_CACHE)
+    emptied, seen = _emptied(facts)
     per_step = len(calls) / facts.step_count
     return Proof(
         headline=f"{per_step:.3g} calls per step allocate or free device memory"
@@ -84,13 +84,27 @@ def allocator_thrash(facts: Facts) -> Proof | None:
         low=gains[0],
         high=max(lost, gains[1]),
         predicted=from_gains(gains, "recorded steps replayed without the calls"),
-        evidence=_evidence(facts, calls, emptied, lost),
+        evidence=_evidence(facts, calls, len(emptied) / seen.step_count, lost),
         confidence=0.9,
-        where=tuple(
-            place for place in [facts.places.of(int(np.append(emptied, calls)[0]))] if place
-        ),
+        where=tuple(place for place in [_place(facts, calls, emptied, seen)] if place),
         facts={"emptied": bool(len(emptied))},
     )
+
+
+def _emptied(facts: Facts) -> tuple[NDArray[np.int64], Facts]:
+    """Calls that empty the cache, and whose rows they are: a burst holds operators and no Python,
+    but of its run the probe told when it was called."""
+    found = facts.named(EMPTY_CACHE)
+    if len(found) or facts.live is None:
+        return found, facts
+    return facts.live.named(EMPTY_CACHE), facts.live
+
+
+def _place(
+    facts: Facts, calls: NDArray[np.int64], emptied: NDArray[np.int64], seen: Facts
+) -> Place | None:
+    """Where the cache is emptied, else where memory is asked for."""
+    return seen.places.of(int(emptied[0])) if len(emptied) else facts.places.of(int(calls[0]))
 
 
 def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
@@ -105,12 +119,11 @@ def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
 
 
 def _evidence(
-    facts: Facts, calls: NDArray[np.int64], emptied: NDArray[np.int64], lost: float
+    facts: Facts, calls: NDArray[np.int64], emptied: float, lost: float
 ) -> tuple[Evidence, ...]:
     listed = (
         ("device allocation calls per step", len(calls) / facts.step_count, None, len(calls)),
-        ("calls that empty the cache, per step", len(emptied) / facts.step_count, None,
-         len(emptied)),
+        ("calls that empty the cache, per step", emptied, None, facts.step_count),
         ("device idle in the allocator, share of step", lost, "ratio", len(calls)),
     )  # fmt: skip
     return tuple(

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import accelerator
 from . import Hand
+
+OTHERS = ("xpu", "mps")
+"""modules like ``torch.cuda`` that PyTorch brings; one that a package brings is asked for by name
+once the job steps"""
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Let ``torch.cuda.empty_cache()`` through only every so many calls; 0: never."""
+    """Let ``torch.cuda.empty_cache()`` and its like through only every so many calls; 0: never."""
     import torch
 
     every, calls = int(edits["memory.empty_cache_every"]), 0
@@ -26,6 +31,22 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         return empty_cache
 
     hand.waits(edits, "torch.cuda.empty_cache() was called once at most")
-    hand.replace(
-        torch.cuda, "empty_cache", make
-    )  # its home, torch.cuda.memory, PyTorch itself uses
+    # a script may import them by name; their home, torch.cuda.memory, PyTorch itself uses
+    known = ["cuda", "accelerator"]
+    for name in known:
+        if hasattr(getattr(torch, name, None), "empty_cache"):
+            hand.replace(getattr(torch, name), "empty_cache", make)
+
+    def stepped(step: int) -> None:
+        if step == 1:
+            for owner in _others(torch):
+                hand.replace(owner, "empty_cache", make)
+
+    hand.after_steps(stepped)
+
+
+def _others(torch: Any) -> list[Any]:
+    """The modules of other accelerators that are there."""
+    package = torch._C._get_privateuse1_backend_name()
+    found = [accelerator.module(torch, kind) for kind in (*OTHERS, package)]
+    return [one for one in found if hasattr(one, "empty_cache")]

@@ -1,0 +1,45 @@
+"""A job that empties the cache of the emulated device in every step; says how often that was let
+through, as the device's own module and as PyTorch's of whichever accelerator there is."""
+
+import json
+import sys
+import tempfile
+
+import torch
+from reads_on_emulated import STEPS, steps
+
+from whyidle.probe import knobs
+from whyidle.testing import emulated
+
+EVERY = 8
+
+
+def emptied(owner):
+    """With the knob, and once it is turned back."""
+    calls = []
+    original = owner.empty_cache
+    owner.empty_cache = lambda: calls.append(1)
+    hand = knobs.Hand(tempfile.mkdtemp(), {"edits": {"memory.empty_cache_every": EVERY}, "was": {}})
+    hand.turn()
+    for _ in steps():
+        owner.empty_cache()
+    through = len(calls)
+    hand.back()
+    owner.empty_cache()
+    owner.empty_cache = original
+    return {
+        "through": through,
+        "after": len(calls) - through,
+        "applied": hand.applied,
+        "steps": STEPS,
+    }
+
+
+def main():
+    emulated.configure(peak_flops=2e9)
+    found = {owner.__name__: emptied(owner) for owner in (torch.emulated, torch.accelerator)}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
