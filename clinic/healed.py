@@ -17,11 +17,12 @@ HOW = """
   evaluation without gradients, checkpoints beside the training. Each runs in turn with the job as
   it is, under `whyidle run --profile off`, three times, and the job itself tells its rate: numbers
   are medians of pairs. Without a plan the job is as it was, 1.00.
-* **healed over oracle** counts cases whose cure is worth over 2 % and changes no more than
-  rounding. Its second pair of rows leaves out those whose sheet calls a part of the cure
-  **advice**: what no process can be given while it runs, as something is done less often
-  (evaluations, checkpoints, reports), elsewhere (more cores, a cooler device) or by other code.
-  The sheet says so, not the product.
+* **healed over oracle** is the plan's rate beside the cured twin's of the same turn, the median of
+  the pairs. It counts cases whose cure is worth over 2 % and changes no more than rounding. Its
+  second pair of rows leaves out those whose sheet calls a part of the cure **advice**: what no
+  process can be given while it runs, as something is done less often (evaluations, checkpoints,
+  reports), elsewhere (more cores, a cooler device) or by other code. The sheet says so, not the
+  product.
 * **Slower** is one that has under 98 % of the sick job's rate, and less in every pair; where it has
   under 98 % there are up to five pairs.
 * **Predicted beside measured**: of each fix that was tried, as shares of the sick step.
@@ -54,10 +55,13 @@ def score(found: Sequence[Healed]) -> list[str]:
     """What the whole of it shows."""
     whole = [one for one in found if one.gain is not None]
     given = [one for one in whole if one.consent in GIVEN]
-    share = sorted(_shares((one.gain, one.oracle) for one in given))
-    applied = sorted(_shares((one.gain, one.oracle) for one in given if not one.advice))
-    safe_applied = sorted(_shares((one.safe_gain, one.oracle) for one in given if not one.advice))
-    safe = sorted(_shares((one.safe_gain, one.oracle) for one in given))
+    worth = [one for one in given if one.oracle and one.oracle > WORTH]
+    share, applied = (
+        _sorted(one.share for one in worth),
+        _sorted(one.share for one in worth if not one.advice),
+    )
+    safe = _sorted(one.safe_share for one in worth)
+    safe_applied = _sorted(one.safe_share for one in worth if not one.advice)
     errors = sorted(_errors(whole))
     harmed, unsafe = sum(one.harmed for one in whole), sum(one.safe_harmed for one in whole)
     return [
@@ -83,9 +87,8 @@ def _errors(whole: Iterable[Healed]) -> Iterator[float]:
     yield from (abs(1 / t.predicted - 1 / t.speedup) for t in tried if t.predicted and t.speedup)
 
 
-def _shares(gains: Iterable[tuple[float | None, float | None]]) -> list[float]:
-    """Of what the oracle gains, where that is worth anything."""
-    return [gain / oracle for gain, oracle in gains if gain and oracle and oracle > WORTH]
+def _sorted(shares: Iterable[float | None]) -> list[float]:
+    return sorted(share for share in shares if share is not None)
 
 
 def _at(values: Sequence[float], share: float) -> str:

@@ -104,6 +104,17 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         return _ratio(self.cured, self.sick)
 
     @property
+    def share(self) -> float | None:
+        """Of what the cured twin makes, what the job makes with the plan: beside each other, so
+        that the pace of the sick one, which is in both gains, counts in neither."""
+        return _ratio(self.planned, self.cured)
+
+    @property
+    def safe_share(self) -> float | None:
+        """And with every safe fix."""
+        return _ratio(self.safe, self.cured)
+
+    @property
     def harmed(self) -> bool:
         """Whether the plan left the job slower."""
         return _slower(self.planned, self.sick)

@@ -1,6 +1,7 @@
 """What healing is scored by."""
 
 import msgspec
+import pytest
 
 from clinic.healed import page, rows, score
 from clinic.healing import HARM, Healed, Tried
@@ -28,6 +29,18 @@ def test_the_plan_is_held_against_the_cure_and_every_safe_fix():
     assert "healed over oracle, median of 2 | 0.75 | 0.50 |" in told
     assert "10th percentile | 0.75 | 0.50 |" in told
     assert "left slower, of 3 | 0 | 0 |" in told
+
+
+def test_a_disturbed_run_of_the_sick_job_says_nothing_of_the_plan():
+    disturbed = msgspec.structs.replace(
+        one("c0011", 1.0, 1.0),
+        sick=[50.0, 99.0, 60.0],
+        planned=[90.0, 92.0, 70.0],
+        safe=[80.0, 80.0, 80.0],
+        cured=[100.0, 100.0, 100.0],
+    )
+    assert disturbed.gain / disturbed.oracle == pytest.approx(0.7)  # of neither turn
+    assert "healed over oracle, median of 1 | 0.90 | 0.80 |" in "\n".join(score([disturbed]))
 
 
 def test_a_healthy_job_that_became_slower_is_harm():
