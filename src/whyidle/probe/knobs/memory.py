@@ -30,7 +30,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
         return empty_cache
 
-    hand.waits(edits, "torch.cuda.empty_cache() was called once at most")
+    hand.waits(edits, "the cache was emptied once at most")
     # a script may import them by name; their home, torch.cuda.memory, PyTorch itself uses
     known = ["cuda", "accelerator"]
     for name in known:
