@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from whyidle.probe.knobs import _memory, _whole, dataset
 from whyidle.probe.knobs._chance import own
-from whyidle.probe.knobs._keeping import PROVE
+from whyidle.probe.knobs._keeping import PROVE, Keeping
+from whyidle.probe.knobs._shared import Index, Room
 
 EDIT = {"dataset.cache": True}
 MADE = torch.zeros(512, dtype=torch.int32).share_memory_()
@@ -322,6 +323,19 @@ class Quick(Dataset):
 
     def __getitem__(self, index):
         return index
+
+
+@pytest.mark.parametrize(
+    ("make_s", "again"), [(1e-6, 8 + 32), (64e-6, 8 + 32), (128e-6, 4 + 16), (1.0, 1 + 4)]
+)
+def test_making_samples_again_takes_no_longer_than_reading_kept_ones(make_s, again):
+    """Of 512 samples in an epoch of 2048 looks; never less often than one of 512."""
+    keeping = Keeping(None, Index(Room(0), 512))
+    keeping.make_s, keeping.read_s = make_s, 1e-6
+    keeping.settle()
+    assert sum(keeping.due() for _ in range(2048)) == again
+    other = Keeping(None, keeping.index)  # of another process
+    assert sum(other.due() for _ in range(2048)) == again
 
 
 def test_what_is_made_quickly_is_not_kept(turn):

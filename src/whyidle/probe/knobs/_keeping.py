@@ -10,13 +10,14 @@ from typing import Any
 from .. import guard
 from . import Hand
 from ._chains import Chains
-from ._shared import OFF, Index
+from ._shared import EVERY, OFF, Index
 
 KNOB = "dataset.cache"
 PROVE = 32
 """samples that are made twice before any is kept"""
-EVERY = 64
-"""one of so many looks makes the sample again instead, and so do the first ones of an epoch"""
+OFTEN, SELDOM = 64, 512
+"""one of so many looks makes the sample again instead, and so do the first ones of an epoch: of as
+many as take as long as that takes, so that it costs no more than they do, between these bounds"""
 FIRST = 16
 
 
@@ -43,7 +44,6 @@ class Keeping:
         self.hand = hand
         self.index = index
         self.looks = 0
-        self.first = max(1, min(FIRST, index.items // EVERY))
         self.make_s = self.read_s = math.inf
         """of a sample, the shortest that was seen: anything else may have had to wait"""
 
@@ -69,5 +69,12 @@ class Keeping:
 
     def due(self) -> bool:
         """One more look at what is kept: whether the sample is to be made again instead."""
+        every = self.index.state[EVERY] or OFTEN
         self.looks += 1
-        return self.looks <= self.first or self.looks % EVERY == 0
+        first = max(1, min(FIRST, self.index.items // every))
+        return self.looks <= first or self.looks % every == 0
+
+    def settle(self) -> None:
+        """Say how often a sample is to be made again, for all processes."""
+        looks = self.make_s / max(self.read_s, 1e-9)
+        self.index.state[EVERY] = int(max(OFTEN, min(SELDOM, looks)))

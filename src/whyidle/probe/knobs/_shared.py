@@ -19,9 +19,10 @@ RECORD = struct.Struct("<QI4x")
 IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686")
 PATIENCE_S = 0.05
 """for the lock: whoever holds it does so for a microsecond, unless it was killed"""
-OFF, PROVEN, DRAWS, SIGN = range(4)
+OFF, PROVEN, DRAWS, SIGN, EVERY = range(5)
 """what processes tell each other of a dataset: whether nothing is kept any more, how many samples
-it was proven with, whether they draw random numbers, and which transforms it has"""
+it was proven with, whether they draw random numbers, which transforms it has, and one of how many
+looks makes its sample again (0: not settled)"""
 
 
 class Room:
@@ -74,8 +75,8 @@ class Index:
     def __init__(self, room: Room, items: int) -> None:
         self.room = room
         self.items = items
-        whole: Any = memoryview(mmap.mmap(-1, 8 * (items + SIGN + 1))).cast("q")
-        self.state, self.places = whole[: SIGN + 1], whole[SIGN + 1 :]
+        whole: Any = memoryview(mmap.mmap(-1, 8 * (items + EVERY + 1))).cast("q")
+        self.state, self.places = whole[: EVERY + 1], whole[EVERY + 1 :]
 
     def get(self, item: int) -> bytes | None:
         """The sample, if it is there."""

@@ -154,7 +154,10 @@ class Keeper(Keeping):
         self.make_s = min(self.make_s, took_s / len(made))
         self.read_s = min(self.read_s, read_s / len(made))
         self.index.state[PROVEN] += len(indices)
-        if self.index.state[PROVEN] >= PROVE and self.make_s < LEAST * self.read_s:
+        if self.index.state[PROVEN] < PROVE:
+            return True
+        if self.make_s < LEAST * self.read_s:
             self.stop("its samples are made as fast as kept ones would be read")
             return False
+        self.settle()
         return True
