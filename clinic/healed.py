@@ -56,12 +56,9 @@ def score(found: Sequence[Healed]) -> list[str]:
     whole = [one for one in found if one.gain is not None]
     given = [one for one in whole if one.consent in GIVEN]
     worth = [one for one in given if one.oracle and one.oracle > WORTH]
-    share, applied = (
-        _sorted(one.share for one in worth),
-        _sorted(one.share for one in worth if not one.advice),
-    )
-    safe = _sorted(one.safe_share for one in worth)
-    safe_applied = _sorted(one.safe_share for one in worth if not one.advice)
+    plain = [one for one in worth if not one.advice]
+    share, applied = (_sorted(one.share for one in some) for some in (worth, plain))
+    safe, safe_applied = (_sorted(one.safe_share for one in some) for some in (worth, plain))
     errors = sorted(_errors(whole))
     harmed, unsafe = sum(one.harmed for one in whole), sum(one.safe_harmed for one in whole)
     return [

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.binding import spendable
-from whyidle.analysis.queue import epochs
+from whyidle.analysis.queue import AHEAD, epochs
 from whyidle.analysis.repeats import from_storage, made_again, second
 from whyidle.analysis.scoped import Scoped
 
@@ -67,9 +67,14 @@ class Making:
         return int(self.settings.get("workers") or 0)
 
     @property
+    def ahead(self) -> int:
+        """Batches that each worker may have ready at most."""
+        return int(self.settings.get("prefetch") or AHEAD)
+
+    @property
     def depth(self) -> int:
         """Batches that may be ready at most."""
-        return self.count * int(self.settings.get("prefetch") or 2)
+        return self.count * self.ahead
 
     @property
     def cores(self) -> float:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
 
+AHEAD = 2
+"""batches for each worker, as PyTorch's loader has it where nothing is said"""
 MANY = 50
 """batches of an epoch for each worker, from which on its ends cost under 2 %"""
 EPOCHS = 4
@@ -85,7 +87,7 @@ def passed(
 
 
 def in_epochs(
-    costs: NDArray[np.float64], batches: int, *, workers: int, depth: int, between: float
+    costs: NDArray[np.float64], batches: int, *, workers: int, between: float, ahead: int = AHEAD
 ) -> float:
     """Mean wait per batch, s, where every epoch has so many ``batches``, of costs as these (taken
     in turn), and its workers begin when it does: the fewer batches each of them makes, the more of
@@ -95,11 +97,11 @@ def in_epochs(
         costs: of batches in their workers, s.
         batches: of an epoch; more than ``MANY`` for each worker are as good as no end.
         workers: how many make batches, and stay.
-        depth: of the queue, in batches.
         between: the loop's own time between taking two batches, s.
+        ahead: batches that each of them may have ready or in work.
     """
     length = max(1, min(batches, MANY * workers))
     order = np.resize(costs, max(EPOCHS, -(-len(costs) // length) + 1) * length)
     begins = np.arange(len(order)) % length == 0
     busy = min(workers, length)
-    return passed(order, begins, workers=busy, depth=depth, between=between).total
+    return passed(order, begins, workers=busy, depth=ahead * workers, between=between).total

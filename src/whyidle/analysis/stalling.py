@@ -88,10 +88,9 @@ class Stalling(Making):
             return 0.0
         costs = (self.made["end"] - self.made["start"])[np.argsort(self.made["start"])] / 1e9
         between = self.rest / max(self.per_step, 1e-9)
-        each = self.depth // max(self.count, 1)
         longer = wall / max(self.wall, 1e-9)
         waited = in_epochs(
-            costs * longer, batches, workers=workers, depth=each * workers, between=between
+            costs * longer, batches, workers=workers, between=between, ahead=self.ahead
         )
         return self.per_step * waited
 

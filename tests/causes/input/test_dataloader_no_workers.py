@@ -92,15 +92,21 @@ def test_a_dataset_that_launches_kernels_is_told_apart():
 CAUSE = "dataloader-no-workers"
 
 
-def parted(tensors, *, pinned=False):
-    """Steps of 3.2 ms, of which 1.2 go by in making a batch of so many tensors."""
+def small(loading):
+    """Steps of 2 ms, and before each a batch that is made for so many us."""
     made = Builder()
     for _ in range(6):
         with made.step():
-            made.loader(us(1_200))
+            made.loader(us(loading))
             for _ in range(4):
                 made.op("aten::mm", kernels=[(GEMM, us(500))])
             made.sync()
+    return made
+
+
+def parted(tensors, *, pinned=False):
+    """Steps of 3.2 ms, of which 1.2 go by in making a batch of so many tensors."""
+    made = small(1_200)
     told = Loading(cores=2.0, threads=1, tensors=tensors, settings=({"pinned": pinned},))
     return replace(made.timeline(), loading=told)
 
@@ -116,14 +122,7 @@ def test_short_steps_are_not_won_by_workers_that_share_each_tensor():
 
 def waiting(batches):
     """Steps of 102 ms, of which 100 go by waiting for a batch; an epoch has so many."""
-    made = Builder()
-    for _ in range(6):
-        with made.step():
-            made.loader(us(100_000))
-            for _ in range(4):
-                made.op("aten::mm", kernels=[(GEMM, us(500))])
-            made.sync()
-    seen = made.timeline()
+    seen = small(100_000).timeline()
     rows = np.zeros(6, BATCH)
     rows["worker"], rows["cpu"] = -1, us(1_000)
     calls = [name.startswith("enumerate") for name in np.array(seen.names)[seen.host.name]]

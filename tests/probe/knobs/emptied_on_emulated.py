@@ -19,12 +19,13 @@ def emptied(owner):
     calls = []
     original = owner.empty_cache
     owner.empty_cache = lambda: calls.append(1)
-    hand = knobs.Hand(tempfile.mkdtemp(), {"edits": {"memory.empty_cache_every": EVERY}, "was": {}})
-    hand.turn()
-    for _ in steps():
-        owner.empty_cache()
-    through = len(calls)
-    hand.back()
+    with tempfile.TemporaryDirectory() as folder:
+        hand = knobs.Hand(folder, {"edits": {"memory.empty_cache_every": EVERY}, "was": {}})
+        hand.turn()
+        for _ in steps():
+            owner.empty_cache()
+        through = len(calls)
+        hand.back()
     owner.empty_cache()
     owner.empty_cache = original
     return {

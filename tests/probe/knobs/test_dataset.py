@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from whyidle.probe.knobs import _memory, _whole, dataset
+from whyidle.probe.knobs import _keeping, _memory, _whole, dataset
 from whyidle.probe.knobs._chance import own
 from whyidle.probe.knobs._keeping import PROVE, Keeping
 from whyidle.probe.knobs._shared import Index, Room
@@ -336,6 +336,14 @@ def test_making_samples_again_takes_no_longer_than_reading_kept_ones(make_s, aga
     assert sum(keeping.due() for _ in range(2048)) == again
     other = Keeping(None, keeping.index)  # of another process
     assert sum(other.due() for _ in range(2048)) == again
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_how_seldom_that_is_gets_settled_once_samples_are_proven(turn, monkeypatch, workers):
+    monkeypatch.setattr(_keeping, "OFTEN", 1)  # with each look, as long as it is not
+    turn(EDIT)
+    run(Slow(), num_workers=workers)
+    assert MADE.sum() < 2.5 * 64  # else 224
 
 
 def test_what_is_made_quickly_is_not_kept(turn):

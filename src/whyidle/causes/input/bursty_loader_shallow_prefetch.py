@@ -78,8 +78,8 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=(*workers.where, *workers.places("asked")),
         facts={
-            "prefetch": 4 * max(workers.depth // workers.count, 1),
-            "was": workers.depth // workers.count,
+            "prefetch": 4 * workers.ahead,
+            "was": workers.ahead,
             "most_prefetch": _most(facts, workers),
         },
     )

@@ -33,8 +33,6 @@ from whyidle.model.units import lasting
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
 MOST_PLACES = 3
-AHEAD = 2
-"""batches that each worker has ready at most, as PyTorch's loader does where nothing is said"""
 LEFT = 0.1
 """share of the step that workers are expected to leave of the wait, from which on samples have to
 become cheaper, too"""
@@ -201,7 +199,6 @@ def _ends(facts: Facts, blocked: float, workers: int) -> float:
         (rows["end"] - rows["start"]) / 1e9,
         length,
         workers=workers,
-        depth=AHEAD * workers,
         between=(1.0 - blocked) * facts.step_s / per_step,
     )
     return waited * per_step / facts.step_s

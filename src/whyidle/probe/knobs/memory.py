@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import accelerator
-from . import Hand
+from . import Hand, Maker
 
 OTHERS = ("xpu", "mps")
 """modules like ``torch.cuda`` that PyTorch brings; one that a package brings is asked for by name
@@ -32,21 +32,18 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     hand.waits(edits, "the cache was emptied once at most")
     # a script may import them by name; their home, torch.cuda.memory, PyTorch itself uses
-    known = ["cuda", "accelerator"]
-    for name in known:
-        if hasattr(getattr(torch, name, None), "empty_cache"):
-            hand.replace(getattr(torch, name), "empty_cache", make)
+    _replace(hand, (torch.cuda, getattr(torch, "accelerator", None)), make)
 
     def stepped(step: int) -> None:
         if step == 1:
-            for owner in _others(torch):
-                hand.replace(owner, "empty_cache", make)
+            kinds = (*OTHERS, torch._C._get_privateuse1_backend_name())
+            _replace(hand, [accelerator.module(torch, kind) for kind in kinds], make)
 
     hand.after_steps(stepped)
 
 
-def _others(torch: Any) -> list[Any]:
-    """The modules of other accelerators that are there."""
-    package = torch._C._get_privateuse1_backend_name()
-    found = [accelerator.module(torch, kind) for kind in (*OTHERS, package)]
-    return [one for one in found if hasattr(one, "empty_cache")]
+def _replace(hand: Hand, modules: Iterable[Any], make: Maker) -> None:
+    """In those modules that are there."""
+    for module in modules:
+        if hasattr(module, "empty_cache"):
+            hand.replace(module, "empty_cache", make)
