@@ -16,8 +16,8 @@ HOW = """
   --plan`, **every safe fix** a check-list's plan: workers, garbage collector, fused optimizer,
   evaluation without gradients, checkpoints beside the training. Each runs in turn with the job as
   it is, under `whyidle run --profile off`, three times, for six seconds of training or as long as
-  its sheet says, of which the first fifth does not count, and the job itself tells its rate: numbers
-  are medians of pairs. Without a plan the job is as it was, 1.00.
+  its sheet says, of which the first fifth does not count, and the job itself tells its rate:
+  numbers are medians of pairs. Without a plan the job is as it was, 1.00.
 * **healed over oracle** is the plan's rate beside the cured twin's of the same turn, the median of
   the pairs. It counts cases whose cure is worth over 2 % and changes no more than rounding. Its
   second pair of rows leaves out those whose sheet calls a part of the cure **advice**: what no
