@@ -55,8 +55,9 @@ def test_a_copy_is_not_waited_for_unless_the_batch_is_changed_after_it(seen):
 
 
 def test_copies_run_beside_the_computing(seen):
-    """Of the copies' time, what is left with nothing computed beside it."""
-    assert seen["long copies"]["exposed"] < 0.5 * seen["long copies"]["exposed before"]
+    """Of the copies' time, what is left with nothing computed beside it: without the knob all of
+    it, whatever the machine does, and with it a third where batches are ready in time."""
+    assert seen["long copies"]["exposed"] < 0.7 * seen["long copies"]["exposed before"]
 
 
 def test_on_a_cpu_nothing_is_copied_ahead(turn):
