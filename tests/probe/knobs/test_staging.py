@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,39 @@ def test_what_is_read_as_fast_from_where_it_is_is_left_there(turn, folder, monke
     plain = epochs(Files(folder), count=4)
     assert plain == epochs(Files(folder), count=4)
     assert "read as fast as copies" in hand.declined[KNOB]
+
+
+def test_a_near_file_for_each_sample_does_not_speak_for_those_far_away(turn, folder, monkeypatch):
+    plain = _staging._read
+
+    def read(name, key, size):
+        time.sleep(0.01 * name.endswith(".bin"))
+        return plain(name, key, size)
+
+    (folder / "kinds.txt").write_text("oak, ash")
+    monkeypatch.setattr(_staging, "_read", read)
+    monkeypatch.setattr(_staging, "LEAST", 200.0)
+    hand = turn({KNOB: True})
+    near = Files(folder, lambda path: (folder / "kinds.txt").read_text() and path.read_bytes())
+    assert epochs(near) == [bytes([n]) * 300 for n in range(FILES)] * 3
+    assert KNOB not in hand.declined
+    assert hand.applied[KNOB] >= FILES
+
+
+def imported(path):
+    """Code that is imported where the first batch is made, as plug-ins for kinds of files are."""
+    loader = SourceFileLoader("code", str(path.with_suffix(".py")))
+    return loader.get_data(loader.path)
+
+
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}], ids=["alone", "workers"])
+def test_code_that_is_imported_is_left_alone(turn, slow, folder, workers):
+    for number in range(FILES):
+        (folder / f"{number}.py").write_text(f"NUMBER = {number}")
+    hand = turn({KNOB: True})
+    assert len(epochs(Files(folder, imported), **workers)) == 3 * FILES
+    assert not READ.item()
+    assert not hand.applied
 
 
 def test_where_memory_is_full_files_are_read_as_ever(turn, slow, folder, monkeypatch):

@@ -7,14 +7,14 @@ with the workers that it forks. What has found no more room is read as ever: not
 to let something else in, so that what is there stays.
 
 Left alone: what is opened for writing, or elsewhere than where batches are made; large files, of
-which a dataset may want a part only; what libraries open without Python. Now and then a file that
-is there is read all the same: where that takes hardly longer, or finds other bytes, copies are
-given no more.
+which a dataset may want a part only; what libraries open without Python; code that is imported
+while a batch is made, which is near where the data is far. Now and then a file that is there is
+read all the same: where that takes hardly longer it is read as ever from then on, and where that is
+so of all of them, or it has other bytes, copies are given no more.
 """
 
 from __future__ import annotations
 
-import _io
 import builtins
 import hashlib
 import io
@@ -44,6 +44,8 @@ SLOTS = 1 << 20
 SLOT = struct.Struct("<16sq")
 TEXT = ("encoding", "errors", "newline")
 DEFAULTS = {"buffering": -1, **dict.fromkeys(TEXT), "closefd": True, "opener": None}
+NEAR = memoryview(b"")
+"""of a file that is read as ever, as it is as near as its copy"""
 MADE, OPENED, LARGE, FULL, KEPT = range(5)
 """what was met in any process: a batch made, a file opened, one too large, no room, a copy made"""
 HITS, LOOKS, READ_S, COPY_S = range(4)
@@ -68,9 +70,15 @@ class Shelf:
         an epoch for it. Two that count at once may lose one"""
 
     def get(self, key: bytes) -> memoryview | None:
-        """The file's bytes, if they are there."""
+        """The file's bytes, if they are there; none at all where it is to be read as ever."""
         found, place = SLOT.unpack_from(self.slots, self._at(key))
-        return self.room.view(place - 1) if place and found == key else None
+        if not place or found != key:
+            return None
+        return NEAR if place < 0 else self.room.view(place - 1)
+
+    def leave(self, key: bytes) -> None:
+        """It is read as ever from now on."""
+        SLOT.pack_into(self.slots, self._at(key), key, -1)
 
     def put(self, key: bytes, data: bytes) -> bool:
         """Keep them, if there is room, and say whether there was; two files of one slot share it,
@@ -172,30 +180,42 @@ class Staging:
                 return None
             self.met[KEPT if shelf.put(key, found) else FULL] = 1
             return memoryview(found)
+        if not data:
+            return None
         shelf.tally[HITS] += 1
         hits = int(shelf.tally[HITS])
-        if (hits <= FIRST or not hits % EVERY) and not self._good(shelf, name, data):
+        if (hits <= FIRST or not hits % EVERY) and not self._good(shelf, name, key, data):
             return None
         self.hand.took(KNOB)
         return data
 
-    def _good(self, shelf: Shelf, name: str, data: memoryview) -> bool:
+    def _good(self, shelf: Shelf, name: str, key: bytes, data: memoryview) -> bool:
         """Read it all the same: whether it is what was kept, and is worth it."""
         begin = time.perf_counter()
         found = _read(name, None, len(data))
         middle = time.perf_counter()
         same = found == bytes(data)
-        tally = shelf.tally
-        tally[COPY_S] += time.perf_counter() - middle
-        tally[READ_S] += middle - begin
-        tally[LOOKS] += 1
+        read_s, copy_s = middle - begin, time.perf_counter() - middle
         if not same:
             self.stop("a file has changed, and its times have not")
-        elif tally[LOOKS] >= FIRST:
-            if tally[READ_S] < LEAST * tally[COPY_S]:
-                self.stop("its files are read as fast as copies in memory would be")
-            tally[LOOKS] = tally[READ_S] = tally[COPY_S] = 0.0
+        elif read_s < LEAST * copy_s:
+            shelf.leave(key)
+        tally = shelf.tally
+        tally[COPY_S] += copy_s
+        tally[READ_S] += read_s
+        tally[LOOKS] += 1
+        self._judge(tally)
         return not shelf.off[0]
+
+    def _judge(self, tally: Any) -> None:
+        """After some looks: a file that is near is looked at once, so that one that is opened for
+        each sample is not taken for all of them."""
+        looks, read_s, copy_s = tally[LOOKS], tally[READ_S], tally[COPY_S]
+        if looks < FIRST:
+            return
+        if 0 < read_s < LEAST * copy_s:
+            self.stop("its files are read as fast as copies in memory would be")
+        tally[LOOKS] = tally[READ_S] = tally[COPY_S] = 0.0
 
 
 def turn(hand: Hand) -> None:
@@ -237,7 +257,7 @@ def turn(hand: Hand) -> None:
     def make_open(original: Callable[..., Any]) -> Callable[..., Any]:
         return known.setdefault(id(original), Opened(staging, original))
 
-    for module in (builtins, io, _io):  # one object, so that it is pickled by its name
+    for module in (builtins, io):  # one object, so that it is pickled by its name
         hand.replace(module, "open", make_open)
 
 
