@@ -179,3 +179,12 @@ def test_a_job_that_compiles_nothing_keeps_a_finder_only(monkeypatch):
     loop.undo["compile"]()
     assert sys.meta_path == before
     assert loop.asked == 1
+
+
+def test_who_listens_is_told_from_when_to_when(job, utils, monkeypatch):
+    heard = []
+    monkeypatch.setattr(compiling, "listeners", [lambda begin, end: heard.append((begin, end))])
+    _, module = job
+    module._compile(forward.__code__)
+    ((begin, end),) = heard
+    assert begin < end

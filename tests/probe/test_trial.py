@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from whyidle.probe import accelerator, holding, trial  # noqa: E402
+from whyidle.probe.compiled import FEW  # noqa: E402
 
 
 class Stepper:
@@ -351,3 +352,30 @@ def test_other_seeds_are_other_numbers_and_the_same_again_the_same():
     assert found[0] == found[1]
     assert found[2] == found[3]
     assert found[0] != found[2]
+
+
+def pausing(witness, device, pauses):
+    """Steps of 10 ms, and before every tenth of them code is compiled for 40 s, so many times."""
+    optimizer = Stepper()
+    for step in range(10_000):
+        if step % 10 == 5 and step < 10 * pauses:
+            begin, device.now = device.now, device.now + 40_000_000_000
+            witness.has_compiled(begin, device.now)
+        device.launch()
+        device.now += 9_000_000
+        witness.stepped(optimizer)
+
+
+@pytest.mark.parametrize(("pauses", "seen"), [(1, 1), (FEW, FEW), (20, FEW + 1)])
+def test_what_is_compiled_later_does_not_take_its_time_either(tmp_path, monkeypatch, pauses, seen):
+    """Unless that goes on and on: then it is how the job runs, and it has run long enough."""
+    device = Device(capturing=False)
+    monkeypatch.setattr(trial, "clock", lambda: device.now)
+    monkeypatch.setattr(accelerator, "module", lambda *_: None)
+    witness = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0})
+    with pytest.raises(KeyboardInterrupt):
+        pausing(witness, device, pauses)
+    told = document(tmp_path)
+    assert len(told["compiled"]) == seen
+    steady_s = (told["marks"][-1] - told["marks"][trial.WARM_STEPS]) / 1e9 - 40.0 * seen
+    assert steady_s == pytest.approx(0.8, abs=0.02) or seen > FEW

@@ -17,6 +17,8 @@ from .recorder import ANNOTATION, now
 from .wrapping import put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .loop import Loop
 
 MODULE = "torch._dynamo.convert_frame"
@@ -26,6 +28,8 @@ LONGEST = 300
 """characters of a reason that are kept"""
 DEEPEST = 6
 """frames of the user's stack at a graph break that are kept"""
+listeners: list[Callable[[int, int], object]] = []
+"""are told of each compilation when it is over: from when to when, ns"""
 
 
 class Compiler:
@@ -49,6 +53,7 @@ class Compiler:
         place = f"{key[0]}({key[1]}): {key[2]}"
         name = f"whyidle::compile{' again' if turn > 1 else ''}#{place}"
         self.loop.span(name, ANNOTATION, begin)
+        _tell(begin, end)
         self.count += 1
         self.names[str(number)] = name
         if len(self.compiles) < MOST:
@@ -117,6 +122,7 @@ class Compiler:
         if begin:
             name = self.names.get(str(getattr(args[0], "compile_id", "")), "whyidle::compile#later")
             self.loop.span(name, ANNOTATION, begin)
+            _tell(begin, now())
 
     def silence(self) -> None:
         """Hear of nothing any more."""
@@ -124,6 +130,11 @@ class Compiler:
         if self._began in getattr(handler, "start_callbacks", ()):
             handler.remove_start_callback(self._began)
             handler.remove_end_callback(self._ended)
+
+
+def _tell(begin: int, end: int) -> None:
+    for listener in listeners:
+        listener(begin, end)
 
 
 def _handler() -> Any:

@@ -26,7 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import above, drawn, guard, holding, loaded, noise, unseeded
+from . import above, compiling, drawn, guard, holding, loaded, noise, unseeded
+from .compiled import Compiled
 from .done import Done
 from .together import Ranks
 
@@ -86,6 +87,7 @@ class Witness:
         """after which step the device held how many bytes"""
         self.looked = 0
         self.done = Done(clock)
+        self.compiled = Compiled()
         self.ranks = Ranks(folder)
         self.files: dict[str, list[str]] | None = None
         """of the job that are loaded (`loaded`), where they could be looked up"""
@@ -124,6 +126,10 @@ class Witness:
             own = self.noise
             guard.contained(self.folder, "gradients", lambda: own.stepped(optimizer))
         self.marked()
+
+    def has_compiled(self, begin: int, end: int) -> None:
+        """Code was compiled, from when to when."""
+        self.compiled.heard(len(self.marks), begin, end)
 
     def _parameters(self, optimizer: Any) -> None:
         """What the first steps have done to them."""
@@ -166,11 +172,14 @@ class Witness:
 
     def _counts_s(self, ran_s: float) -> float:
         """What of the seconds since the first step counts as done. Of what comes before the steady
-        part, no more than belongs to it: code that is compiled there may take longer than all."""
+        part, no more than belongs to it: code that is compiled there may take longer than all; and
+        nothing of what is compiled later, unless that goes on and on."""
         since = self._steady()
         if since is None:
             return ran_s
-        return min(ran_s, WARM * self.seconds + (self.marks[-1] - since) / 1e9)
+        steps = self.done.drained[0][0] if self.done.drained else WARM_STEPS + 1
+        steady = self.marks[-1] - since - self.compiled.once_ns(steps)
+        return min(ran_s, WARM * self.seconds + steady / 1e9)
 
     def _steady(self) -> int | None:
         """When the steady part began; None where it has not."""
@@ -230,6 +239,7 @@ class Witness:
             "begun": self.begun,
             "marks": self.marks,
             "drained": [] if self.failed else self.done.told(),
+            "compiled": self.compiled.told(),
             "samples": self.samples if self.drawn.total else [],
             "noise": self.noise.told() if self.noise else [],
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
@@ -286,6 +296,7 @@ def install(folder: str, loop: Any = None) -> None:
             witness.stepped(optimizer)
 
     register_optimizer_step_post_hook(after)
+    compiling.listeners.append(witness.has_compiled)
     guard.contained(folder, "samples", lambda: drawn.install(folder, witness.drawn))
     original = torch.autograd.backward
 

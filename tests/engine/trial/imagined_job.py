@@ -86,7 +86,7 @@ class Job:
         step_s = 0.1 * self.speeds(turned)
         marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
         told = Told("stopped", 0, marks, [*LOSSES])
-        ran = Ran("stopped", 0, 4.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
+        ran = Ran("stopped", 0, 1.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
         return replace(ran, ranks={0: told})
 
     def heal(self):

@@ -72,6 +72,21 @@ def test_one_that_is_looked_at_goes_on_until_its_operators_are_recorded(train):
     assert not list(plain.recording.glob("*.bursts.json"))
 
 
+def test_it_tells_when_code_was_compiled(train):
+    """Of a model that is compiled, and after twenty steps evaluated for the first time."""
+    how = "model = torch.compile(torch.nn.Sequential(model), backend='eager')"
+    compiled = TRAIN.replace("optimizer =", f"{how}\noptimizer =").replace(
+        "    time.sleep(0.002)",
+        "    if step == 19:\n"
+        "        with torch.no_grad(): model.eval()(torch.ones(2, 4)); model.train()",
+    )
+    train.write_text(compiled)
+    found = ran(train, 40, Asked(steps=1000))
+    assert found.ending == "finished"
+    assert {steps for steps, _ in found.told.compiled} == {0, 20}
+    assert all(ns > 0 for _, ns in found.told.compiled)
+
+
 def test_a_job_that_ends_by_itself_tells_all_it_did(train):
     found = ran(train, 20, Asked(steps=1000))
     assert found.ending == "finished"

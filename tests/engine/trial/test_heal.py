@@ -558,3 +558,17 @@ def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(monkeypatch):
     (trial,) = document.document(found).trials
     assert "as many samples" in trial.notes[0]
     assert "was not seen" in trial.why
+
+
+def test_of_a_fix_whose_arms_take_long_there_is_one_pair_and_a_budget_that_would_do(monkeypatch):
+    """Compiling takes as long as it takes, of which arms without it say nothing."""
+    job = Job(monkeypatch, [diagnosis(WORKERS)], both)
+    plain = job.trial
+    slow = lambda _, edits, **more: replace(plain(edits, **more), seconds=90.0 if edits else 1.0)  # noqa: E731
+    monkeypatch.setattr(Healing, "trial", slow)
+    job.healing.budget_s = 60.0
+    found = job.heal()
+    (only,) = found.judged
+    assert (only.kept, only.effect.pairs, only.kind) == (False, 1, "untold")
+    assert "there was no time for more" in only.why
+    assert found.enough_s == 120.0

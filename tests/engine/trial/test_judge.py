@@ -641,3 +641,41 @@ def test_steps_that_did_not_grow_as_they_should_are_not_judged(base, treated, wh
     assert not found.kept
     assert found.why.startswith("declined: ")
     assert why in found.why
+
+
+def paused(arm, after, seconds):
+    """The arm, with code compiled after so many steps."""
+    late = int(seconds * 1e9)
+    marks = [mark + (late if i >= after else 0) for i, mark in enumerate(arm.told.marks)]
+    told = replace(arm.told, marks=marks, compiled=[(after, late)])
+    return replace(arm, told=told, ranks={0: told})
+
+
+def test_what_a_fix_compiles_once_is_paid_once():
+    """A model that was compiled is evaluated for the first time amid the arm."""
+    treated = paused(ran(0.1), 25, 9.0)
+    found = judge(FIX, bench([ran(0.2)], [treated], left=Left(10_000)), [])
+    assert found.kept
+    assert found.effect.speedup == pytest.approx(2.0, rel=0.01)
+    assert found.once.seconds == pytest.approx(9.1, abs=0.3)
+    found = judge(FIX, bench([ran(0.2)], [treated], left=Left(50)), [])
+    assert "does not pay" in found.why
+
+
+def test_what_the_job_compiles_and_the_fix_takes_away_is_gained():
+    found = judge(FIX, bench([paused(ran(0.1), 25, 3.0)], [ran(0.1)]), [])
+    assert found.kept
+    assert found.effect.speedup > 2.0
+    both = judge(FIX, bench([paused(ran(0.1), 25, 3.0)], [paused(ran(0.1), 25, 1.0)]), [])
+    assert not both.kept
+
+
+def test_where_one_pair_took_more_than_all_the_time_there_is_no_second():
+    arms = bench([ran(0.1)], [ran(0.09)], over=lambda seconds: seconds >= 2.0)
+    found = judge(FIX, arms, [])
+    assert found.effect.pairs == 1
+    assert found.hurried
+    assert (
+        found.why
+        == "no gain that could be told from chance in 1 pair, and there was no time for more"
+    )

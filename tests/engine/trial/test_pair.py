@@ -6,8 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from whyidle.engine.trial.pair import common, effect, startup_s, step_s, warm
+from whyidle.engine.trial.pair import (
+    FEW,
+    WARM,
+    WARM_STEPS,
+    common,
+    compiles,
+    effect,
+    startup_s,
+    step_s,
+    warm,
+)
 from whyidle.engine.trial.told import Told
+from whyidle.probe import compiled, trial
 
 
 def told(step_s, count, first_s=1.0, ahead=0):
@@ -106,3 +117,43 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
         found = effect(base, treated)
         held += found.low <= 1.2 <= found.high
     assert 930 <= held <= 970
+
+
+def compiling(pauses, each_s=0.1, count=60):
+    """An arm whose steps take so long, and between which code is compiled: after how many of them,
+    and how many seconds."""
+    late = [sum(s for after, s in pauses if after <= i) for i in range(count)]
+    marks = [int((1.0 + each_s * i + late[i]) * 1e9) for i in range(count)]
+    told = [(after, int(s * 1e9)) for after, s in pauses]
+    return Told("stopped", 0, marks, [], compiled=told)
+
+
+def test_code_that_is_compiled_once_belongs_to_no_step():
+    """As where a model that was compiled is evaluated for the first time."""
+    arm = compiling([(2, 5.0), (40, 3.0)])
+    assert step_s(arm, 60) == pytest.approx(0.1)
+    assert startup_s(arm, 60) == pytest.approx(0.9 + 5.0 + 3.0)
+    assert step_s(arm, 60, whole=True) > 0.15
+    assert startup_s(arm, 60, whole=True) < 0.9 + 5.0
+    host = replace(arm, compiled=[])
+    drained = [(4, arm.marks[3]), (60, arm.marks[59])]
+    assert step_s(replace(arm, drained=drained), 60) == pytest.approx(0.1)
+    assert step_s(replace(host, drained=drained), 60) == pytest.approx(0.1 + 3.0 / 56)
+
+
+def test_a_job_that_compiles_again_and_again_takes_so_long():
+    arm = compiling([(after, 1.0) for after in (20, 30, 40, 50)])
+    assert step_s(arm, 60) == step_s(arm, 60, whole=True) > 0.15
+
+
+def test_what_is_compiled_in_one_pause_is_one():
+    assert step_s(compiling([(40, 0.5)] * 5), 60) == pytest.approx(0.1)
+
+
+def test_only_what_comes_after_the_first_steps_is_said_to_be_compiled_later():
+    assert not compiles(compiling([(0, 5.0), (WARM_STEPS, 1.0)]))
+    assert compiles(compiling([(WARM_STEPS + 1, 1.0)]))
+
+
+def test_the_witness_judges_alike_how_often_code_is_compiled():
+    assert (compiled.FEW, trial.WARM_STEPS, trial.WARM) == (FEW, WARM_STEPS, WARM)

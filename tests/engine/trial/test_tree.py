@@ -83,3 +83,43 @@ def test_what_a_process_used_counts_when_it_is_gone():
     samples = len(tree.samples)
     wait(tree, lambda sample: len(tree.samples) > samples and sample.machine_s)
     assert tree.samples[-1].cpu_s >= 0.29
+
+
+def test_processes_that_come_and_go_between_two_looks_are_the_job_s_own():
+    """As compilers are: nobody has seen them, and their parent has waited for them."""
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    code = (
+        f"import subprocess, sys\n"
+        f"print('ready', flush=True); input()\n"
+        f"subprocess.run([sys.executable, '-c', {burn!r}])\n"
+        f"print('done', flush=True); input()"
+    )
+    words, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        tree = Tree(child.pid)
+        wait(tree, lambda sample: sample.machine_s)
+        before = tree.samples[-1].cpu_s
+        print(file=child.stdin, flush=True)
+        assert child.stdout.readline() == "done\n"
+        samples = len(tree.samples)
+        wait(tree, lambda sample: len(tree.samples) > samples and sample.machine_s)
+        assert before + 0.29 <= tree.samples[-1].cpu_s < before + 0.29 + 1.0
+        print(file=child.stdin, flush=True)
+
+
+def test_a_process_that_was_seen_and_then_waited_for_counts_once():
+    code = "import time\nwhile time.process_time() < 0.5: pass\ninput()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}]); input()"
+    words, pipe = [sys.executable, "-c", parent], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as child:
+        tree = Tree(child.pid)
+        wait(tree, lambda sample: sample.cpu_s >= 0.49)
+        print(file=child.stdin, flush=True)
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            tree.look()
+            time.sleep(0.05)
+        counted = [sample.cpu_s for sample in tree.samples if sample.machine_s]
+        assert counted[-1] < 0.95
+        print(file=child.stdin, flush=True)

@@ -3,6 +3,7 @@
 import collections
 import copy
 import dataclasses
+import functools
 import gc
 import pickle
 import weakref
@@ -15,6 +16,8 @@ from torch._inductor.codegen import common
 from torch.nn.utils import parametrizations
 from torch.utils import checkpoint
 
+from whyidle.probe.knobs import model as knobs
+
 COMPILE = {"model.compile": True}
 
 
@@ -22,7 +25,7 @@ COMPILE = {"model.compile": True}
 def compiled(monkeypatch):
     """Which modules were compiled, and how; none is really."""
     seen = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **kw: seen.append((self, kw)))
+    monkeypatch.setattr(knobs, "_compile", lambda model, **kw: seen.append((model, kw)))
     before = torch._dynamo.config.suppress_errors
     yield seen
     torch._dynamo.config.suppress_errors = before
@@ -149,6 +152,22 @@ def test_after_a_step_no_more_is_looked_for(turn, compiled):
     assert len(compiled) == 1
 
 
+@pytest.mark.parametrize("make", [jobs.model, Own])
+def test_a_model_of_any_class_is_compiled(turn, monkeypatch, make):
+    """Nothing of a bare ``nn.Sequential`` is code that the compiler looks at by itself."""
+    plain, compile_ = jobs.train(make()), torch.compile
+    monkeypatch.setattr(torch, "compile", functools.partial(compile_, backend="eager"))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    hand = turn(COMPILE)
+    net = make()
+    assert jobs.train(net) == plain
+    assert hand.applied == {"model.compile": 1}
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
+    assert pickle.loads(pickle.dumps(net)).state_dict().keys() == net.state_dict().keys()
+    copy.deepcopy(net)
+
+
 def test_what_is_compiled_already_is_let_be(turn):
     plain = jobs.train(torch.compile(jobs.model(), backend="eager"))
     hand = turn(COMPILE)
@@ -157,11 +176,11 @@ def test_what_is_compiled_already_is_let_be(turn):
 
 
 def test_a_fault_leaves_the_model_as_it_was(turn, faults, monkeypatch):
-    def broken(self, **_):
+    def broken(*_, **__):
         raise ZeroDivisionError("a planted fault")
 
     plain = jobs.train(jobs.model())
-    monkeypatch.setattr(torch.nn.Module, "compile", broken)
+    monkeypatch.setattr(torch, "compile", broken)
     hand = turn(COMPILE)
     assert jobs.train(jobs.model()) == plain
     assert "planted" in hand.declined["model.compile"]

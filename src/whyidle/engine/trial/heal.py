@@ -153,7 +153,9 @@ def _next(healing: Healing, course: _Course) -> bool:
     course.amid = None
     healing.voice.judged(judgement)
     if judgement.hurried:
-        course.enough_s = max(course.enough_s or 0.0, _enough(healing, LEAST_ARMS, 1))
+        pair_s = judgement.pair_s * len(judgement.bases)
+        enough_s = max(_enough(healing, LEAST_ARMS, 1), _minutes(healing.spent_s + pair_s))
+        course.enough_s = max(course.enough_s or 0.0, enough_s)
     if judgement.kept:
         _look_again(healing, course, judgement)
     return True
@@ -187,14 +189,19 @@ def _too_rare(healing: Healing, course: _Course, judgement: Judgement) -> None:
 def _enough(healing: Healing, arms: int, fixes: int) -> float:
     """A budget that would do for so many fixes more, of so many arms each; whole minutes. With it
     arms are longer, those that are run by now as well."""
-    spent, enough = healing.budget_s - healing.left_s, 2 * healing.budget_s
+    spent, enough = healing.spent_s, 2 * healing.budget_s
     while enough < MOST_S:
         each = healing.arm_at(enough)
         needs = spent * max(each / healing.arm_s, 1.0) + fixes * arms * each
         if needs <= enough:
             break
         enough = min(max(needs, GROWN * enough), MOST_S)
-    return 60.0 * math.ceil(enough / 60)
+    return _minutes(enough)
+
+
+def _minutes(seconds: float) -> float:
+    """Rounded up to whole ones, in seconds."""
+    return 60.0 * math.ceil(seconds / 60)
 
 
 def _no_time(healing: Healing, arms: int, enough_s: float) -> str:
@@ -241,6 +248,7 @@ def bench(
         noisy=lambda steps: healing.numbers(base, steps, noise=True),
         affordable=lambda: healing.affords(LEAST_ARMS - 1 + kept_back),
         pressing=lambda: not (healing.kept or waits) and healing.over_s > PAIR * healing.arm_s,
+        over=lambda seconds: healing.over_s < seconds,
         say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
         left=healing.left,
         reaching=lambda steps, usual: healing.reach(base, steps, usual),

@@ -101,9 +101,14 @@ class Healing:
         return [one.candidate for one in self.judged if one.kept]
 
     @property
+    def spent_s(self) -> float:
+        """What it took so far."""
+        return time.monotonic() - self.begun
+
+    @property
     def left_s(self) -> float:
         """What is left of the budget."""
-        return self.budget_s - (time.monotonic() - self.begun)
+        return self.budget_s - self.spent_s
 
     @property
     def over_s(self) -> float:

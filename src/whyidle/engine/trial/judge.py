@@ -16,7 +16,7 @@ from whyidle.engine.trial.chance import ALONE, share
 from whyidle.engine.trial.cold import warmed
 from whyidle.engine.trial.judgement import FEWEST, MOST, Bench, Judgement, Reason, declined, harm
 from whyidle.engine.trial.once import once
-from whyidle.engine.trial.pair import common, effect, startup_s, step_s
+from whyidle.engine.trial.pair import common, compiles, effect, startup_s, step_s
 from whyidle.engine.trial.sized import resized, unlike, work_s
 from whyidle.engine.trial.told import Told
 from whyidle.engine.trial.verdict import decide, gains
@@ -69,10 +69,12 @@ def _look(found: Judgement, bench: Bench, asked: tuple[Sequence[Sequence[float]]
     pairs = len(found.bases)
     if pairs < FEWEST:
         found.effect = effect(found.base_s, found.treated_s, alike, chance)
-        return found.effect.speedup < RUIN
+        ruin = found.effect.speedup < RUIN
+        found.hurried = not ruin and bench.over(found.pair_s)
+        return ruin or found.hurried
     middle = effect(found.base_s, found.treated_s, alike, HOPELESS)
     ahead = middle.speedup >= PROMISING and bench.pressing()
-    late = pairs < MOST and not (bench.affordable() or ahead)
+    late = pairs < MOST and (not (bench.affordable() or ahead) or bench.over(found.pair_s))
     last = pairs >= MOST or late
     part = share(chance, pairs - FEWEST + 1, last=last)
     gain = found.effect = effect(found.base_s, found.treated_s, alike, part)
@@ -132,13 +134,14 @@ def _told(arms: Sequence[Ran]) -> list[Told]:
 
 def _times(found: Judgement, base: Sequence[Told], treated: Sequence[Told]) -> None:
     steps, others = common(base, treated)
-    found.base_s = [step_s(told, steps) for told in base]
-    found.treated_s = [step_s(told, others) for told in treated]
+    whole = not any(map(compiles, treated))  # what the job compiled without it, the fix takes away
+    found.base_s = [step_s(told, steps, whole=whole) for told in base]
+    found.treated_s = [step_s(told, others, whole=whole) for told in treated]
     if resized(found.candidate):
         found.base_s, found.treated_s = work_s(base, treated)
     found.once = once(
-        [startup_s(told, steps) for told in base],
-        [startup_s(told, others) for told in treated],
+        [startup_s(told, steps, whole=whole) for told in base],
+        [startup_s(told, others, whole=whole) for told in treated],
         (fmean(found.base_s), fmean(found.treated_s)),
     )
 

@@ -61,6 +61,8 @@ class Bench:
     say: Callable[[str], None]
     pressing: Callable[[], bool] = bool
     """whether one more may pass the budget a little, as nothing is kept so far"""
+    over: Callable[[float], bool] = lambda _: False
+    """whether so many seconds more would pass the budget by more than a little"""
     left: Left | None = None
     """what of the job is still to run, where that is known"""
     reaching: Callable[[int, int], Ran | None] = lambda *_: None
@@ -92,6 +94,11 @@ class Judgement:
     """whether only time was wanting for another pair, which might have told"""
     bases: list[Ran] = field(default_factory=list)
     treats: list[Ran] = field(default_factory=list)
+
+    @property
+    def pair_s(self) -> float:
+        """Seconds that its last pair took, both arms altogether; 0 before the first."""
+        return sum(arms[-1].seconds for arms in (self.bases, self.treats) if arms)
 
     @property
     def asked(self) -> bool:

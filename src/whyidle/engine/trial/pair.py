@@ -23,6 +23,10 @@ WARM, WARM_STEPS = 0.2, 3
 """of an arm's time, its beginning, that does not count; and so many steps at least"""
 LEAST = 3
 """steps after the first wait for a device that tell how long one takes"""
+FEW = 2
+"""pauses of the steady part in which code is compiled that count as once and for all, as when a
+model that was compiled is evaluated for the first time: the steps of an arm are too few to hold
+them against each. With more of them it is how the job runs (``probe/compiled.py``)"""
 ALIKE = 1.5
 """arms of which one makes less than this many times the other's steps are compared over the same
 steps"""
@@ -60,16 +64,37 @@ def warm(told: Told, steps: int) -> int:
     return min(max(first, WARM_STEPS), max(steps - 2, 0))
 
 
-def step_s(told: Told, steps: int) -> float:
-    """Seconds of a steady step among the first ``steps``, whatever comes between them included.
-    Where a device was waited for, from then on, by when it was done: marks tell when its host was
-    ready, not when it was."""
+def step_s(told: Told, steps: int, *, whole: bool = False) -> float:
+    """Seconds of a steady step among the first ``steps``, whatever comes between them included, but
+    for code that is compiled once and for all (with ``whole`` that, too). Where a device was waited
+    for, from then on, by when it was done: marks tell when its host was ready, not when it was."""
+    (begin, since), (end, until) = _steady(told, steps)
+    pauses_s = 0.0 if whole else once_s(told, begin, end)
+    return ((until - since) / 1e9 - pauses_s) / max(end - begin, 1)
+
+
+def _steady(told: Told, steps: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The beginning and the end of the steady part of the first ``steps``: after how many, and
+    when, ns."""
     if told.drained:
-        (begin, since), (end, until) = told.drained[0], _done(told.drained, steps)
-        if end - begin >= LEAST:
-            return (until - since) / 1e9 / (end - begin)
+        begin, end = told.drained[0], _done(told.drained, steps)
+        if end[0] - begin[0] >= LEAST:
+            return begin, end
     first = warm(told, steps)
-    return (told.marks[steps - 1] - told.marks[first]) / 1e9 / max(steps - 1 - first, 1)
+    return (first + 1, told.marks[first]), (steps, told.marks[steps - 1])
+
+
+def once_s(told: Told, begin: int, end: int) -> float:
+    """Seconds in which code was compiled after the step ``begin`` and before ``end`` was made,
+    where that is once and for all; else 0."""
+    found = [(count, ns) for count, ns in told.compiled if begin <= count < end]
+    few = len({count for count, _ in found}) <= FEW
+    return sum(ns for _, ns in found) / 1e9 if few else 0.0
+
+
+def compiles(told: Told) -> bool:
+    """Whether any code was compiled once its first steps were over."""
+    return any(count > WARM_STEPS for count, _ in told.compiled)
 
 
 def _done(drained: Sequence[Sequence[int]], steps: int) -> Sequence[int]:
@@ -94,13 +119,16 @@ def batch(told: Told) -> float | None:
     return (told.samples[last] - told.samples[first]) / max(last - first, 1) or None
 
 
-def startup_s(told: Told, steps: int) -> float:
-    """Seconds from the framework's import on that steady steps would not have taken."""
+def startup_s(told: Told, steps: int, *, whole: bool = False) -> float:
+    """Seconds from the framework's import on that steady steps (``step_s``) would not have
+    taken."""
     if told.drained:
         count, since = told.drained[0]
-        return (since - told.begun) / 1e9 - count * step_s(told, steps)
-    first = warm(told, steps)
-    return (told.marks[first] - told.begun) / 1e9 - (first + 1) * step_s(told, steps)
+    else:
+        first = warm(told, steps)
+        count, since = first + 1, told.marks[first]
+    later_s = 0.0 if whole else once_s(told, count, steps)
+    return (since - told.begun) / 1e9 + later_s - count * step_s(told, steps, whole=whole)
 
 
 def effect(

@@ -22,7 +22,8 @@ class Told:
     ``device_peak`` that its tensors did of the device; how many ``samples`` the steps up to each
     mark have used, where that was counted; of how much gradients scatter, from step to step, what
     ``probe/noise.py`` sees; after how many steps, and when, its device was ``drained``: waited for
-    at the first of them, and known to be done at the others; whether its results were to be off,
+    at the first of them, and known to be done at the others; after how many steps code was
+    ``compiled``, and how long, ns; whether its results were to be off,
     and were not to the end (``unswayed``); which of the job's ``files`` were loaded, each with the
     folders that it was found from as a module (None: not known); and whether it was stopped, ended
     by itself (finished), or by an error (crashed)."""
@@ -43,6 +44,7 @@ class Told:
     samples: Sequence[int] = ()
     noise: Sequence[Sequence[float]] = ()
     drained: Sequence[Sequence[int]] = ()
+    compiled: Sequence[Sequence[int]] = ()
     unswayed: bool = False
     files: Mapping[str, Sequence[str]] | None = None
 

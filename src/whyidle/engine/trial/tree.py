@@ -42,7 +42,8 @@ class Tree:
         self._due = 0.0
         self._each: list[psutil.Process] = []
         self._fetched: dict[psutil.Process, int] = {}
-        self._used: dict[psutil.Process, float] = {}
+        self._used: dict[psutil.Process, tuple[float, float]] = {}
+        """by itself, and by children that it has waited for"""
 
     def look(self) -> None:
         """Take a sample, where it is time for one."""
@@ -74,12 +75,20 @@ class Tree:
         return int(told.rss - getattr(told, "shared", 0))
 
     def _count(self) -> float:
-        """CPU time of all processes; what those have used that are gone is known from before."""
+        """CPU time of all processes; what those have used that are gone is known from before. Those
+        that come and go between two looks, as compilers do, count when they were waited for."""
         for process in self._each:
             with suppress(psutil.Error, OSError):
                 times = process.cpu_times()
-                self._used[process] = times.user + times.system
-        return sum(self._used.values())
+                waited = (
+                    getattr(times, "children_user", 0.0),
+                    getattr(times, "children_system", 0.0),
+                )
+                self._used[process] = times.user + times.system, sum(waited)
+        gone = self._used.keys() - set(self._each)
+        known = sum(sum(self._used[process]) for process in gone)
+        waited_for = sum(waited for _, waited in self._used.values())
+        return sum(own for own, _ in self._used.values()) + max(waited_for - known, 0.0)
 
 
 def _machine_s() -> float:

@@ -70,11 +70,15 @@ def too_little(found: Judgement, gain: Effect) -> Reason:
         return Reason("little", f"slower in {_pairs(gain.pairs)}")
     if gain.low > 1.0:
         return Reason("little", f"worth under {WORTH - 1:.0%}")
-    return replace(UNTOLD, text=f"{UNTOLD.text} in {gain.pairs} pairs")
+    return replace(UNTOLD, text=f"{UNTOLD.text} in {_so_many(gain.pairs)}")
 
 
 def _pairs(count: int) -> str:
     return "the one pair there was" if count == 1 else f"each of {count} pairs"
+
+
+def _so_many(pairs: int) -> str:
+    return f"{pairs} pair{'s' if pairs != 1 else ''}"
 
 
 def _leaking(leak: Leak, found: Judgement, bench: Bench) -> str:

@@ -116,8 +116,7 @@ def _change(hand: Hand, edits: dict[str, Any], model: Any, call: Call) -> Call:
         import torch._dynamo
 
         torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it was
-        mode, dynamic = edits.get("model.compile_mode"), edits.get("model.compile_dynamic")
-        model.compile(mode=mode, dynamic=dynamic)  # in place: its calls are compiled from now on
+        _compile(model, mode=edits.get("model.compile_mode"), dynamic=edits.get(DYNAMIC))
         hand.took(*asked)
     if edits.get("model.memory_format") != "channels_last":
         return call
@@ -128,6 +127,21 @@ def _change(hand: Hand, edits: dict[str, Any], model: Any, call: Call) -> Call:
         return call(*map(_last, args), **kwargs)
 
     return laid_out
+
+
+def _compile(model: Any, **how: Any) -> None:
+    """In place: its calls are compiled from now on. The compiler passes over code of PyTorch's own
+    that nothing it looks at calls, as that of a bare ``nn.Sequential`` (until PyTorch 2.13): such a
+    model gets a frame around it, as ``torch.compile(model)`` makes one."""
+    import torch
+    from torch._dynamo import external_utils, trace_rules
+
+    passed_over = getattr(trace_rules, "check", None)
+    if passed_over is None or not passed_over(model.forward):
+        model.compile(**how)
+        return
+    framed = external_utils.wrap_inline(model._call_impl)
+    model._compiled_call_impl = torch.compile(framed, **how)
 
 
 def _compiled(model: Any) -> bool:
