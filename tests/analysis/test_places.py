@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.places import at_place
+from whyidle.analysis.places import at_place, in_library
 from whyidle.model.diagnosis import Place
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -26,6 +26,29 @@ def test_code_outside_functions_is_known_by_its_line(function, line, told):
 
 def test_no_place_is_told_as_nothing():
     assert at_place(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/home/me/lightning/train.py", False),
+        ("/home/me/project/datasets/pictures.py", False),
+        ("/home/me/torch/train.py", False),
+        ("/home/me/random/json/copy.py", False),
+        ("datasets/pictures.py", False),
+        ("train.py", False),
+        ("datasets/arrow_dataset.py", True),
+        ("torch/nn/modules/linear.py", True),
+        ("queue.py", True),
+        ("/venv/lib/python3.11/site-packages/lightning/fabric/fabric.py", True),
+        ("/usr/lib/python3.11/queue.py", True),
+        ("/opt/pytorch/torch/nn/modules/linear.py", True),
+        ("/src/transformers/src/transformers/models/bert/modeling_bert.py", True),
+        ("<frozen importlib._bootstrap>", True),
+    ],
+)
+def test_a_library_is_known_by_where_it_lies(file, library):
+    assert in_library(Place(file=file, line=1, function="f")) is library
 
 
 AT = "/job/train.py(48): estimate;/job/train.py(66): <module>"

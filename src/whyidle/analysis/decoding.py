@@ -9,9 +9,10 @@ from collections import Counter
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.samples import stacks
+from whyidle.model.frames import INSTALLED
 
 _LIBRARIES = re.compile(
-    r"(^|[/;])(torchvision|PIL|cv2|albumentations|skimage|imageio|decord|av|torchaudio|librosa|"
+    rf"{INSTALLED}(torchvision|PIL|cv2|albumentations|skimage|imageio|decord|av|torchaudio|librosa|"
     r"soundfile|tokenizers|transformers|kornia|scipy/(signal|ndimage))(/|\.py)"
 )
 _STORES = re.compile(r"(?:site|dist)-packages/(h5py|h5netcdf|netCDF4|tables|zarr|pyarrow)/")

@@ -8,15 +8,18 @@ import numpy as np
 
 from whyidle.analysis.nesting import Nesting
 from whyidle.model.diagnosis import Place
+from whyidle.model.frames import CHECKED_OUT
 from whyidle.model.timeline import HostKind, Timeline
 
 _FRAME = re.compile(r"^(?P<file>[^<>]+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _LIBRARY = re.compile(
-    r"(^|/)(torch|torchvision|torchaudio|numpy|transformers|lightning|pytorch_lightning|accelerate|"
+    rf"^<|(site|dist)-packages/|lib/python3|{CHECKED_OUT}|"
+    r"^(torch|torchvision|torchaudio|numpy|transformers|lightning|pytorch_lightning|accelerate|"
     r"tqdm|threading|multiprocessing|concurrent|asyncio|contextlib|functools|importlib|runpy|typing|"
-    r"site-packages|dist-packages|logging|selectors|socket|queue|PIL|cv2|triton|deepspeed|apex|"
-    r"einops|scipy|pandas|datasets|tokenizers|json|collections|abc|copy|enum|pathlib|random|re|"
-    r"subprocess|tempfile|warnings|weakref)(/|\.py$)|^<|lib/python3"
+    r"logging|selectors|socket|queue|PIL|cv2|triton|deepspeed|apex|"
+    r"einops|scipy|pandas|tokenizers|json|collections|abc|copy|enum|pathlib|random|re|"
+    r"subprocess|tempfile|warnings|weakref)(/|\.py$)|"
+    r"^datasets/(arrow_|dataset_dict|fingerprint|formatting|features|iterable_|table)"
 )
 _PACKAGE = re.compile(r"(?:(?:site|dist)-packages|lib/python3\.\d+t?)/([^/(]+?)(?:/|\.py\()")
 

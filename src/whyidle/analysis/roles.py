@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among, used
+from whyidle.model.frames import INSTALLED
 from whyidle.model.timeline import HostKind, Timeline
 
 _FRAME = (HostKind.PYTHON, HostKind.ANNOTATION)
@@ -28,7 +29,7 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     ),
     "preprocess": (
         (HostKind.PYTHON,),
-        r"(^|/)(torchvision/(transforms|io|datasets)/|PIL/|cv2/|albumentations/|librosa/|"
+        rf"{INSTALLED}(torchvision/(transforms|io|datasets)/|PIL/|cv2/|albumentations/|librosa/|"
         r"torchaudio/|av/|decord/|imageio/|skimage/|tokenizers/|webdataset/|soundfile\.py|"
         r"transformers/.*(image_processing|image_transforms|feature_extraction|tokenization|"
         r"processing)_|transformers/image_(transforms|utils)|datasets/(arrow_dataset|"
@@ -53,7 +54,7 @@ _RULES: Final[dict[str, tuple[tuple[HostKind, ...], str]]] = {
     ),
     "logging": (
         _FRAME,
-        r"(^|/)(wandb|torch/utils/tensorboard|tensorboardX|mlflow|comet_ml|neptune|aim/sdk|"
+        rf"{INSTALLED}(wandb|torch/utils/tensorboard|tensorboardX|mlflow|comet_ml|neptune|aim/sdk|"
         r"matplotlib)/|^## ?metrics:publish|requests/api\.py|urllib3/connectionpool",
     ),
     "startup": ((HostKind.ANNOTATION,), r"^whyidle::startup$"),

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.importers._lock import FEWEST, HELD_US, TAKEN, engine
+from whyidle.model.frames import TORCH
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -37,7 +38,7 @@ Z: Final = 1.645
 """of a limit that is passed by chance once in twenty times"""
 MANY: Final = 0.1
 """share of all looks that are at a backward pass, where the job does not mostly compile"""
-_OPERATOR = re.compile(r"/torch/(?!_dynamo|_inductor|_functorch|_guards|fx/|utils/data/)")
+_OPERATOR = re.compile(rf"{TORCH}(?!_dynamo|_inductor|_functorch|_guards|fx/|utils/data/)")
 
 
 def asleep_locked(samples: NDArray[Any], leaf: list[str]) -> Mask:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from whyidle.importers._asleep import HALF, asleep, operator, slept_locked, sum_slept
 from whyidle.importers._lock import HELD_US
+from whyidle.model.frames import INSTALLED
 from whyidle.model.timeline import HostKind
 
 Mask = NDArray[np.bool_]
 
 _NATIVE: Final = re.compile(
-    r"(^|/)(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
+    rf"{INSTALLED}(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
 )
 """code that is no operator of the framework, even while it runs outside the interpreter's lock"""

@@ -17,7 +17,7 @@ from whyidle.treatments.debug_mode_off import SWITCHES
 CAUSE = "debug-mode-left-on"
 LOOP = "/job/train.py(20): train"
 TRACED = f"/lib/linecache.py(72): checkcache;/x/torch/fx/traceback.py(5): format_stack;{LOOP}"
-ASKED = {"anomaly_mode": f"/x/torch/wrapped.py(2): on;/job/train.py(3): main;{LOOP}"}
+ASKED = {"anomaly_mode": f"/x/site-packages/torch/wrapped.py(2): on;/job/train.py(3): main;{LOOP}"}
 
 
 def train(tracing=0.0, *, python=0.0, work=20.0, back=None, steps=40, **facts) -> Guest:

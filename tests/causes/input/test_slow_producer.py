@@ -25,13 +25,13 @@ TAKEN = {
 }
 
 
-def train(waits, wait_ms=60, steps=30):
+def train(waits, wait_ms=60, steps=30, loop=LOOP):
     job = Guest()
     for _ in range(steps):
         if wait_ms:
-            job.wait(f"{waits};{LOOP}" if waits else LOOP, ms(wait_ms))
-        job.backward(LOOP, ms(30))
-        job.step(LOOP, ms(10))
+            job.wait(f"{waits};{loop}" if waits else loop, ms(wait_ms))
+        job.backward(loop, ms(30))
+        job.step(loop, ms(10))
     return job.timeline()
 
 
@@ -49,6 +49,15 @@ def test_a_wait_for_the_job_s_own_producer_is_input(waits):
     found = diagnose([job])
     assert (found.verdict.bound, found.findings[0].cause) == ("input", "slow-producer")
     assert found.attribution.input == pytest.approx(0.6, abs=0.02)
+
+
+@pytest.mark.parametrize("folder", ["queue", "lightning", "wandb", "torch", "re", "matplotlib"])
+def test_the_user_s_folder_may_be_called_as_a_library_is(folder):
+    loop = f"/home/me/{folder}/train.py(15): <module>"
+    job = train(TAKEN["a process's queue"], loop=loop)
+    proof = judge("slow-producer", job)
+    assert (proof.where[0].file, proof.where[0].line) == (f"/home/me/{folder}/train.py", 15)
+    assert diagnose([job]).findings[0].cause == "slow-producer"
 
 
 def test_what_no_wait_would_bring_lies_within_the_prediction():

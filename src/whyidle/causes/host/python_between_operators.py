@@ -18,6 +18,7 @@ from whyidle.analysis.sampling import seen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.frames import TORCH
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -27,7 +28,7 @@ PAUSE_NS = 200_000
 REMOVED = (0.5, 0.9, 1.0)
 """careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
 MOST_PLACES, MOST_TRIED = 3, 50
-FRAMEWORK = re.compile(r"(^|/)torch/(?!utils/data/)")
+FRAMEWORK = re.compile(rf"{TORCH}(?!utils/data/)")
 
 
 @cause(

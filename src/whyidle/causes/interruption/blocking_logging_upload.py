@@ -13,12 +13,13 @@ from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
 from whyidle.analysis.sampling import bounds, counted
 from whyidle.model.cause import Proof, cause
+from whyidle.model.frames import INSTALLED
 
-TRACKER = re.compile(r"(^|/)(torch/utils/tensorboard|tensorboardX|mlflow)/")
+TRACKER = re.compile(rf"{INSTALLED}(torch/utils/tensorboard|tensorboardX|mlflow)/")
 """files of those whose calls are known well enough"""
-MLFLOW = re.compile(r"(^|/)mlflow/")
+MLFLOW = re.compile(rf"{INSTALLED}mlflow/")
 HISTOGRAM = re.compile(r": add_histogram(_raw)?$")
-PLOT = re.compile(r"(^|/)matplotlib/")
+PLOT = re.compile(rf"{INSTALLED}matplotlib/")
 LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
 LEAST_BLOCKED = 0.03
