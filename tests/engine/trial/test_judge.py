@@ -465,7 +465,9 @@ def holding(step_s, each, fetched=0.0):
 
 
 def test_a_fix_that_leaks_is_rolled_back():
-    found = judge(FIX, bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7)), [])
+    further = {"lasting": lambda *_: filling(0.1, 5e6, 10**6, 3 * len(LOSSES))}
+    arms = bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7), **further)
+    found = judge(FIX, arms, [])
     assert not found.kept
     assert found.why.startswith("rolled back: it leaks: host memory grows by 5 MB with every step")
     assert judge(FIX, bench([holding(0.2, 5e6)], [holding(0.1, 5e6)], left=Left(10**7)), []).kept
@@ -498,7 +500,10 @@ def test_what_fills_up_in_a_longer_arm_is_no_leak(until, kept):
 
 def test_a_leak_that_there_is_no_time_to_follow_says_how_far_it_was_seen():
     found = judge(FIX, bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7)), [])
-    assert found.why.endswith(f"as far as {len(LOSSES)} steps tell")
+    assert found.why.startswith("rolled back: it may leak: ")
+    told = f"as far as {len(LOSSES)} steps tell, and there was no time for more"
+    assert found.why.endswith(told)
+    assert found.hurried  # which the last line says, with a budget that is enough
 
 
 def on_device(step_s, each):

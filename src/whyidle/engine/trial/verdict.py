@@ -45,7 +45,7 @@ def decide(found: Judgement, bench: Bench, bases: list[Ran], treats: list[Ran]) 
     leak, slow = leaks(bases, treats, fmean(found.treated_s), left)
     found.notes += [one.told(fmean(found.treated_s)) for one in slow]
     if leak is not None and (told := _leaking(leak, found, bench)):
-        found.reason = harm(f"it leaks: {told}")
+        found.reason = harm(told)
         return
     found.check, found.untreated = hold(found.candidate, untreated(bases), treats, bench)
     if not found.check.holds:
@@ -82,15 +82,19 @@ def _so_many(pairs: int) -> str:
 
 
 def _leaking(leak: Leak, found: Judgement, bench: Bench) -> str:
-    """What is told of a leak; empty where a longer run shows that it is none, which is noted."""
+    """What is told of a leak; empty where a longer run shows that it is none, which is noted. Where
+    there is no time for that, it is a guess."""
     told = leak.told(fmean(found.treated_s))
     steps = min(len(ran.told.marks) for ran in found.treats if ran.told)
     bench.say("longer with it, to know whether its memory goes on growing")
     ran = bench.lasting(LONGER * steps, steps)
-    if ran is None or not ran.good:
-        return f"{told}, as far as {steps} steps tell"
+    if ran is None:
+        found.hurried = True
+        return f"it may leak: {told}, as far as {steps} steps tell, and there was no time for more"
+    if not ran.good:
+        return f"it may leak: {told}, as far as {steps} steps tell: a longer run failed"
     if goes_on(leak, ran, steps):
-        return told
+        return f"it leaks: {told}"
     found.notes.append(f"{leak.where} memory grows in the first {steps} steps, and not on")
     return ""
 
