@@ -29,13 +29,14 @@ class Hot:
     place: Place | None
 
 
-def hot_function(facts: Facts, windows: Intervals) -> Hot | None:
+def hot_function(facts: Facts, windows: Intervals, inside: str = "") -> Hot | None:
     """The user's function that holds most of some time. Looks tell it also where it sleeps, waits
     for storage or calls native code, which is no Python that runs: that would name its callers.
-    None where none of them holds at least half."""
+    Those of ``inside`` are no part of it (see ``samples.lines``). None where none of them holds at
+    least half."""
     spent: dict[tuple[str | None, str | None], float] = {}
     first: dict[tuple[str | None, str | None], Place] = {}
-    for place, share in lines(facts, windows):
+    for place, share in lines(facts, windows, inside=inside):
         function = place.file, place.function
         spent[function] = spent.get(function, 0.0) + share
         first.setdefault(function, place)

@@ -15,6 +15,8 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 SINGLE = r"_SingleProcessDataLoaderIter\.__next__"
+LOADER = "torch/utils/data/dataloader.py"
+"""the file of these calls, in a stack"""
 MULTI = r"_MultiProcessingDataLoaderIter\.__next__"
 
 HANDOFF_S = 50e-6

@@ -69,12 +69,16 @@ def _library(seen: Counter[str], where: tuple[Place, ...]) -> str:
     return max(spent, key=lambda name: spent[name], default="")
 
 
-def lines(facts: Facts, spans: Intervals, *kinds: HostKind) -> list[tuple[Place, float]]:
+def lines(
+    facts: Facts, spans: Intervals, *kinds: HostKind, inside: str = ""
+) -> list[tuple[Place, float]]:
     """The user's lines that samples in some time point at, each with its share of what these
-    samples speak for, the largest first."""
+    samples speak for, the largest first. Of a call that a frame in the file ``inside`` makes, lines
+    that lie further out are its callers, and not meant."""
     spent: Counter[str] = Counter()
     for stack, time in stacks(facts, spans, *kinds).items():
-        spent[_own_line(stack)] += time
+        inner = stack.partition(inside)[0] if inside else stack
+        spent[_own_line(inner)] += time
     whole = max(sum(spent.values()), 1)
     found = [(frame_place(text, facts.rank), time / whole) for text, time in spent.most_common()]
     places = [(place, share) for place, share in found if place is not None]

@@ -207,3 +207,21 @@ def test_a_function_that_sleeps_is_where_the_loading_happens(tmp_path):
     named = {one.quantity: one.value for one in found.evidence}
     assert named["most of the loading happens in"] == "/job/data.py(29): __getitem__"
     assert found.where[0].function == "__getitem__"
+
+
+MAKING, LIB = LOADING.split(";", 1)[0], "/lib/site-packages/torch/utils/data"
+NEXT = f"{LIB}/dataloader.py(785): _next_data;{LIB}/dataloader.py(725): __next__"
+CALLED = "/lib/site-packages/lightning/pytorch/trainer/trainer.py(584): fit;/job/train.py(75): main"
+
+
+def test_a_look_at_the_library_s_part_of_loading_is_not_where_the_loop_stands(tmp_path):
+    """One call took as long as a hundred others, while the library put a batch together."""
+    made = Imagined(tmp_path)
+    for number in range(30):
+        part = f"{LIB}/_utils/collate.py(210): collate" if number == 20 else MAKING
+        made.load(f"{part};{NEXT};{CALLED}", (6000 if number == 20 else 60) * MS, busy=0.9)
+    made.trained()
+    found = finding(made.diagnose(), CAUSE)
+    assert found is not None
+    assert found.where[0].function == "__getitem__"
+    assert "most of the loading happens in" not in {one.quantity for one in found.evidence}

@@ -13,6 +13,7 @@ from whyidle.analysis.forecast import hidden_loading, may_cost
 from whyidle.analysis.hot import Hot, hot_function
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import (
+    LOADER,
     SINGLE,
     Nexts,
     handoff_s,
@@ -24,7 +25,7 @@ from whyidle.analysis.making import LEAST_SAMPLES
 from whyidle.analysis.places import in_library
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.queue import in_epochs
-from whyidle.analysis.samples import busiest
+from whyidle.analysis.samples import lines
 from whyidle.causes.input._waiting import leading_once, made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -108,7 +109,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         given=None if space.usual is None else given,
         ends=_ends(facts, blocked, given),
     )
-    hot = hot_function(facts, union(calls.start, calls.end))
+    hot = hot_function(facts, union(calls.start, calls.end), LOADER)
     (asking,) = facts.workers.places("asked", workers=False) or (
         facts.places.of(int(calls.rows[0])),
     )
@@ -148,7 +149,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
 
 def _seen(facts: Facts, hot: Hot | None, calls: Nexts, asking: Place | None) -> list[Place]:
     """What was looked at while batches were loaded."""
-    seen = [hot.place if hot else None, *busiest(facts, union(calls.start, calls.end))]
+    looks = lines(facts, union(calls.start, calls.end), inside=LOADER)
+    seen = [hot.place if hot else None, *(place for place, _ in looks if not in_library(place))]
     return [place for place in seen if place and not _same(place, asking)]
 
 
