@@ -103,3 +103,8 @@ def test_then_operators_that_sleep_wait_for_the_lock():
     held = np.arange(24) % 3 == 0
     samples, _, blocked = contended(held, awake_ms=0)
     assert (blocked == (samples["stack"] == 2)).all()
+
+
+def test_the_user_s_folder_may_be_called_as_the_framework_is():
+    seen = [FORWARD, "/home/me/torch/train.py(9): step", "/home/me/torch/utils/data.py(3): load"]
+    assert _asleep.operator(seen).tolist() == [True, False, False]

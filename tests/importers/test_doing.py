@@ -96,6 +96,26 @@ def test_a_call_that_mostly_computes_is_python():
     assert found["python"] == pytest.approx(0.4, abs=0.05)
 
 
+@pytest.mark.parametrize("folder", ["/job", "/home/me/torch"])
+def test_a_library_s_call_may_wait_in_a_function_of_the_user_s(folder):
+    log = f"/lib/python3.11/site-packages/tracker/client.py(9): log;{LOOP}"
+    wait = f"/lib/python3.11/socket.py(706): readinto;{folder}/hooks.py(3): post;{log}"
+    encode = f"/lib/python3.11/site-packages/tracker/client.py(20): encode;{log}"
+    found = shares(("wait", wait, 4), ("python", encode, 2), ("work", TORCH, 3))
+    assert (found["blocked"], found["python"]) == (pytest.approx(0.6, abs=0.05), 0.0)
+
+
+def test_python_of_a_script_whose_folder_is_called_as_a_decoder_is():
+    act = "/home/me/av/train.py(43): act;/home/me/av/train.py(50): <module>"
+    found = shares(("python", act, 4), ("work", TORCH, 4))
+    assert (found["python"], found["preprocess"]) == (pytest.approx(4 / 9, abs=0.05), 0.0)
+
+
+def test_operators_of_a_script_whose_folder_is_called_as_numpy_is():
+    act = "/home/me/numpy/train.py(43): act;/home/me/numpy/train.py(50): <module>"
+    assert shares(("work", act, 4), ("work", TORCH, 4))["python"] < 0.02
+
+
 def test_a_trainer_of_a_library_is_no_call_that_waits():
     fit = "/lib/python3.11/site-packages/lightning/trainer.py(9): fit;/job/train.py(5): <module>"
     found = shares(

@@ -29,14 +29,16 @@ class Hot:
     place: Place | None
 
 
-def hot_function(facts: Facts, windows: Intervals, inside: str = "") -> Hot | None:
+def hot_function(
+    facts: Facts, windows: Intervals, looks: list[tuple[Place, float]] | None = None
+) -> Hot | None:
     """The user's function that holds most of some time. Looks tell it also where it sleeps, waits
     for storage or calls native code, which is no Python that runs: that would name its callers.
-    Those of ``inside`` are no part of it (see ``samples.lines``). None where none of them holds at
-    least half."""
+    None where none of them holds at least half. ``looks`` are the lines that were seen then, where
+    these are known."""
     spent: dict[tuple[str | None, str | None], float] = {}
     first: dict[tuple[str | None, str | None], Place] = {}
-    for place, share in lines(facts, windows, inside=inside):
+    for place, share in lines(facts, windows) if looks is None else looks:
         function = place.file, place.function
         spent[function] = spent.get(function, 0.0) + share
         first.setdefault(function, place)

@@ -8,12 +8,12 @@ import numpy as np
 
 from whyidle.analysis.nesting import Nesting
 from whyidle.model.diagnosis import Place
-from whyidle.model.frames import CHECKED_OUT
+from whyidle.model.frames import CHECKED_OUT, FOREIGN
 from whyidle.model.timeline import HostKind, Timeline
 
 _FRAME = re.compile(r"^(?P<file>[^<>]+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _LIBRARY = re.compile(
-    rf"^<|(site|dist)-packages/|lib/python3|{CHECKED_OUT}|"
+    rf"{FOREIGN}|{CHECKED_OUT}|"
     r"^(torch|torchvision|torchaudio|numpy|transformers|lightning|pytorch_lightning|accelerate|"
     r"tqdm|threading|multiprocessing|concurrent|asyncio|contextlib|functools|importlib|runpy|typing|"
     r"logging|selectors|socket|queue|PIL|cv2|triton|deepspeed|apex|"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whyidle.importers._asleep import HALF, asleep, operator, slept_locked, sum_slept
 from whyidle.importers._lock import HELD_US
-from whyidle.model.frames import INSTALLED
+from whyidle.model.frames import INSTALLED, TORCH
 from whyidle.model.timeline import HostKind
 
 Mask = NDArray[np.bool_]
@@ -35,6 +35,7 @@ _GENERATED: Final = re.compile(r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$
 """code that Inductor generated: it is the operators, even where it holds the interpreter's lock"""
 _OPERATOR: Final = re.compile(r"/torch/(nn/|optim/|autograd/|functional\.py|_tensor\.py)")
 """code of the framework that calls operators, and neither loads nor saves"""
+_FRAMEWORK: Final = re.compile(TORCH)
 _LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|^<frozen ")
 """code that is not the user's own"""
 
@@ -140,7 +141,7 @@ def _tree(stacks: list[str], numbers: list[int]) -> tuple[dict[int, list[int]], 
             path.append(parent)
             if _LIBRARY.search(text):
                 libraries.add(parent)
-            if "/torch/" in text:
+            if _FRAMEWORK.search(text):
                 trains.update(path)
         paths[number] = path
     return paths, libraries - trains

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from whyidle.model.frames import FOREIGN
+
 MOST_FILES, MOST_BYTES = 20, 1 << 20
 _FILE = re.compile(r"([^;()]+\.py)\(\d+\): ")
-_LIBRARY = re.compile(r"(site|dist)-packages/|lib/python3|^<")
+_LIBRARY = re.compile(FOREIGN)
 _ADDERS = ("append", "add", "appendleft", "extend", "insert")
 
 

@@ -11,9 +11,11 @@ from typing import Final
 
 INSTALLED: Final = r"(?:(?:^|;)|(?:site|dist)-packages/)"
 """before the name of a library, where it is one"""
+FOREIGN: Final = r"(?:site|dist)-packages/|lib/python3|^<"
+"""in the file of code that is not the user's, wherever the user's lies"""
 TORCH: Final = (
     rf"(?:{INSTALLED}torch/|/torch/(?=_|(?:amp|autograd|backends|cuda|distributed|fx|jit|nn|optim)/"
-    r"|utils/(?:data|checkpoint|_|tensorboard)|(?:functional|overrides|serialization)\.py))"
+    r"|utils/(?:data/|checkpoint\.py|_|tensorboard/)|(?:functional|overrides|serialization)\.py))"
 )
 """the framework's folder, in a checkout of it, too"""
 CHECKED_OUT: Final = (

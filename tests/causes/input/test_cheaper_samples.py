@@ -76,6 +76,8 @@ def test_where_a_library_reads_it_is_told_to_read_less():
 def test_a_folder_that_is_named_like_a_library_is_none():
     script = f"/home/me/tables/read.py(3): __getitem__;{ASKS}"
     assert "cheaper-reads" not in fixes(job(script, cores=1))
+    script = f"/home/me/av/read.py(3): __getitem__;{ASKS}"
+    assert "cheaper-transforms" not in fixes(job(script, cores=1))
 
 
 def test_not_where_workers_have_cores_for_it():

@@ -53,6 +53,7 @@ def test_recurring_pauses_and_their_twin_without(cause):
         ("torch/utils/tensorboard/writer.py(300): add_histogram", True),
         ("mlflow/tracking/client.py(900): log_metric", True),
         ("wandb/sdk/wandb_run.py(1700): log", False),
+        ("wandb/integration/mlflow/client.py(9): log", False),
     ],
 )
 def test_trackers_whose_calls_are_known(frame, known):

@@ -506,6 +506,15 @@ def test_a_leak_that_there_is_no_time_to_follow_says_how_far_it_was_seen():
     assert found.hurried  # which the last line says, with a budget that is enough
 
 
+def test_a_leak_whose_longer_arm_failed_is_a_guess_too():
+    failing = {"lasting": lambda *_: replace(holding(0.1, 5e6), ending="crashed")}
+    found = judge(
+        FIX, bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=Left(10**7), **failing), []
+    )
+    assert found.why.startswith("rolled back: it may leak: ")
+    assert found.why.endswith("a longer run failed")
+
+
 def on_device(step_s, each):
     """An arm whose tensors take so many bytes more of its device after each step."""
     arm = ran(step_s)

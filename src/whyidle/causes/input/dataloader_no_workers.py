@@ -109,11 +109,13 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         given=None if space.usual is None else given,
         ends=_ends(facts, blocked, given),
     )
-    hot = hot_function(facts, union(calls.start, calls.end), LOADER)
+    windows = union(calls.start, calls.end)
+    looks = lines(facts, windows, inside=LOADER)
+    hot = hot_function(facts, windows, looks)
     (asking,) = facts.workers.places("asked", workers=False) or (
         facts.places.of(int(calls.rows[0])),
     )
-    seen = _seen(facts, hot, calls, asking)
+    seen = _seen(hot, looks, asking)
     making = _making(facts, seen)
     where = dict.fromkeys(place for place in (*making, asking, *seen) if place)
     short = space.usual is not None and not mostly_waits(facts)
@@ -140,17 +142,16 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             "leading": leading_once(facts, blocked),
             "cheaper": made_cheaper(blocked) if left > LEFT else None,
             "compute": 1.0 if facts.on_cpu else facts.share("compute"),
-            "media": decoded(facts, union(calls.start, calls.end)),
-            "storage": stored(facts, union(calls.start, calls.end)),
+            "media": decoded(facts, windows),
+            "storage": stored(facts, windows),
             "function": making[0].function if making else None,
         },
     )
 
 
-def _seen(facts: Facts, hot: Hot | None, calls: Nexts, asking: Place | None) -> list[Place]:
+def _seen(hot: Hot | None, looks: list[tuple[Place, float]], asking: Place | None) -> list[Place]:
     """What was looked at while batches were loaded."""
-    looks = lines(facts, union(calls.start, calls.end), inside=LOADER)
-    seen = [hot.place if hot else None, *(place for place, _ in looks if not in_library(place))]
+    seen = [hot.place if hot else None, *(place for place, _ in looks)]
     return [place for place in seen if place and not _same(place, asking)]
 
 

@@ -91,7 +91,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     searched: list[Searched] = field(default_factory=list)
     hurried: bool = False
-    """whether only time was wanting for another pair, which might have told"""
+    """whether only time was wanting for another pair, or a longer run, which might have told"""
     bases: list[Ran] = field(default_factory=list)
     treats: list[Ran] = field(default_factory=list)
 
