@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from whyidle.engine.process_reading import read_process
 from whyidle.errors import BrokenTraceError
 from whyidle.importers import probe
 from whyidle.importers._loading import document
@@ -124,7 +125,7 @@ def _lead(recording: Path) -> Timeline | None:
 
 def _read(path: Path) -> Timeline | None:
     try:
-        return probe.load(path)
+        return read_process(path)
     except BrokenTraceError:  # it ended before anybody had looked
         told = document(path.with_suffix(".seen.json"))
         return replace(probe.blank(path), settings=told) if told else None

@@ -3,7 +3,7 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
-from whyidle.importers._kept import kept
+from whyidle.analysis.kept_losses import find_kept_losses
 from whyidle.testing.contracts import check_bounds
 
 HOST = {
@@ -80,19 +80,16 @@ def test_what_does_not_grow_is_not_blamed(tmp_path, used):
     assert job(tmp_path, used)[0] is None
 
 
-def test_lines_that_keep_a_loss(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text(SOURCE)
-    found = kept([f"/x/site-packages/a.py(1): b;{path}(5): fit;<frozen x>(1): y"])
+def test_lines_that_keep_a_loss():
+    stacks = ["/x/site-packages/a.py(1): b;/job/train.py(5): fit;<frozen x>(1): y"]
+    found = find_kept_losses(stacks, {"/job/train.py": SOURCE, "/x/site-packages/a.py": SOURCE})
     assert [one["line"] for one in found] == [10, 14, 15]
     assert {one["function"] for one in found} == {"fit"}
 
 
-def test_source_that_cannot_be_read_tells_nothing(tmp_path):
-    (tmp_path / "broken.py").write_text("def (")
-    (tmp_path / "binary.py").write_bytes(bytes(range(256)))
-    names = ("broken", "binary", "gone")
-    assert kept([f"{tmp_path / name}.py(1): f" for name in names]) == []
+def test_source_that_cannot_be_parsed_tells_nothing():
+    stacks = ["/job/broken.py(1): f;/job/gone.py(1): g"]
+    assert find_kept_losses(stacks, {"/job/broken.py": "def ("}) == []
 
 
 def test_memory_pressure_while_data_are_waited_for(tmp_path):
