@@ -4,6 +4,7 @@ import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
 from whyidle.analysis.kept_losses import find_kept_losses
+from whyidle.engine.watch import diagnose_jobs
 from whyidle.testing.contracts import check_bounds
 
 HOST = {
@@ -59,6 +60,14 @@ def test_a_process_that_grows_and_the_line_that_keeps(tmp_path):
     assert found.severity == "info"
     assert told.verdict.state == "inconclusive"  # what it computes was not recorded
     assert "the process grows by 2 MB per step" in told.verdict.headline
+
+
+@pytest.mark.parametrize("then", ["", "changed"])
+def test_a_script_that_changes_after_the_run_changes_no_diagnosis(tmp_path, then):
+    _, told = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
+    script = tmp_path / "train.py"
+    script.write_text(SOURCE.replace("losses.append(loss)", "pass")) if then else script.unlink()
+    assert diagnose_jobs(tmp_path) == [told]
 
 
 def test_without_the_source_the_growth_is_told(tmp_path):
