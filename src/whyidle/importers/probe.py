@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
-from whyidle.importers._closures import spans_without_closures
+from whyidle.importers._closures import without_closures
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._samples import SAMPLE, decode_samples
 from whyidle.model.marks import MARK
@@ -96,12 +96,19 @@ def load(path: Path) -> Timeline:
         )
     base = int(min(part.min() for part in (spans["start"], samples["time"]) if len(part)))
     threads = np.unique(np.concatenate([spans["thread"], samples["thread"]]))
+    calls = HostEvents.of(
+        spans["start"] - base,
+        spans["end"] - base,
+        kind=spans["kind"],
+        name=spans["name"],
+        thread=np.searchsorted(threads, spans["thread"]),
+    )
     none = np.empty(0, np.int64)
     return Timeline(
         names=tuple(names),
         details=(),
         threads=tuple(str(thread) for thread in threads),
-        host=_host(spans_without_closures(spans, names), threads, base),
+        host=without_closures(calls.join(), names, by_thread=True),
         device=_no_device(),
         memory=MemorySamples(none, none, none),
         source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
@@ -140,20 +147,11 @@ def _marks(rows: NDArray[Any], base: int) -> NDArray[Any]:
 def blank(path: Path) -> Timeline:
     """A command of which no process could be seen from within."""
     none = np.empty(0, np.int64)
-    host = HostEvents(
-        start=none,
-        end=none,
-        kind=np.empty(0, np.uint8),
-        name=np.empty(0, np.int32),
-        thread=np.empty(0, np.int16),
-        corr=none,
-        detail=np.empty(0, np.int32),
-    )
     return Timeline(
         names=(),
         details=(),
         threads=(),
-        host=host,
+        host=HostEvents.of(none, none, kind=0, name=0, thread=0),
         device=_no_device(),
         memory=MemorySamples(none, none, none),
         source=Source(path=str(path), format="probe"),
@@ -170,20 +168,6 @@ def _disturbed(folder: Path, host: object, base: int) -> tuple[tuple[int, int], 
             for begin, end in document(path).get("windows", ()):
                 found.append((begin - base, (end or _NEVER) - base))
     return tuple(sorted(found))
-
-
-def _host(spans: NDArray[Any], threads: NDArray[np.uint64], base: int) -> HostEvents:
-    """Recorded calls as host events."""
-    events = HostEvents(
-        start=spans["start"] - base,
-        end=spans["end"] - base,
-        kind=spans["kind"].copy(),
-        name=spans["name"].astype(np.int32),
-        thread=np.searchsorted(threads, spans["thread"]).astype(np.int16),
-        corr=np.full(len(spans), -1, np.int64),
-        detail=np.full(len(spans), -1, np.int32),
-    )
-    return events.take(np.lexsort((-events.end, events.start)))
 
 
 def _number(value: object) -> int | None:

@@ -74,8 +74,23 @@ class HostEvents:
     corr: I64
     detail: I32
 
+    @classmethod
+    def of(cls, start: I64, end: I64, **columns: Any) -> HostEvents:
+        """Events of a start, an end, and columns, or one value for all; ``corr`` and ``detail`` are
+        none where they are not given."""
+        found = {"start": start, "end": end, "corr": -1, "detail": -1, **columns}
+        types = (np.int64, np.int64, np.uint8, np.int32, np.int16, np.int64, np.int32)
+        named = zip(cls.__slots__, types, strict=True)
+        return cls(*(np.full(len(start), found[column], dtype) for column, dtype in named))
+
     def __len__(self) -> int:
         return len(self.start)
+
+    def join(self, *others: HostEvents) -> HostEvents:
+        """All rows of these and of others, sorted by start, the longest first."""
+        parts = (self, *others)
+        joined = (np.concatenate([getattr(p, column) for p in parts]) for column in self.__slots__)
+        return (events := HostEvents(*joined)).take(np.lexsort((-events.end, events.start)))
 
     def take(self, rows: NDArray[Any]) -> HostEvents:
         """The same columns for some rows (indices or mask)."""

@@ -64,7 +64,7 @@ def interpret_samples(timeline: Timeline) -> Timeline:
         later = samples["time"] >= found.begin
         samples, taken = samples[later], taken[later]
         inside = calls.take(calls.start >= found.begin)
-        calls = _join(inside, found.calls(names, thread))
+        calls = inside.join(found.calls(names, thread))
         settings["around"] = dict(found.facts)
         threads += [ident][: thread + 1 - len(threads)]
     if _grows(settings.get("memory")):
@@ -121,39 +121,17 @@ def _add_samples(
     sampled[stuck] = frames.number_of(LOCKED)
     begin, until, name, thread = np.array(frames.events, dtype=np.int64).reshape(-1, 4).T
     shown = samples["stack"] + len(stacks) * over
-    host = _join(
-        calls,
-        _events(begin, until, kind=HostKind.PYTHON, name=name, thread=thread),
-        _events(start, end, kind=kinds, name=sampled, thread=samples["thread"], detail=shown),
+    host = calls.join(
+        HostEvents.of(begin, until, kind=HostKind.PYTHON, name=name, thread=thread),
+        HostEvents.of(start, end, kind=kinds, name=sampled, thread=samples["thread"], detail=shown),
     )
     details = [Detail(stack=stack, after=after) for after in (False, True) for stack in stacks]
     return replace(
         timeline,
         names=tuple(frames.names),
         details=tuple(details),
-        host=host.take(np.lexsort((-host.end, host.start))),
+        host=host,
         looks=looks,
-    )
-
-
-def _events(start: NDArray[Any], end: NDArray[Any], **columns: Any) -> HostEvents:
-    """Host events of a start, an end, and columns, or one value for all of them."""
-    found = {"corr": -1, "detail": -1, **columns}
-    none = np.zeros(len(start), np.int64)
-    return HostEvents(start, end, **{name: none + found[name] for name in HostEvents.__slots__[2:]})
-
-
-def _join(first: HostEvents, *others: HostEvents) -> HostEvents:
-    """All rows, in columns of the types of the first."""
-    return HostEvents(
-        *(
-            np.concatenate(
-                [getattr(events, column) for events in (first, *others)],
-                dtype=getattr(first, column).dtype,
-                casting="unsafe",
-            )
-            for column in HostEvents.__slots__
-        )
     )
 
 

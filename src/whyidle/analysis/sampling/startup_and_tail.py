@@ -50,16 +50,9 @@ class Surroundings:
         found = [(STARTUP, self.startup), (AFTER, self.after)]
         rows = [(name, part) for name, part in found if part is not None]
         names += [name for name, _ in rows]
-        whole = np.full(len(rows), -1, np.int64)
-        return HostEvents(
-            start=np.array([part[0] for _, part in rows], np.int64),
-            end=np.array([part[1] for _, part in rows], np.int64),
-            kind=np.full(len(rows), HostKind.ANNOTATION, np.uint8),
-            name=np.arange(len(names) - len(rows), len(names), dtype=np.int32),
-            thread=np.full(len(rows), thread, np.int16),
-            corr=whole,
-            detail=whole.astype(np.int32),
-        )
+        start, end = np.array([part for _, part in rows], np.int64).reshape(-1, 2).T
+        name = np.arange(len(names) - len(rows), len(names))
+        return HostEvents.of(start, end, kind=HostKind.ANNOTATION, name=name, thread=thread)
 
 
 def find_surroundings(
