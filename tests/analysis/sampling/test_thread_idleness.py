@@ -1,31 +1,30 @@
 """What a thread slept while it waited for other ranks is no blocking call between two looks."""
 
 import numpy as np
+from sampled import host_calls
 
-from whyidle.importers import probe
+from whyidle.analysis.sampling.thread_idleness import find_idle, sum_before
+from whyidle.model.stack_samples import STACK_SAMPLE
 
 MS = 1_000_000
 
 
 def looks(count, runnable_ms):
     """A look every 20 ms at a thread that was runnable for so long before each."""
-    samples = np.zeros(count, probe.SAMPLE)
+    samples = np.zeros(count, STACK_SAMPLE)
     samples["time"] = np.arange(count) * 20 * MS
-    samples["cpu"] = np.arange(count) * runnable_ms * MS
+    samples["runnable_ns"] = np.arange(count) * runnable_ms * MS
     samples["thread"] = 7
     return samples
 
 
 def met(count, length_ms, thread=7):
-    spans = np.zeros(count, probe.SPAN)
-    spans["start"] = np.arange(count) * 20 * MS + 4 * MS
-    spans["end"] = spans["start"] + length_ms * MS
-    spans["thread"] = thread
-    return spans
+    start = np.arange(count) * 20 * MS + 4 * MS
+    return host_calls(start, start + length_ms * MS, thread)
 
 
 def blocked(samples, spans):
-    return probe._waiting(samples, samples["time"].astype(np.int64), spans)
+    return find_idle(samples, samples["time"], spans)
 
 
 def test_a_thread_that_waits_for_ranks_alone_is_not_blocked():
@@ -43,7 +42,6 @@ def test_a_thread_that_sleeps_besides_is_blocked():
 
 
 def test_waiting_before_a_moment_counts_once_where_spans_overlap():
-    spans = np.zeros(3, probe.SPAN)
-    spans["start"], spans["end"] = [10, 30, 32], [20, 40, 35]
+    spans = host_calls([10, 30, 32], [20, 40, 35], thread=7)
     moments = np.array([0, 10, 15, 20, 25, 33, 40, 99])
-    assert probe._covered(spans, moments).tolist() == [0, 0, 5, 10, 10, 13, 20, 20]
+    assert sum_before(spans, moments).tolist() == [0, 0, 5, 10, 10, 13, 20, 20]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 _LINE = re.compile(r"\(\d+\)")
 
 
-class Frames:
+class StackFrames:
     """Turns samples into events of the functions around them, as a recording of calls has them:
     a function lasts as long as it is on the stack of one sample after the other."""
 
@@ -21,7 +21,7 @@ class Frames:
         """begin, end, name, thread"""
         self._numbers: dict[str, int] = {}
 
-    def number(self, text: str) -> int:
+    def number_of(self, text: str) -> int:
         """Of a name, which is added where it is new."""
         found = self._numbers.get(text)
         if found is None:
@@ -29,7 +29,7 @@ class Frames:
             self.names.append(text)
         return found
 
-    def of(
+    def add_samples(
         self,
         samples: NDArray[Any],
         start: NDArray[np.int64],
@@ -39,9 +39,9 @@ class Frames:
         """Take samples in, with begin and end (ns) of what each speaks for."""
         for thread in np.unique(samples["thread"]):
             rows = np.flatnonzero(samples["thread"] == thread)
-            self._thread(int(thread), samples["stack"][rows], start[rows], end[rows], stacks)
+            self._add_thread(int(thread), samples["stack"][rows], start[rows], end[rows], stacks)
 
-    def _thread(
+    def _add_thread(
         self,
         thread: int,
         numbers: NDArray[Any],
@@ -57,11 +57,11 @@ class Frames:
         ):
             if number != before or begin != last:
                 if number not in calls:
-                    calls[number] = _calls(stacks[number])
+                    calls[number] = _split_calls(stacks[number])
                 frames = calls[number]
-                depth = _common(open_, frames) if begin == last else 0
+                depth = _common_depth(open_, frames) if begin == last else 0
                 self._close(open_, depth, last, thread)
-                open_ += [(name, begin, self.number(text)) for name, text in frames[depth:]]
+                open_ += [(name, begin, self.number_of(text)) for name, text in frames[depth:]]
             before, last = number, until
         self._close(open_, 0, last, thread)
 
@@ -71,12 +71,12 @@ class Frames:
         del open_[depth:]
 
 
-def _calls(stack: str) -> list[tuple[str, str]]:
+def _split_calls(stack: str) -> list[tuple[str, str]]:
     """The functions around the innermost one, outermost first: (what it is, text)."""
     return [(_LINE.sub("", text, count=1), text) for text in stack.split(";")[:0:-1]]
 
 
-def _common(open_: list[tuple[str, int, int]], frames: list[tuple[str, str]]) -> int:
+def _common_depth(open_: list[tuple[str, int, int]], frames: list[tuple[str, str]]) -> int:
     depth = 0
     for (name, _, _), (other, _) in zip(open_, frames, strict=False):
         if name != other:

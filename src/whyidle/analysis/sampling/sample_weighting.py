@@ -3,9 +3,9 @@
 A sample inside a recorded call speaks for the rest of that call at most. One between calls speaks
 for its own stretch between them, and for stretches without a sample that lie between calls of the
 same two names: those are the same phase of other steps. So what happens between calls gets the
-share of the time that it really had, even where steps are shorter than the time between two looks.
-The call before alone does not tell the phase: after a batch comes a forward pass, of training or,
-where the next batch follows it, of an evaluation.
+share of the time that it really had, even where steps are shorter than the time between two
+samples. The call before alone does not tell the phase: after a batch comes a forward pass, of
+training or, where the next batch follows it, of an evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.model.timeline import Looks
+from whyidle.analysis.sampling.gil_waits import SampledPython, is_random
+from whyidle.model.timeline import HostEvents, Looks
 
 I64 = NDArray[np.int64]
 
@@ -28,24 +29,24 @@ _CALL = re.compile(
 )
 
 
-def spoken_for(
-    spans: NDArray[Any], samples: NDArray[Any], names: list[str]
+def weigh_samples(
+    calls: HostEvents, samples: NDArray[Any], names: list[str]
 ) -> tuple[I64, I64, I64]:
     """Samples (rows, some of them several times) with begin and end of what they speak for, ns."""
     found = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, name = _merged(_calls(spans, names, thread))
-        time = samples["time"][rows].astype(np.int64)
-        row, start, stop = _thread(time, begin, end, _between(name))
+        begin, end, name = _merge_calls(_select_calls(calls, names, thread))
+        time = samples["time"][rows]
+        row, start, stop = _weigh_thread(time, begin, end, _number_stretches(name))
         found.append((rows[row], start, stop))
     rows, start, stop = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.argsort(start, kind="stable")
     return rows[order], start[order], stop[order]
 
 
-def dated(
-    spans: NDArray[Any],
+def date_samples(
+    calls: HostEvents,
     samples: NDArray[Any],
     names: list[str],
     unknown: int,
@@ -53,45 +54,45 @@ def dated(
 ) -> NDArray[Any]:
     """Samples with the stack of the moment that they speak for.
 
-    A look that had to wait for the interpreter's lock shows what ran when it got it. Where that is
-    in another call, or between other calls, than where the lock was asked for, Python ran there,
-    but not that line: such a look says what the nearest look of the same phase says that found
-    Python there, or nothing (the stack ``unknown``). To drop these looks would be to see too little
+    A sample that had to wait for the interpreter's lock shows what ran when it got it. Where that
+    is in another call, or between other calls, than where the lock was asked for, Python ran there,
+    but not that line: such a sample says what the nearest one of the same phase says that found
+    Python there, or nothing (the stack ``unknown``). To drop these would be to see too little
     of Python, for most of what runs shorter than the interpreter's switch interval (5 ms) is
-    seen so only; to date them when the lock was had, too much of what lets go of it. A look that
-    found no Python (``ran``) is dated when it was had.
+    seen so only; to date them when the lock was had, too much of what lets go of it. A sample
+    that found no Python (``ran``) is dated when it was taken.
     """
     moved = samples.copy()
-    asked = samples["time"].astype(np.int64)
-    got = asked + samples["held"].astype(np.int64) * 1000
-    phases = phase_of(spans, samples, names)
+    asked = samples["time"]
+    got = asked + samples["waited_us"] * 1000
+    phases = find_phases(calls, samples, names)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, _ = _merged(_calls(spans, names, thread))
+        begin, end, _ = _merge_calls(_select_calls(calls, names, thread))
         edges = np.sort(np.concatenate([begin, end]))
         over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
         held = ran[rows]
         late, told = rows[over & held], rows[~over & held]
-        moved["stack"][late] = _borrowed(samples, phases, late, told, unknown)
+        moved["stack"][late] = _borrow_stacks(samples, phases, late, told, unknown)
         crossed = rows[over & ~held]
-        moved["time"][crossed], moved["held"][crossed] = got[crossed], 0
+        moved["time"][crossed], moved["waited_us"][crossed] = got[crossed], 0
     return moved
 
 
-def _borrowed(
+def _borrow_stacks(
     samples: NDArray[Any], phases: I64, late: I64, told: I64, unknown: int
 ) -> NDArray[np.int64]:
-    """For each late look the stack of the nearest one of its phase that is not."""
+    """For each late sample the stack of the nearest one of its phase that is not."""
     found = np.full(len(late), unknown, np.int64)
     for phase in np.unique(phases[late]):
         donors, mine = told[phases[told] == phase], phases[late] == phase
         if len(donors):
-            near = _nearest(samples["time"][donors], samples["time"][late[mine]])
+            near = _find_nearest(samples["time"][donors], samples["time"][late[mine]])
             found[mine] = samples["stack"][donors[near]]
     return found
 
 
-def _nearest(times: I64, moments: I64) -> I64:
+def _find_nearest(times: I64, moments: I64) -> I64:
     """Index into sorted times of the one nearest to each moment."""
     at = np.searchsorted(times, moments)
     left, right = np.maximum(at - 1, 0), np.minimum(at, len(times) - 1)
@@ -100,73 +101,71 @@ def _nearest(times: I64, moments: I64) -> I64:
     return found
 
 
-def phase_of(spans: NDArray[Any], samples: NDArray[Any], names: list[str]) -> I64:
+def find_phases(calls: HostEvents, samples: NDArray[Any], names: list[str]) -> I64:
     """A number per sample that is the same for all inside calls of one name (odd), and for all
     between calls of the same two names (even)."""
     found = np.zeros(len(samples), np.int64)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, name = _merged(_calls(spans, names, thread))
-        time = samples["time"][rows].astype(np.int64)
+        begin, end, name = _merge_calls(_select_calls(calls, names, thread))
+        time = samples["time"][rows]
         gap = np.searchsorted(begin, time, side="right")
         inside = (gap > 0) & (time < np.append(0, end)[gap])
         called = np.append(-1, name)[gap] + 1
-        found[rows] = np.where(inside, 2 * called + 1, 2 * _between(name)[gap])
+        found[rows] = np.where(inside, 2 * called + 1, 2 * _number_stretches(name)[gap])
     return found
 
 
-def _between(name: I64) -> I64:
+def _number_stretches(name: I64) -> I64:
     """A number for each stretch between calls, told by the names of those it lies between; before
     the first and after the last call of all is nothing."""
     before, after = np.append(-1, name), np.append(name, -1)
     return (before + 1) * (int(name.max(initial=0)) + 2) + after + 1
 
 
-def looks_of(
-    spans: NDArray[Any],
+def make_looks(
+    calls: HostEvents,
     samples: NDArray[Any],
     names: list[str],
-    spoken: tuple[I64, I64],
-    base: int,
     *,
-    unsure: NDArray[np.bool_] | None = None,
-    own: NDArray[np.bool_] | None = None,
+    spoken: tuple[I64, I64],
+    found: SampledPython,
+    own: NDArray[np.bool_],
 ) -> Looks:
     """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
-    rows of them, and for how long each of these speaks, ns; ``unsure`` ones found the lock taken
-    and count for an operator; ``own`` ones say what they themselves saw."""
-    phases, weight = phase_of(spans, samples, names), np.zeros(len(samples))
+    rows of them, and for how long each of these speaks, ns; ``own`` ones say what they themselves
+    saw."""
+    phases, weight = find_phases(calls, samples, names), np.zeros(len(samples))
     np.add.at(weight, *spoken)
-    random = (samples["cpu"] >= 0) | bool((samples["cpu"] < 0).all())
+    random = is_random(samples)
     return Looks(
-        samples["time"][random] - base,
+        samples["time"][random],
         phases[random],
         weight[random],
-        None if unsure is None else (unsure & (phases % 2 == 0))[random],
-        None if own is None else own[random],
+        (found.unsure & (phases % 2 == 0))[random],
+        own[random],
     )
 
 
-def _calls(spans: NDArray[Any], names: list[str], thread: int) -> NDArray[Any]:
+def _select_calls(calls: HostEvents, names: list[str], thread: int) -> HostEvents:
     called = np.array([bool(_CALL.match(name)) for name in names] + [False], dtype=bool)
-    return spans[(spans["thread"] == thread) & called[spans["name"].astype(np.int64)]]
+    return calls.take((calls.thread == thread) & called[calls.name])
 
 
-def _merged(spans: NDArray[Any]) -> tuple[I64, I64, I64]:
+def _merge_calls(calls: HostEvents) -> tuple[I64, I64, I64]:
     """Disjoint calls: begin, end, and the name of the one that ends each."""
-    spans = spans[np.argsort(spans["start"], kind="stable")]
-    if not len(spans):
+    if not len(calls):
         return (np.empty(0, np.int64),) * 3
-    start, end = spans["start"].astype(np.int64), spans["end"].astype(np.int64)
-    reach = np.maximum.accumulate(end)
+    calls = calls.take(np.lexsort((calls.end, calls.start)))
+    start, reach = calls.start, np.maximum.accumulate(calls.end)
     first = np.append(True, start[1:] > reach[:-1])
     group = np.cumsum(first) - 1
     last = np.zeros(group[-1] + 1, np.int64)
-    last[group] = np.arange(len(spans))
-    return start[first], reach[last], spans["name"][first].astype(np.int64)
+    last[group] = np.arange(len(calls))
+    return start[first], reach[last], calls.name[first].astype(np.int64)
 
 
-def _thread(time: I64, begin: I64, end: I64, phase: I64) -> tuple[I64, I64, I64]:
+def _weigh_thread(time: I64, begin: I64, end: I64, phase: I64) -> tuple[I64, I64, I64]:
     gap = np.searchsorted(begin, time, side="right")  # stretch ``gap`` ends where call ``gap`` does
     inside = (gap > 0) & (time < np.append(0, end)[gap])
     following = np.append(time[1:], time[-1:] + LONGEST_NS)
@@ -182,7 +181,7 @@ def _thread(time: I64, begin: I64, end: I64, phase: I64) -> tuple[I64, I64, I64]
     stop = np.where(
         ~inside & ~np.append(same[1:], False), np.minimum(closes[gap], time + LONGEST_NS), stop
     )
-    row, low, high = _elsewhere(time, gap, inside, (opens, closes), phase)
+    row, low, high = _weigh_unsampled(time, gap, inside, (opens, closes), phase)
     return (
         np.concatenate([np.arange(len(time)), row]),
         np.concatenate([start, low]),
@@ -190,7 +189,7 @@ def _thread(time: I64, begin: I64, end: I64, phase: I64) -> tuple[I64, I64, I64]
     )
 
 
-def _elsewhere(
+def _weigh_unsampled(
     time: I64, gap: I64, inside: NDArray[np.bool_], stretches: tuple[I64, I64], phase: I64
 ) -> tuple[I64, I64, I64]:
     """Stretches without a sample, each given to the nearest sample of the same phase."""
@@ -203,6 +202,6 @@ def _elsewhere(
         donors = np.flatnonzero(~inside & (phase[gap] == each))
         wanted = phase[empty] == each
         if len(donors):
-            rows[wanted] = donors[_nearest(time[donors], opens[empty[wanted]])]
+            rows[wanted] = donors[_find_nearest(time[donors], opens[empty[wanted]])]
     told = rows >= 0
     return rows[told], opens[empty[told]], closes[empty[told]]

@@ -1,42 +1,33 @@
 """Lines of the user's program that keep a loss of every step: ``losses.append(loss)``.
 
 A loss that still has its graph keeps every activation of its step alive. The source of the files
-that stack samples name is read, not run: what is called ``.backward()`` on is a loss, and a
-line that appends or adds it to something as it is, without ``.item()``, ``.detach()`` or
-``float()``, keeps it.
+that stack samples name, as it was kept with the recording, is read, not run: what is called
+``.backward()`` on is a loss, and a line that appends or adds it to something as it is, without
+``.item()``, ``.detach()`` or ``float()``, keeps it.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from whyidle.model.frames import FOREIGN
+from whyidle.model.frames import own_files
 
-MOST_FILES, MOST_BYTES = 20, 1 << 20
-_FILE = re.compile(r"([^;()]+\.py)\(\d+\): ")
-_LIBRARY = re.compile(FOREIGN)
 _ADDERS = ("append", "add", "appendleft", "extend", "insert")
 
 
-def kept(stacks: Iterable[str]) -> list[dict[str, Any]]:
+def find_kept_losses(stacks: Iterable[str], sources: Mapping[str, str]) -> list[dict[str, Any]]:
     """File, line, function and text of every such line in the files that stacks name."""
-    names = dict.fromkeys(name for stack in stacks for name in _FILE.findall(stack))
-    own = [name for name in names if not _LIBRARY.search(name)]
-    return [found for name in own[:MOST_FILES] for found in _in_file(Path(name))]
+    named = (name for name in own_files(stacks) if name in sources)
+    return [found for name in named for found in _in_source(name, sources[name])]
 
 
-def _in_file(path: Path) -> Iterator[dict[str, Any]]:
+def _in_source(name: str, text: str) -> Iterator[dict[str, Any]]:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return
-        text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return  # it has moved or changed since, or is no text
+    except (ValueError, SyntaxError, RecursionError):
+        return
     losses = {
         node.func.value.id
         for node in ast.walk(tree)
@@ -49,7 +40,7 @@ def _in_file(path: Path) -> Iterator[dict[str, Any]]:
     for function, node in _statements(tree, "<module>"):
         if losses and _keeps(node, losses):
             yield {
-                "file": str(path),
+                "file": name,
                 "line": node.lineno,
                 "function": function,
                 "text": lines[node.lineno - 1].strip()[:120],

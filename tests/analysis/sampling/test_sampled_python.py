@@ -1,13 +1,14 @@
-"""Whether looks found the interpreter's lock taken, where the kernel tells, however short."""
+"""Which samples found the interpreter's lock taken, and the job's own Python, however short."""
 
 import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.samples import running
-from whyidle.analysis.sampling import unseen
-from whyidle.importers import _asked, probe
-from whyidle.probe import sampler
+from whyidle.analysis.sampling import gil_waits
+from whyidle.analysis.sampling.share_error import unseen
+from whyidle.importers._samples import HELD_BITS
+from whyidle.model.stack_samples import STACK_SAMPLE
 from whyidle.testing.guest import Guest
 
 US, MS = 1_000, 1_000_000
@@ -22,60 +23,54 @@ HANDED_US = 30
 
 
 def rows(*looks):
-    """Looks at a stack that were had so many us late and let go of their core so often."""
-    made = np.zeros(len(looks), probe.SAMPLE)
+    """Samples at a stack that were had so many us late and gave up their core so often."""
+    made = np.zeros(len(looks), STACK_SAMPLE)
     for row, (stack, late, sleeps) in zip(made, looks, strict=True):
-        row["time"], row["stack"], row["held"] = MS, stack, late | sleeps << _asked.HELD_BITS
+        row["time"], row["stack"], row["waited_us"], row["sleeps"] = MS, stack, late, sleeps
     return made
 
 
-def test_recordings_of_old_tell_waits_only():
-    samples, locked = _asked.plain(rows((0, 900, 0), (0, 100, 0)))
-    assert locked is None
-    assert samples["held"].tolist() == [900, 100]
+def taken(*looks):
+    return gil_waits.find_taken_lock(rows(*looks)).tolist()
+
+
+def test_where_the_kernel_counts_no_sleeps_long_waits_found_the_lock_taken():
+    assert taken((0, 900, 0), (0, 100, 0)) == [True, False]
 
 
 def test_a_look_that_slept_once_found_the_lock_free_and_others_waited_for_it():
-    samples, locked = _asked.plain(rows((0, 900, 1), (0, 140, 2), (0, 300, 7)))
-    assert locked.tolist() == [False, True, True]
-    assert samples["held"].tolist() == [900, 140, 300]
+    assert taken((0, 900, 1), (0, 140, 2), (0, 300, 7)) == [False, True, True]
 
 
-def test_who_was_awake_is_told_beside_the_lock():
-    noted = rows((0, 900, 1), (0, 140, 2), (0, 300, 0))
-    noted["held"][1:] |= _asked.AWAKE
-    samples, locked = _asked.plain(noted)
-    assert samples["awake"].tolist() == [False, True, True]
-    assert locked.tolist() == [False, True, False]
-    assert samples["held"].tolist() == [900, 140, 300]
+def waited(samples):
+    return gil_waits.subtract_wakeup(samples, gil_waits.find_taken_lock(samples))
 
 
 def test_what_a_look_took_to_wake_up_is_no_wait():
-    samples, locked = _asked.plain(rows((0, 120, 1), (0, 130, 1), (0, 140, 1), (0, 330, 3)))
-    told = _asked.waited(samples, locked)
-    assert told["held"].tolist() == [0, 0, 0, 200]
+    told = waited(rows((0, 120, 1), (0, 130, 1), (0, 140, 1), (0, 330, 3)))
+    assert told["waited_us"].tolist() == [0, 0, 0, 200]
     assert (told["time"] - MS).tolist() == [120 * US, 130 * US, 140 * US, 130 * US]
 
 
 def test_a_taken_lock_was_waited_for_however_early_the_look_woke():
-    samples, locked = _asked.plain(rows((0, 130, 1), (0, 90, 2)))
-    assert _asked.waited(samples, locked)["held"].tolist() == [0, 1]
+    told = waited(rows((0, 130, 1), (0, 90, 2)))
+    assert told["waited_us"].tolist() == [0, 1]
 
 
 def test_looks_that_all_found_the_lock_taken_tell_of_no_waking():
-    samples, locked = _asked.plain(rows((0, 130, 3), (0, 400, 2)))
-    assert _asked.waited(samples, locked)["held"].tolist() == [130, 400]
+    told = waited(rows((0, 130, 3), (0, 400, 2)))
+    assert told["waited_us"].tolist() == [130, 400]
 
 
 def test_stacks_that_were_noted_at_calls_tell_of_no_waking():
     noted = rows((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 130, 1), (0, 330, 3))
-    noted["cpu"][:3] = -1
-    assert _asked.waited(*_asked.plain(noted))["held"].tolist() == [0, 0, 0, 0, 200]
+    noted["runnable_ns"][:3] = -1
+    assert waited(noted)["waited_us"].tolist() == [0, 0, 0, 0, 200]
 
 
 def ran(*looks):
-    samples, locked = _asked.plain(rows(*looks))
-    return _asked.ran(samples, locked, [OPS, OWN])
+    samples = rows(*looks)
+    return gil_waits.find_python(samples, gil_waits.find_taken_lock(samples), [OPS, OWN])
 
 
 def test_the_frameworks_way_to_an_operator_may_be_python_and_a_free_lock_is_none():
@@ -113,7 +108,7 @@ def job(stretch_us, operator_us, *, often=30, steps=300, looks=2_000, seen=(), b
             stack, held, sleeps = OPS if at < end else NEXT, late, 1
         if number in seen:
             stack, held, sleeps = OWN, 5_150, 3
-        told = held | sleeps << _asked.HELD_BITS
+        told = held | sleeps << HELD_BITS
         guest.samples.append((at - late * US, at, stack, told))
     whole = guest.now - begin
     return Facts(guest.timeline()), often * steps * stretch_us * US / whole
@@ -146,8 +141,3 @@ def test_a_function_that_was_seen_running_is_told_first():
     assert not before
     assert (where[0].line, where[0].function) == (8, "simulate")
     assert where[1].line == 22
-
-
-def test_the_probe_writes_what_is_read_here():
-    assert (_asked.HELD_BITS, _asked.AWAKE) == (sampler.HELD_BITS, sampler.AWAKE)
-    assert sampler.MOST_SLEEPS << sampler.HELD_BITS | sampler.LONGEST_US == sampler.AWAKE - 1

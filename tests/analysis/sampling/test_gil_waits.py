@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from whyidle.importers import _asleep, probe
+from whyidle.analysis.sampling import gil_waits
+from whyidle.model.stack_samples import STACK_SAMPLE
 
 MS = 1_000_000
 ENGINE = "/lib/torch/autograd/graph.py(979): _engine_run_backward"
@@ -12,16 +13,16 @@ OWN = "/job/train.py(9): step"
 
 def looks(ran_ms, count=24):
     """A look every 20 ms, at a thread that was awake for so long in between."""
-    samples = np.zeros(count, probe.SAMPLE)
+    samples = np.zeros(count, STACK_SAMPLE)
     samples["time"], samples["stack"] = np.arange(count) * 20 * MS, 1
-    samples["cpu"] = np.cumsum(np.full(count, ran_ms * MS, dtype=np.int64))
+    samples["runnable_ns"] = np.cumsum(np.full(count, ran_ms * MS, dtype=np.int64))
     return samples
 
 
 def asleep(samples, held, idle=None):
     idle = np.ones(len(samples), dtype=bool) if idle is None else idle
-    read = samples["time"].astype(np.int64)
-    return _asleep.asleep(samples, read, [ENGINE, FORWARD, OWN, ""], held, idle)
+    read = samples["time"]
+    return gil_waits.find_sleepers(samples, read, [ENGINE, FORWARD, OWN, ""], held, idle)
 
 
 def every(number, count=24):
@@ -54,13 +55,13 @@ def test_few_looks_prove_nothing():
 
 def test_a_thread_whose_running_is_unknown_is_left_alone():
     samples = looks(0)
-    samples["cpu"] = -1
+    samples["runnable_ns"] = -1
     assert not asleep(samples, every(2))[0].any()
 
 
 def test_a_look_where_most_others_find_it_asleep_is_one_of_them():
     samples, idle = looks(1), np.arange(24) != 10
-    samples["cpu"][10:] += 15 * MS  # it ran at another moment
+    samples["runnable_ns"][10:] += 15 * MS  # it ran at another moment
     held = np.ones(24, dtype=bool)
     assert asleep(samples, held, idle)[0][10]
     samples["stack"][10] = 2  # at another place
@@ -107,4 +108,4 @@ def test_then_operators_that_sleep_wait_for_the_lock():
 
 def test_the_user_s_folder_may_be_called_as_the_framework_is():
     seen = [FORWARD, "/home/me/torch/train.py(9): step", "/home/me/torch/utils/data.py(3): load"]
-    assert _asleep.operator(seen).tolist() == [True, False, False]
+    assert gil_waits.is_operator(seen).tolist() == [True, False, False]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.importers import probe
+from whyidle.engine.process_reading import read_process
+from whyidle.importers import _samples, probe
 from whyidle.model.timeline import HostKind
 from whyidle.probe.exchange import CLOCK
 from whyidle.probe.recorder import ANNOTATION, OP, SAMPLE, Recorder
@@ -41,16 +42,6 @@ def test_native_code_of_others_is_no_operator(leaf, look, compute):
     assert Facts(train(leaf, look)).attribution["compute"] == pytest.approx(compute, abs=0.1)
 
 
-def test_one_late_look_of_many_at_an_operator_is_no_python():
-    job = Guest()
-    for number in range(40):
-        (job.python if number == 20 else job.work)(TORCH + LINE, ms(5))
-        job.work(TORCH + LINE, ms(55))
-        job.backward("/lib/torch/autograd/graph.py(979): _engine_run_backward", ms(30))
-        job.step("/job/train.py(22): <module>", ms(10))
-    assert Facts(job.timeline()).attribution["compute"] == 1.0
-
-
 def test_sources_are_read_only_where_memory_grows():
     reads = [[0, 1, 100], [1, 6, 101], [2, 12, 102]]
     assert "kept" not in train("/job/a.py(1): f", "work", memory=reads).settings
@@ -67,7 +58,7 @@ def written(recorder, folder):
     recorder.facts = {"pid": 1, "device": "cpu"}
     recorder.flush()
     (path,) = folder.glob("*.spans")
-    return probe.load(path)
+    return read_process(path)
 
 
 def test_a_look_that_came_late_tells_no_line_of_the_call_it_was_wanted_in(recorder):
@@ -122,9 +113,9 @@ def test_the_pace_of_one_thread_is_read(recorder, queued, threads, told):
 
 
 def test_layouts_are_those_of_the_writer():
-    assert probe.SAMPLE.itemsize == SAMPLE.size
+    assert _samples.SAMPLE.itemsize == SAMPLE.size
     assert probe.CLOCK.itemsize == CLOCK.size
-    assert np.frombuffer(SAMPLE.pack(1, 2, 3, 4, 5), probe.SAMPLE)[0].tolist() == (1, 2, 3, 4, 5)
+    assert np.frombuffer(SAMPLE.pack(1, 2, 3, 4, 5), _samples.SAMPLE)[0].tolist() == (1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize(

@@ -62,36 +62,14 @@ def between_steps(facts: Facts, spans: Intervals) -> float:
 
 
 def unseen(facts: Facts, share: float) -> float:
-    """Share of the scope that looks may have missed of Python, of which they found ``share``.
-
-    A look that waits for the interpreter's lock hardly longer than for a free one cannot tell that
-    Python ran: so the end of each stretch is not seen, of which a step is taken to have one. No
-    more than what was found is added. Where the kernel told which looks found the lock taken,
-    however shortly, those that were not counted as the job's own Python are all that was missed.
-    """
+    """Share of the scope that looks may have missed of Python, of which they found ``share``: those
+    that found the lock taken, and were not counted as the job's own Python."""
     looks = facts.timeline.looks
-    if looks is not None and looks.unsure is not None:
-        mine = looks.unsure & facts.scope.covers(looks.time)
-        missed = float(looks.weight[mine].sum()) / max(facts.scope.total, 1)
-        return min(missed, 1.0 - share)
-    told = facts.timeline.settings.get("taken_us") or 0.0
-    return min(share, float(told) / 1e6 / max(facts.step_s, 1e-9), 1.0 - share)
-
-
-def ends(facts: Facts, share: float) -> float:
-    """What looks missed for certain of Python, of which they found ``share``: as ``unseen``, but
-    estimated from how long looks at Python waited (``importers._lock.unseen_ends``)."""
-    told = float(facts.timeline.settings.get("unseen_ends") or 0.0)
-    return min(share * told, unseen(facts, share))
-
-
-def seen(facts: Facts, share: float) -> float:
-    """Share of the scope that Python has, of which looks told ``share``: a few of the looks at
-    operators, which leave the lock free, wait as if Python had it, in the backward pass as well
-    (``importers._lock.false_waits``)."""
-    false = float(facts.timeline.settings.get("false_waits") or 0.0)
-    whole = facts.share("python") + facts.share("compute")
-    return max(0.0, (share - false * whole) / (1.0 - false))
+    if looks is None:
+        return 0.0
+    mine = looks.unsure & facts.scope.covers(looks.time)
+    missed = float(looks.weight[mine].sum()) / max(facts.scope.total, 1)
+    return min(missed, 1.0 - share)
 
 
 def wilson(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:

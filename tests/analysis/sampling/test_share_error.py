@@ -1,13 +1,12 @@
 """How far shares from stack samples may be off."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.sampling import bounds, ends, sampled, seen, unseen, wilson
+from whyidle.analysis.sampling.share_error import bounds, sampled, wilson
 from whyidle.model.timeline import Looks
+from whyidle.testing import guest
 from whyidle.testing.guest import Guest
 
 MS = 1_000_000
@@ -45,40 +44,11 @@ def imagined(python, rest, random, steps=200, every=3):
     for at in np.sort(random.uniform(begin, job.now, steps // every)).astype(int):
         where = (at - begin) % ((7 + python + rest) * MS) - 7 * MS
         if where >= 0:
-            held = 5000 if where < python * MS else 0
-            job.samples.append((int(at), int(at), OWN if held else OPS, held))
+            held = 5000 | guest.TAKEN if where < python * MS else guest.FREE
+            job.samples.append((int(at), int(at), OWN if held > guest.TAKEN else OPS, held))
     job.samples = [row for row in job.samples if row[2] == OWN or row[1] == row[0]]
     job.samples.sort()
     return Facts(job.timeline())
-
-
-def test_the_end_of_a_stretch_of_python_is_not_seen_once_a_step():
-    """Steps of 20 ms, and looks that waited less than 0.5 ms for the lock tell nothing."""
-    job = imagined(6, 7, np.random.default_rng(5)).timeline
-    facts = Facts(replace(job, settings={"taken_us": 500.0}))
-    assert unseen(facts, 0.3) == pytest.approx(0.5 / 20, rel=0.01)
-    assert unseen(facts, 0.01) == 0.01  # no more than was found
-    assert unseen(Facts(replace(job, settings={})), 0.3) == 0.0
-
-
-def test_ends_that_were_missed_for_certain_are_no_more_than_what_looks_cannot_see():
-    job = imagined(6, 7, np.random.default_rng(5)).timeline
-    some = Facts(replace(job, settings={"taken_us": 500.0, "unseen_ends": 0.05}))
-    assert ends(some, 0.3) == pytest.approx(0.015)
-    many = Facts(replace(job, settings={"taken_us": 500.0, "unseen_ends": 0.5}))
-    assert ends(many, 0.3) == unseen(many, 0.3)
-    assert ends(Facts(replace(job, settings={"taken_us": 500.0})), 0.3) == 0.0
-
-
-def test_waits_for_a_free_lock_are_taken_off():
-    """Steps of 20 ms: 1 % of the looks at 14 of them, whose operators leave the lock free, say
-    Python."""
-    job = imagined(6, 7, np.random.default_rng(5)).timeline
-    facts = Facts(replace(job, settings={"false_waits": 0.01}))
-    told = 6 / 20 + 0.01 * 14 / 20
-    assert seen(facts, told) == pytest.approx(6 / 20, abs=0.0005)
-    assert seen(facts, 0.001) == 0.0
-    assert seen(Facts(replace(job, settings={})), told) == told
 
 
 def test_nine_of_ten_intervals_hold_the_truth():

@@ -4,34 +4,38 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sampled import host_calls
 
 from whyidle.analysis.batch import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.samples import busiest
-from whyidle.importers._lock import HELD_US
-from whyidle.importers._speaking import dated as dated_as
-from whyidle.importers.probe import SAMPLE, SPAN
+from whyidle.analysis.sampling.gil_waits import LONG_WAIT_US
+from whyidle.analysis.sampling.sample_weighting import date_samples
 from whyidle.model.loading import BATCH, Loading
+from whyidle.model.stack_samples import STACK_SAMPLE
 from whyidle.testing.guest import Guest
 
 
 def looks(*rows):
     """Samples at a moment (ms), got so many ms late, with a stack."""
-    made = np.zeros(len(rows), SAMPLE)
+    made = np.zeros(len(rows), STACK_SAMPLE)
     for row, (time, late, stack) in zip(made, rows, strict=True):
-        row["time"], row["held"], row["stack"], row["thread"] = time * 10**6, late * 1000, stack, 1
+        row["time"], row["waited_us"], row["stack"], row["thread"] = (
+            time * 10**6,
+            late * 1000,
+            stack,
+            1,
+        )
     return made
 
 
 def dated(spans, samples, names, unknown):
-    return dated_as(spans, samples, names, unknown, samples["held"] >= HELD_US)
+    return date_samples(spans, samples, names, unknown, samples["waited_us"] >= LONG_WAIT_US)
 
 
 def calls(*rows):
-    made = np.zeros(len(rows), SPAN)
-    for row, (begin, end) in zip(made, rows, strict=True):
-        row["start"], row["end"], row["thread"] = begin * 10**6, end * 10**6, 1
-    return made
+    start, end = np.array(rows, np.int64).T * 10**6
+    return host_calls(start, end, thread=1)
 
 
 NEXT = ["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"]
@@ -44,7 +48,7 @@ def test_a_late_look_says_that_python_ran_where_it_was_wanted_but_not_its_line()
     """Wanted between calls, got inside the next: the lock was held, by a line that is not seen."""
     told = dated(calls((20, 30), (50, 60)), looks((45, 8, 7)), NEXT, UNKNOWN)
     assert told["time"].tolist() == [45 * 10**6]
-    assert told["held"].tolist() == [8000]
+    assert told["waited_us"].tolist() == [8000]
     assert told["stack"].tolist() == [UNKNOWN]
 
 
@@ -59,7 +63,7 @@ def test_its_line_is_that_of_the_nearest_look_that_found_python_in_the_same_phas
 def test_a_look_that_was_hardly_late_is_dated_when_it_was_had():
     moved = dated(calls((20, 30), (50, 60)), looks((49.8, 0.4, 7)), NEXT, UNKNOWN)
     assert moved["time"].tolist() == [50_200_000]
-    assert moved["held"].tolist() == [0]
+    assert moved["waited_us"].tolist() == [0]
     assert moved["stack"].tolist() == [7]
 
 

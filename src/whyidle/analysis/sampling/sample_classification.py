@@ -1,4 +1,4 @@
-"""What the training thread was doing at each look: an operator, Python, or a wait."""
+"""What a thread was doing at each stack sample: an operator, Python, or a wait."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.importers._asleep import HALF, asleep, operator, slept_locked, sum_slept
-from whyidle.importers._lock import HELD_US
+from whyidle.analysis.sampling.gil_waits import (
+    HALF,
+    LONG_WAIT_US,
+    find_sleepers,
+    is_asleep_locked,
+    is_operator,
+    match_frames,
+    sum_sleep,
+)
 from whyidle.model.frames import INSTALLED, TORCH
 from whyidle.model.timeline import HostKind
 
@@ -40,20 +47,20 @@ _LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|^
 """code that is not the user's own"""
 
 
-def alone(facts: Mapping[str, Any]) -> bool:
+def runs_operators_alone(facts: Mapping[str, Any]) -> bool:
     """Whether the operators of a process never sleep: they run on the CPU, on the thread that calls
     them, and wait for no other rank."""
     switches = facts.get("switches") or {}
-    return single(facts) and switches.get("num_threads") == 1
+    return is_single_process(facts) and switches.get("num_threads") == 1
 
 
-def single(facts: Mapping[str, Any]) -> bool:
+def is_single_process(facts: Mapping[str, Any]) -> bool:
     """Whether operators run on the CPU and wait for no other rank: one that sleeps then waits for
     threads of its own."""
     return facts.get("device") == "cpu" and str(facts.get("world_size") or 1) == "1"
 
 
-def doing(
+def classify_samples(
     samples: NDArray[Any],
     read: NDArray[np.int64],
     stacks: list[str],
@@ -69,49 +76,46 @@ def doing(
 
     Args:
         samples: by time, with the stacks of what they speak for.
-        read: when each look was had, ns.
-        stacks: as text; the last one is of looks of which none is known.
-        idle: looks at a thread that was hardly ever awake until the next one.
-        ran: looks that found Python running.
+        read: when each sample was taken, ns.
+        stacks: as text; the last one is of samples of which none is known.
+        idle: samples at a thread that was hardly ever awake until the next one.
+        ran: samples that found Python running.
         alone: operators never sleep.
         single: they wait for nothing but their own threads.
     """
-    numbers = samples["stack"].astype(np.int64)
+    numbers = samples["stack"]
     leaf = [stack.split(";", 1)[0] for stack in stacks]
-    native = _are(_GENERATED, leaf)[numbers]
-    held = (samples["held"] >= HELD_US) & ~native
-    stuck, blocked = asleep(samples, read, leaf, held, idle)
-    waits = _are(_WAITS, leaf)[numbers] & ~held & ~stuck
+    native = match_frames(_GENERATED, leaf)[numbers]
+    held = (samples["waited_us"] >= LONG_WAIT_US) & ~native
+    stuck, blocked = find_sleepers(samples, read, leaf, held, idle)
+    waits = match_frames(_WAITS, leaf)[numbers] & ~held & ~stuck
     python = ran & ~native
     blocked = blocked & ~samples["awake"]  # such a thread slept later, before the next look
-    slept = sum_slept(samples, read)
+    slept = sum_sleep(samples, read)
     if alone:
-        works = operator(leaf)[numbers]
-        if slept_locked(slept, python, ~python & ~works):
+        works = is_operator(leaf)[numbers]
+        if is_asleep_locked(slept, python, ~python & ~works):
             stuck = stuck | python
         blocked = blocked & ~works & ~stuck
     elif single:
-        blocked = blocked & ~_are(_OPERATOR, leaf)[numbers]
+        blocked = blocked & ~match_frames(_OPERATOR, leaf)[numbers]
     others = blocked & ~waits
     if slept - waits.sum() - stuck.sum() < HALF * others.sum():
         blocked = blocked & waits  # what it slept is found elsewhere
     blocked = blocked | waits
-    blocked = blocked | (_whole_calls(numbers, stacks, blocked) & ~stuck)
-    work = ~python & ~blocked & ~_are(_NATIVE, leaf)[numbers]
+    blocked = blocked | (_find_waiting_calls(numbers, stacks, blocked) & ~stuck)
+    work = ~python & ~blocked & ~match_frames(_NATIVE, leaf)[numbers]
     return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked, stuck
 
 
-def _are(pattern: re.Pattern[str], texts: list[str]) -> Mask:
-    return np.array([bool(pattern.search(text)) for text in texts], dtype=bool)
-
-
-def _whole_calls(numbers: NDArray[np.int64], stacks: list[str], blocked: Mask) -> Mask:
-    """Looks inside calls of libraries that mostly wait: whoever makes such a call less often is
-    spared the Python in it, too. It waits for at least half of its looks, and the framework has no
-    part in it: that would be the training itself. Of the user's own functions each line counts."""
+def _find_waiting_calls(numbers: NDArray[np.int64], stacks: list[str], blocked: Mask) -> Mask:
+    """Samples inside calls of libraries that mostly wait: whoever makes such a call less often is
+    spared the Python in it, too. It waits for at least half of its samples, and the framework has
+    no part in it: that would be the training itself. Of the user's own functions each line
+    counts."""
     if not blocked.any():
         return blocked
-    paths, foreign = _tree(stacks, np.unique(numbers).tolist())
+    paths, foreign = _number_calls(stacks, np.unique(numbers).tolist())
     every: defaultdict[int, int] = defaultdict(int)
     waiting: defaultdict[int, int] = defaultdict(int)
     for number, waits in zip(numbers.tolist(), blocked.tolist(), strict=True):
@@ -127,7 +131,7 @@ def _whole_calls(numbers: NDArray[np.int64], stacks: list[str], blocked: Mask) -
     return found
 
 
-def _tree(stacks: list[str], numbers: list[int]) -> tuple[dict[int, list[int]], set[int]]:
+def _number_calls(stacks: list[str], numbers: list[int]) -> tuple[dict[int, list[int]], set[int]]:
     """For some stacks the calls they lie in, outermost first, each with a number; and which of
     these are of libraries and never reach the framework."""
     known: dict[tuple[int, str], int] = {}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.importers._doing import alone
+from whyidle.analysis.sampling.sample_classification import runs_operators_alone
 from whyidle.model.timeline import HostKind
 from whyidle.testing import guest
 from whyidle.testing.builder import ms
@@ -138,4 +138,4 @@ def test_a_trainer_of_a_library_is_no_call_that_waits():
     ],
 )
 def test_whose_operators_never_sleep(facts, expected):
-    assert alone(facts) is expected
+    assert runs_operators_alone(facts) is expected

@@ -5,13 +5,18 @@ import json
 import numpy as np
 import pytest
 
+from whyidle.analysis.sampling.worker_samples import interpret_workers
 from whyidle.importers import _loading
-from whyidle.importers.probe import SAMPLE
+from whyidle.importers._samples import SAMPLE
 from whyidle.model.loading import BATCH
 
 MS = 1_000_000
 LOOKS = 40
 ENTRY = "/site-packages/torch/utils/data/_utils/worker.py(349): _worker_loop"
+
+
+def read(folder):
+    return interpret_workers(_loading.loading(folder, "1", 0))
 
 
 def recorded(folder, *, held_ms, awake_ms, inside=True):
@@ -27,7 +32,7 @@ def recorded(folder, *, held_ms, awake_ms, inside=True):
     made["start"] = np.arange(len(made)) * 20 * MS
     made["end"] = made["start"] + 19 * MS
     (folder / "2.batches").write_bytes(made.tobytes())
-    return _loading.loading(folder, "1", 0)
+    return read(folder)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +59,8 @@ def test_what_a_forked_worker_inherits_is_no_place_in_it(tmp_path):
     loop = ("/job/train.py(27): main", "lib/python3.11/multiprocessing/process.py(1): _bootstrap")
     recorded(tmp_path, held_ms=0, awake_ms=2)
     (tmp_path / "2.stacks").write_text(";".join((*inner, *loop)) + "\n")
-    assert _loading.loading(tmp_path, "1", 0).stacks == (inner[0],)
+    assert read(tmp_path).stacks == (inner[0],)
 
 
 def test_no_workers(tmp_path):
-    assert _loading.loading(tmp_path, "1", 0).still == 0.0
+    assert read(tmp_path).still == 0.0
