@@ -182,7 +182,8 @@ def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
     assert not plan("debug-mode-off", mode="deterministic").automatic
     assert plan("ddp-bucket-view", copies=True, walks=True).automatic
     assert plan("ddp-bucket-view", walks=True) is None
-    assert plan("ddp-find-unused-off", walks=True).automatic
+    assert plan("ddp-find-unused-off", walks=True, all_used=True).automatic
+    assert not plan("ddp-find-unused-off", walks=True).automatic
     assert not plan("ddp-static-graph", walks=True).automatic
     assert plan("ddp-static-graph", walks=True, all_used=True) is None
 
@@ -195,9 +196,8 @@ def test_files_are_staged_where_samples_lie_in_files_that_are_read_again():
 
 
 def test_padding_is_cut_off_where_a_mask_tells_of_it():
-    assert plan("pad-to-longest", beyond_longest=0.5, expected=0.2, masked=True).automatic
     assert not plan("pad-to-longest", beyond_longest=0.5, expected=0.2).automatic
-    assert plan("pad-to-longest", beyond_longest=0.05, expected=0.2, masked=True) is None
+    assert plan("pad-to-longest", beyond_longest=0.05, expected=0.2) is None
 
 
 def test_reports_are_made_in_the_background_for_trackers_whose_calls_are_known():

@@ -69,14 +69,9 @@ KNOBS: Final[dict[str, Knob]] = {
         "dataloader_config=DataLoaderConfiguration(non_blocking={value}), with Hugging Face's "
         "Trainer accelerator_config=dict(non_blocking={value})",
     ),
-    "dataset.cache": Knob(
-        bool, "a cache of what the dataset returns, by index, before any random augmentation"
-    ),
+    "dataset.cache": Knob(bool, "a cache of what the dataset returns, by index"),
     "dataset.staging": Knob(
         bool, "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
-    ),
-    "dataset.transform_order": Knob(
-        bool, "the transforms that make samples smaller ahead of the dear ones that allow it"
     ),
     "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
     "ddp.comm_hook": Knob(
@@ -86,10 +81,7 @@ KNOBS: Final[dict[str, Knob]] = {
         ("bf16_compress",),
     ),
     "ddp.find_unused_parameters": Knob(
-        bool,
-        "DistributedDataParallel(..., find_unused_parameters={value})",
-        written="where a parameter goes unused after all, the patched files end with PyTorch's "
-        "error; under the plan the exchange is finished as the search would have it",
+        bool, "DistributedDataParallel(..., find_unused_parameters={value})"
     ),
     "ddp.gradient_as_bucket_view": Knob(
         bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
@@ -212,11 +204,8 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
-REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset(
-    {"collate.pad_to", "loop.microbatch_times", "model.attention"}
-)
-"""the same, where there is no way to draw the same numbers: dropout of shorter batches, or within a
-fused kernel"""
+REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"model.attention"})
+"""the same, where there is no way to draw the same numbers: dropout within a fused kernel"""
 RESIZING: Final = "loader.batch_size_times"
 """the knob with which a step has more samples: what it gains is told by samples, not by steps"""
 TOGETHER: Final[frozenset[str]] = frozenset({RESIZING, "optimizer.scale_learning_rate"})
@@ -227,9 +216,11 @@ BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
     "checkpoint.interval_factor": "a job that is killed would repeat more",
     "collate.length_buckets": "the script pads its batches itself",
+    "collate.pad_to": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.interval_factor": "the best checkpoint may be missed",
     "logging.interval_factor": "curves would have fewer points",
+    "loop.microbatch_times": "whether the loss stays the same only who knows the job can tell",
     "profiler.active": "the profile is what the script was told to write",
     "python.profiler": "it is in the command itself",
     "python.tracer": "it is in the command itself",

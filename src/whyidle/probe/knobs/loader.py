@@ -57,7 +57,8 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
                 original(self, *args, **kwargs)
                 told = {}
             if ours is not None:
-                hand.contained([_kept_workers.KNOB], ours.made, self, _kept_workers.KNOB in told)
+                changed = _kept_workers.KNOB in told
+                hand.contained([_kept_workers.KNOB], ours.add_loader, self, changed)
 
         return init
 
