@@ -41,7 +41,6 @@ USUAL = {
     "compressed": PREDICTED,
     "type": "float images",
     "fragmented": True,
-    "saved": 0.2,
     "used": 1,
     "rank": 1,
     "same_again": True,
@@ -287,7 +286,6 @@ def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
 
 def test_another_order_of_samples_needs_consent():
     assert catalog.treatments()["batch-by-length"].consent == "convergence"
-    assert edits("batch-by-length") == {("loader.batch_by_length", True)}
 
 
 @pytest.mark.parametrize("name", ["larger-evaluation", "evaluate-without-gradients"])

@@ -80,7 +80,6 @@ def test_a_compiler_cache_needs_a_compiler():
         ("narrow-batches", {"type": ""}),
         ("transforms-in-workers", {"inside": True}),
         ("cheap-transforms-first", {}),
-        ("lossless-downcast", {"type": "float images", "saved": 0.0}),
     ],
 )
 def test_the_other_half_of_a_cause_is_declined(treatment, facts):
@@ -92,6 +91,7 @@ def test_the_other_half_of_a_cause_is_declined(treatment, facts):
     [
         "packed-copies",
         "narrow-batches",
+        "batch-by-length",
         "transforms-in-workers",
         "cheaper-transforms",
         "steady-recording",
@@ -136,16 +136,6 @@ def test_what_may_change_learning_asks_for_it():
     assert consents["narrow-batches"] == "numerics"
     assert consents["pinned-copies"] == "none"
     assert consents["loader-workers"] == "rounding"
-
-
-def test_64_bit_batches_are_sent_narrower_without_asking_where_they_fit():
-    told = plan("lossless-downcast", type="double", saved=0.5)
-    assert {edit.knob: edit.value for edit in told.edits} == {
-        "loader.pin_memory": True,
-        "copy.narrow": True,
-    }
-    assert told.predicted.low == 1.0 < told.predicted.speedup < told.predicted.high == 2.0
-    assert catalog.treatments()["lossless-downcast"].consent == "none"
 
 
 def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():

@@ -60,9 +60,6 @@ KNOBS: Final[dict[str, Knob]] = {
     "compile.cache": Knob(
         str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
-    "copy.narrow": Knob(
-        bool, "a dataset whose numbers are 32 bits wide, and widen the batches on the device"
-    ),
     "copy.non_blocking": Knob(
         bool,
         "batch.to(device, non_blocking={value}) where batches go to the device; with Accelerate "
@@ -102,9 +99,6 @@ KNOBS: Final[dict[str, Knob]] = {
         int, "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),
     "gc.freeze": Knob(bool, "gc.collect() and gc.freeze() after the first steps"),
-    "loader.batch_by_length": Knob(
-        bool, "a batch_sampler that puts samples of similar length together"
-    ),
     "loader.batch_size_times": Knob(
         float, "a batch size {value} times as large", least=FACTOR, most=MANY
     ),
