@@ -73,7 +73,8 @@ def may_start_workers(dataset: Any, context: Any = None) -> None:
     """Raises DeclinedError where a worker would break what is held open, or cannot be started."""
     _look(dataset, "dataset", DEPTH, _Seen(), _tied)
     _room()
-    method = getattr(context, "_name", context) or multiprocessing.get_start_method()
+    method = context or multiprocessing
+    method = method if isinstance(method, str) else method.get_start_method()
     if method != "fork":
         _may_start_anew(dataset, str(method))
 
