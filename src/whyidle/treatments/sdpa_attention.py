@@ -17,7 +17,9 @@ RISK = "some masks and types, on a CPU dropout as well, fall back to the written
 @treatment("naive-attention", consent="rounding")
 def sdpa_attention(proof: Proof) -> Plan | None:
     """One fused kernel for product, softmax and product; sums are taken in another order, and
-    dropout draws other random numbers. Left to people where the script itself writes it out."""
+    dropout draws other random numbers. Models of transformers have a switch, which is set; advice
+    where the script writes attention out, or calls ``nn.MultiheadAttention`` for weights that it
+    may need."""
     libraries = proof.facts.get("libraries")
     if libraries is not None and not libraries:  # the script's own code
         return Plan(summary=f"{FUSED} instead of product, softmax and product", risk=RISK)
@@ -26,4 +28,5 @@ def sdpa_attention(proof: Proof) -> Plan | None:
         summary="; ".join(switch for name, switch in SWITCHES.items() if name in known),
         edits=(Edit(knob="model.attention", value="sdpa", was="eager"),),
         risk=RISK,
+        automatic="transformers" in known,
     )

@@ -182,6 +182,7 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     assert [place.line for place in found.where] == [7]
     (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
     assert [edit.knob for edit in fix.edits] == (["model.attention"] if library else [])
+    assert fix.automatic == (library != "torch")
     words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
     assert [key for key, word in words.items() if word in fix.summary] == [library]
     compiled = [one for one in found.prescriptions if one.treatment == "compile-model"]
