@@ -167,9 +167,12 @@ def test_larger_evaluations_are_left_to_people():
 
 
 def test_an_evaluation_that_may_record_a_graph_is_asked_not_to():
-    assert knobs("evaluate-without-gradients", graph=True) == {"evaluation.gradients": False}
-    assert plan("evaluate-without-gradients", graph=True).automatic
-    assert plan("evaluate-without-gradients", graph=False) is None
+    spared = Predicted(speedup=1.1, low=1.0, high=1.2, method="")
+    made = plan("evaluate-without-gradients", without_graph=spared)
+    assert [edit.knob for edit in made.edits] == ["evaluation.gradients"]
+    assert made.predicted is spared
+    assert made.automatic
+    assert plan("evaluate-without-gradients", without_graph=None) is None
 
 
 def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():

@@ -12,11 +12,13 @@ def evaluate_without_gradients(proof: Proof) -> Plan | None:
     """The numbers stay the same. Declines where nothing says that it is evaluation, or that it
     records what gradients need. Applied at run time, the first calls from each line are left as
     they are, to see that nothing is learned from them."""
-    if not (proof.facts.get("gradients") or proof.facts.get("graph")):
+    without = proof.facts.get("without_graph")
+    if not proof.facts.get("gradients") and without is None:
         return None
     return Plan(
         summary="with torch.no_grad(): around evaluation",
         edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
+        predicted=without,
         risk="code that needs gradients while it evaluates fails; where the script says so itself, "
         "nn.TransformerEncoder goes a faster way, which gives zeros where a mask says padding",
     )
