@@ -92,9 +92,6 @@ KNOBS: Final[dict[str, Knob]] = {
     "evaluation.batch_factor": Knob(int, "evaluation batches {value} times as large"),
     "evaluation.gradients": Knob(bool, "`with torch.set_grad_enabled({value}):` around evaluation"),
     "evaluation.interval_factor": Knob(int, "an interval {value} times as long where it evaluates"),
-    # applied and written as no_grad, for plans that have the name: tensors that a model keeps from
-    # inference_mode could not be trained on
-    "evaluation.inference_mode": Knob(bool, "`with torch.no_grad():` around evaluation"),
     "gc.collect_interval_steps": Knob(
         int, "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),
@@ -212,7 +209,9 @@ BY_HAND: Final[dict[str, str]] = {
     "collate.length_buckets": "the script pads its batches itself",
     "collate.pad_to": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
+    "evaluation.batch_factor": "how its loader is made stands in the script",
     "evaluation.interval_factor": "the best checkpoint may be missed",
+    "log.deferred": "only the script shows where the number is needed",
     "logging.interval_factor": "curves would have fewer points",
     "loop.microbatch_times": "whether the loss stays the same only who knows the job can tell",
     "profiler.active": "the profile is what the script was told to write",
