@@ -75,16 +75,21 @@ def test_a_late_rank_counts_where_the_others_are_still_launching():
     assert sick.verdict.bound == "communication"
 
 
-def test_the_word_agrees_where_a_wait_is_short():
+@pytest.mark.parametrize(
+    ("wait_ms", "state", "bound"), [(2, "inefficient", "compute"), (6, "starved", "input")]
+)
+def test_the_word_agrees_with_the_headline(wait_ms, state, bound):
     job = Builder()
     for _ in range(10):
         with job.step():
-            job.loader(ms(2))
+            job.loader(ms(wait_ms))
             job.op("aten::mm", kernels=[(GEMM, ms(18))])
             job.sync()
     told = diagnose([job.timeline()])
     assert told.verdict.cause == "dataloader-no-workers"
-    assert (told.verdict.state, told.verdict.bound) == ("starved", "input")
+    assert (told.verdict.state, told.verdict.bound) == (state, bound)
+    assert ("waits for its next batch" in told.verdict.headline) == (state == "starved")
+    assert ("does useful work 9" in told.verdict.headline) == (state == "inefficient")
 
 
 def test_nothing_found_says_among_how_many_checks():

@@ -10,7 +10,6 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.samples import lines, said
 from whyidle.engine import _few, _marks
-from whyidle.engine._findings import WORTH
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
 from whyidle.model.units import lasting
@@ -96,14 +95,20 @@ def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) ->
 
 
 def _of_findings(job: Job, findings: list[Finding], serious: list[Finding], checks: int) -> Verdict:
-    """Where no wait holds much. A device that waits is starved, if not for long."""
+    """Where no wait holds much, the device's work is said first: what it waits for is the smaller
+    part."""
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
     if not serious:
         return _nothing(job, findings, bound, checks)
     top = serious[0]
-    if top.bucket in _held(job) and top.lost.high >= WORTH:
-        return _starved(job, serious[:1], serious[:1], checks)
-    return Verdict(state="inefficient", headline=top.headline, bound=bound, cause=top.cause)
+    headline = top.headline
+    if top.bucket in _held(job):
+        busy = f"{job.attribution['compute']:.0%} of the time"
+        headline = (
+            f"The {job.lead.noun} does useful work {busy}, in steps that are longer than need be. "
+            f"{top.headline}"
+        )
+    return Verdict(state="inefficient", headline=headline, bound=bound, cause=top.cause)
 
 
 def _starved(job: Job, serious: list[Finding], idle: list[Finding], checks: int) -> Verdict:

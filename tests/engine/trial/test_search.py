@@ -9,7 +9,7 @@ import pytest
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.healing import Healing
-from whyidle.engine.trial.search import fastest, settle
+from whyidle.engine.trial.search import settle
 from whyidle.engine.trial.told import Rung, Told
 from whyidle.model.diagnosis import Edit
 
@@ -85,9 +85,8 @@ def test_the_fastest_is_taken_not_the_largest(tmp_path):
 
 
 def test_of_those_about_as_fast_the_least_is_taken(tmp_path):
-    found, _, _ = settled(tmp_path, {1: 0.9, 2: 0.202, 4: 0.2, 8: 0.2, 16: 0.199})
+    found, _, _ = settled(tmp_path, {1: 0.9, 2: 0.206, 4: 0.2, 8: 0.2, 16: 0.199})
     assert number(found) == 2
-    assert fastest({2: 0.21, 4: 0.2}) == 4
 
 
 def test_the_number_of_the_model_keeps_its_words(tmp_path):
