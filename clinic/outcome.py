@@ -26,7 +26,7 @@ Span = tuple[float, float]
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding: ``predicted`` is (speed-up, low, high) of each treatment that has one."""
+    """One finding: ``predicted`` is (speed-up, low, high) of each fix that has one."""
 
     cause: str
     family: str
@@ -35,10 +35,10 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     lost: float
     predicted: dict[str, tuple[float, float, float]]
 
-    def best(self, treatment: str = "") -> tuple[float, float, float] | None:
-        """The prediction of one treatment, or else the most that is promised."""
-        if treatment in self.predicted:
-            return self.predicted[treatment]
+    def best(self, fix: str = "") -> tuple[float, float, float] | None:
+        """The prediction of one fix, or else the most that is promised."""
+        if fix in self.predicted:
+            return self.predicted[fix]
         return max(self.predicted.values(), default=None)
 
 

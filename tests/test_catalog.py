@@ -28,12 +28,12 @@ def test_ids_and_families_are_those_of_the_files():
     for name, found in catalog.causes().items():
         assert name == found.id
         assert found.test.__module__ == f"whyidle.causes.{found.family}.{name.replace('-', '_')}"
-    for name, fix in catalog.treatments().items():
-        assert fix.decide.__module__ == f"whyidle.treatments.{name.replace('-', '_')}"
+    for name, fix in catalog.fixes().items():
+        assert fix.decide.__module__ == f"whyidle.fixes.{name.replace('-', '_')}"
 
 
 def test_every_treated_cause_exists():
-    treated = {name for fix in catalog.treatments().values() for name in fix.treats}
+    treated = {name for fix in catalog.fixes().values() for name in fix.causes}
     assert treated <= set(catalog.causes())
 
 

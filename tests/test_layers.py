@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "errors": set(),
     "analysis": {"analysis", "model", "errors"},
     "causes": {"causes", "analysis", "model"},
-    "treatments": {"treatments", "model"},
+    "fixes": {"fixes", "model"},
     "patches": {"patches", "model"},
     "importers": {"importers", "model", "errors"},
     "sources": {"sources", "model", "errors"},
@@ -48,7 +48,7 @@ THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
     "causes": {"numpy"},
-    "treatments": {"numpy"},
+    "fixes": {"numpy"},
     "patches": {"libcst"},
     "importers": {"numpy", "msgspec", "isal"},
     "sources": {"psutil", "pynvml"},
@@ -140,7 +140,7 @@ def test_no_circles_of_imports():
 
 def test_causes_do_not_import_each_other():
     for path in FILES:
-        if layer(path) in ("causes", "treatments", "patches") and path.name[0] != "_":
+        if layer(path) in ("causes", "fixes", "patches") and path.name[0] != "_":
             for name in imports(path):
                 parts = name.split(".")
                 if parts[:2] == ["whyidle", layer(path)]:

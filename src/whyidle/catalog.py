@@ -2,7 +2,7 @@
 
 The folder listing is the registry. Names are listed without importing anything; a plug-in is
 imported when it is asked for. Files that begin with an underscore are parts, not plug-ins. Other
-packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.treatments``,
+packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.fixes``,
 ``whyidle.patches``, ``whyidle.importers``, ``whyidle.exporters``.
 """
 
@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
+from whyidle.model.fix import Fix
 from whyidle.model.patch import SourceForm
-from whyidle.model.treatment import Treatment
 
-Plugin = TypeVar("Plugin", Cause, Treatment, SourceForm)
+Plugin = TypeVar("Plugin", Cause, Fix, SourceForm)
 
 
 def names(folder: str) -> list[str]:
@@ -52,9 +52,9 @@ def causes() -> dict[str, Cause]:
 
 
 @lru_cache(maxsize=1)
-def treatments() -> dict[str, Treatment]:
-    """Every treatment by id."""
-    return _folder("treatments", Treatment)
+def fixes() -> dict[str, Fix]:
+    """Every fix by id."""
+    return _folder("fixes", Fix)
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,7 @@ def watched():
 def healed(watched):
     """The same job after trials; another run holds what it became."""
     trial = Trial(
-        treatment="loader-workers", consent="rounding", baseline=0.2, treated=0.1, speedup=2.0,
+        fix="loader-workers", consent="rounding", baseline=0.2, treated=0.1, speedup=2.0,
         low=1.8, high=2.2, predicted=None, numerics=None, kept=True, why="",
     )  # fmt: skip
     told = Healed(

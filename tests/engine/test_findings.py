@@ -7,7 +7,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine._findings import RISKY, Judged, findings_of, severity
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Predicted, Prescription
+from whyidle.model.diagnosis import Predicted, ProposedFix
 
 
 def judged(speedup, low):
@@ -18,8 +18,8 @@ def judged(speedup, low):
 
 def offered(speedup, low):
     predicted = Predicted(speedup=speedup, low=low, high=2.0, method="of this test")
-    return Prescription(
-        treatment="some", summary="do it", edits=[], consent="none", automatic=True,
+    return ProposedFix(
+        fix="some", summary="do it", edits=[], consent="none", automatic=True,
         predicted=predicted, risk="",
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
     small = proven("batch-too-small", 5.0, 0.4)
     launched = proven("launch-bound-small-kernels", 1.1, 0.3)
     alone = findings_of(SLOW, [small])[0]
-    assert {each.consent for each in alone.prescriptions} == {"rounding", "convergence"}
+    assert {each.consent for each in alone.fixes} == {"rounding", "convergence"}
     found = findings_of(SLOW, [small, launched])
     assert [one.cause for one in found] == ["launch-bound-small-kernels", "batch-too-small"]
     assert [one.lost.high for one in found] == [0.3, pytest.approx(0.1)]

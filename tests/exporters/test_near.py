@@ -22,8 +22,8 @@ def told(build, finding):
         )
         place = Place(file=file, line=29, function="load", rank=None)
         one = finding()
-        fix = msgspec.structs.replace(one.prescriptions[0], summary=f"vectorise load ({file}:29)")
-        one = msgspec.structs.replace(one, where=[place], evidence=[hot], prescriptions=[fix])
+        fix = msgspec.structs.replace(one.fixes[0], summary=f"vectorise load ({file}:29)")
+        one = msgspec.structs.replace(one, where=[place], evidence=[hot], fixes=[fix])
         found = build(findings=[one])
         return msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, folder=folder))
 

@@ -14,7 +14,7 @@ from whyidle.exporters._words import CONSENTS
 from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
 
 KEPT = Trial(
-    treatment="loader-workers",
+    fix="loader-workers",
     consent="rounding",
     baseline=0.2,
     treated=0.1,
@@ -34,9 +34,9 @@ KEPT = Trial(
     notes=["files came from storage"],
 )
 UNTRIED = msgspec.structs.replace(
-    KEPT, treatment="staged-data", speedup=None, kept=False, tried=False, why="left to you"
+    KEPT, fix="staged-data", speedup=None, kept=False, tried=False, why="left to you"
 )
-ONCE = msgspec.structs.replace(KEPT, treatment="gc-freeze", speedup=0.6, pairs=1, kept=False)
+ONCE = msgspec.structs.replace(KEPT, fix="gc-freeze", speedup=0.6, pairs=1, kept=False)
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ def test_that_nothing_was_kept_is_said(full, render):
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
 def test_that_it_was_interrupted_is_said(full, healed, render):
-    late = msgspec.structs.replace(UNTRIED, treatment="pin-memory", why="no", interrupted=True)
-    amid = msgspec.structs.replace(late, treatment="fused-optimizer", tried=True)
+    late = msgspec.structs.replace(UNTRIED, fix="pin-memory", why="no", interrupted=True)
+    amid = msgspec.structs.replace(late, fix="fused-optimizer", tried=True)
     slower = msgspec.structs.replace(ONCE, why="slower")
 
     def shown(*trials, of=full):
@@ -211,7 +211,7 @@ TRIED = "tried, (not|and) kept"
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
-def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding, render):
+def test_a_fix_that_was_tried_is_not_proposed_as_if_it_were_not(build, finding, render):
     def shown(*trials):
         found = msgspec.structs.replace(build(findings=[finding()]), trials=list(trials))
         told = render(found, full=True) if render is terminal.render else render(found)
@@ -222,7 +222,7 @@ def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding
     assert re.search("tried, not kept: declined[.*]* ", shown(other, declined).replace("<", " "))
     assert "tried, not kept: slower" in shown(other)
     assert "tried, and kept" in shown(KEPT, declined)
-    assert not re.search(TRIED, shown(msgspec.structs.replace(declined, treatment="gc-freeze")))
+    assert not re.search(TRIED, shown(msgspec.structs.replace(declined, fix="gc-freeze")))
     assert not re.search(TRIED, shown(msgspec.structs.replace(declined, tried=False)))
     assert not re.search(TRIED, shown())
 
@@ -230,11 +230,11 @@ def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
 def test_a_number_that_was_searched_stands_beside_the_one_that_was_foretold(build, finding, render):
     one = finding()
-    fix = one.prescriptions[0]
+    fix = one.fixes[0]
     foretold = msgspec.structs.replace(
-        fix, treatment="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
+        fix, fix="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
     )
-    found = build(findings=[msgspec.structs.replace(one, prescriptions=[foretold])])
+    found = build(findings=[msgspec.structs.replace(one, fixes=[foretold])])
 
     def shown(value):
         kept = msgspec.structs.replace(
@@ -252,10 +252,9 @@ def described(finding, cause, *summaries):
     """A finding whose fixes are named by their summaries."""
     one = finding(cause, text=f"about {cause}")
     fixes = [
-        msgspec.structs.replace(one.prescriptions[0], treatment=name, summary=f"do {name}")
-        for name in summaries
+        msgspec.structs.replace(one.fixes[0], fix=name, summary=f"do {name}") for name in summaries
     ]
-    return msgspec.structs.replace(one, prescriptions=fixes)
+    return msgspec.structs.replace(one, fixes=fixes)
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
@@ -266,7 +265,7 @@ def test_what_failed_its_trial_is_not_recommended_first(build, finding, render):
     def shown(**named):
         slower = {"kept": False, "why": "slower", **named}
         trials = [
-            msgspec.structs.replace(KEPT, treatment=name, cause=cause, **slower)
+            msgspec.structs.replace(KEPT, fix=name, cause=cause, **slower)
             for name, cause in (("gc-freeze", spent.cause), ("loader-workers", rest.cause))
         ]
         told = render(msgspec.structs.replace(build(findings=[spent, rest]), trials=trials))
@@ -357,7 +356,7 @@ def test_what_could_not_be_told_is_no_number(full, render):
 def test_what_could_not_be_told_speaks_only_against_what_it_rules_out(build, finding):
     spent = described(finding, "python-gc-pauses", "gc-freeze")
     rest = described(finding, "dataloader-no-workers", "staged-data")
-    own = msgspec.structs.replace(UNTOLD, treatment="gc-freeze", cause=spent.cause)
+    own = msgspec.structs.replace(UNTOLD, fix="gc-freeze", cause=spent.cause)
     found = build(findings=[spent, rest])
     for trial, order in (
         (own, [spent, rest]),

@@ -62,7 +62,7 @@ def _failed(diagnosis: Diagnosis) -> bool:
 def _fix(diagnosis: Diagnosis, serious: list[Finding]) -> str:
     """The command that tries the fixes, where one of them can be tried and none was."""
     command = diagnosis.run.command if not diagnosis.trials else None
-    fixes = [fix for finding in serious for fix in finding.prescriptions]
+    fixes = [fix for finding in serious for fix in finding.fixes]
     if not command or not any(fix.automatic and fix.edits for fix in fixes):
         return ""
     return f"whyidle fix {shlex.join(command)}"

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription, Trial
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, ProposedFix, Trial
 
-Advice = TypeVar("Advice", Prescription, Trial)
+Advice = TypeVar("Advice", ProposedFix, Trial)
 
 
 def near(diagnosis: Diagnosis) -> Diagnosis:
@@ -33,7 +33,7 @@ def _finding(finding: Finding, start: str) -> Finding:
         finding,
         where=[_place(one, start) for one in finding.where],
         evidence=[_evidence(one, start) for one in finding.evidence],
-        prescriptions=[_advice(one, start) for one in finding.prescriptions],
+        fixes=[_advice(one, start) for one in finding.fixes],
     )
 
 

@@ -7,7 +7,7 @@ from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
 from whyidle.exporters._tried import advised, reasons
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Healed, Prescription, Searched, Trial
+from whyidle.model.diagnosis import Diagnosis, Healed, ProposedFix, Searched, Trial
 
 UNTRIED = "not measured"
 ALIKE = 0.05
@@ -29,7 +29,7 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
         page.gap()
         page.line(page.text("not tried", "dim"), indent=2)
     for trial in untried:
-        head = page.text(f"{trial.treatment}: ")
+        head = page.text(f"{trial.fix}: ")
         gain = f", predicted {words.speedup(trial.promised)}" if trial.promised else ""
         page.line(page.text(f"{trial.why}{gain}"), head=head, indent=4)
         if trial.summary and not trial.edits:  # advice: nothing else says what to do
@@ -41,7 +41,7 @@ def outcome(diagnosis: Diagnosis) -> str:
     healed, kept = diagnosis.detail.healed, [one for one in diagnosis.trials if one.kept]
     if healed is None or not kept:
         return ""
-    names = ", ".join(trial.treatment for trial in kept)
+    names = ", ".join(trial.fix for trial in kept)
     told = "; ".join([f"{_fixes(len(kept))} kept: {names}", *_interrupted(diagnosis)])
     if healed.speedup is None:
         return f"{told}; {UNTRIED} together"
@@ -68,18 +68,18 @@ def fruitless(diagnosis: Diagnosis) -> str:
 def _interrupted(diagnosis: Diagnosis) -> list[str]:
     """That the user ended it, and amid what; nothing where nobody did."""
     whole = [trial for trial in diagnosis.trials if trial.interrupted]
-    amid = [trial.treatment for trial in whole if trial.tried]
+    amid = [trial.fix for trial in whole if trial.tried]
     begun = len(whole) - len(amid)
     told = f"interrupted{f' while {amid[0]} was tried' if amid else ''}"
     return [f"{told}{f', {_fixes(begun)} not begun' if begun else ''}"] if whole else []
 
 
-def first_fix(diagnosis: Diagnosis) -> Prescription | None:
+def first_fix(diagnosis: Diagnosis) -> ProposedFix | None:
     """The first fix of the finding that the verdict is about, or else of the first that has one;
     where fixes were tried, what came of them stands in its place."""
     for finding in advised(diagnosis) if not diagnosis.trials else ():
-        if finding.severity != "info" and finding.prescriptions:
-            return finding.prescriptions[0]
+        if finding.severity != "info" and finding.fixes:
+            return finding.fixes[0]
     return None
 
 
@@ -126,7 +126,7 @@ def _trial(page: Page, trial: Trial) -> None:
     mark = page.text(
         "KEPT      " if trial.kept else "not kept  ", "bold green" if trial.kept else "dim"
     )
-    name = f"{trial.treatment} for {trial.cause}" if trial.cause else trial.treatment
+    name = f"{trial.fix} for {trial.cause}" if trial.cause else trial.fix
     page.line(page.text(name, "bold" if trial.kept else ""), head=mark, indent=2)
     rows = [
         ("sets", trial.summary),

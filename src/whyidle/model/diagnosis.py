@@ -156,10 +156,10 @@ class Edit(Document, frozen=True, kw_only=True):
     among: tuple[int, ...] = ()
 
 
-class Prescription(Document, frozen=True, kw_only=True):
+class ProposedFix(Document, frozen=True, kw_only=True):
     """A fix: what to change, what it may change in the numbers, and what it should gain."""
 
-    treatment: str
+    fix: str
     summary: str
     edits: list[Edit]
     consent: Consent
@@ -185,13 +185,13 @@ class Finding(Document, frozen=True, kw_only=True):
     lost: Interval
     confidence: float
     evidence: list[Evidence]
-    prescriptions: list[Prescription]
+    fixes: list[ProposedFix]
     title: str = ""
 
     @property
     def best(self) -> float:
         """Share of the step that its fixes win at best."""
-        fixes = [fix for fix in self.prescriptions if not fix.resizes]
+        fixes = [fix for fix in self.fixes if not fix.resizes]
         return 1.0 - 1.0 / max([1.0, *(fix.predicted.high for fix in fixes if fix.predicted)])
 
     @property
@@ -220,7 +220,7 @@ class Searched(Document, frozen=True, kw_only=True):
 
 
 class Trial(Document, frozen=True, kw_only=True):
-    """One paired trial of a treatment. ``baseline`` and ``treated`` are seconds a step, ``low`` and
+    """One paired trial of a fix. ``baseline`` and ``treated`` are seconds a step, ``low`` and
     ``high`` the interval of the measured ``speedup``: of what was kept about 95 %, of anything else
     the wider one that it had to be sure by. ``promised`` is all that was predicted, and
     ``startup_s`` what the fix costs once, before the steady part, and ``pays_after_steps`` after
@@ -228,7 +228,7 @@ class Trial(Document, frozen=True, kw_only=True):
     what it treats, ``edits`` what it sets, ``searched`` the numbers that were tried before, the one
     of the model first."""
 
-    treatment: str
+    fix: str
     consent: Consent
     baseline: float | None
     treated: float | None

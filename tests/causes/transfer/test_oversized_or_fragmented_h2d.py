@@ -74,7 +74,7 @@ def test_wide_batches_and_narrow_ones(type_, dims, ratio):
 
 
 def lossless(proof):
-    return catalog.treatments()["lossless-downcast"].decide(proof)
+    return catalog.fixes()["lossless-downcast"].decide(proof)
 
 
 def test_what_64_bits_sent_as_32_are_worth():

@@ -16,7 +16,7 @@ from whyidle.model.diagnosis import Edit
 WORKERS = Edit(knob="loader.workers", value=4, was=0, among=(4, 8, 2, 16, 1))
 KEEP = Edit(knob="loader.persistent_workers", value=True)
 FIX = Candidate(
-    treatment="loader-workers",
+    fix="loader-workers",
     cause="dataloader-no-workers",
     consent="rounding",
     summary="the model's words",
@@ -174,7 +174,7 @@ def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
 
 
 BATCH = Edit(knob="loader.batch_size_times", value=4, was=1, among=(4, 8, 2))
-LARGER = replace(FIX, treatment="larger-batch", consent="convergence", edits=(BATCH,))
+LARGER = replace(FIX, fix="larger-batch", consent="convergence", edits=(BATCH,))
 
 
 class Batches(Engine):

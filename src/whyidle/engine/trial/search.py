@@ -49,7 +49,7 @@ def settle(healing: Healing, candidate: Candidate) -> Settled:
     if len(among) < min(NEIGHBOURS, len(edit.among)):
         return Settled(candidate, [])
     values = ", ".join(map(str, sorted(among)))
-    healing.voice.say(f"{candidate.treatment}: which {edit.knob} of {values} is fastest")
+    healing.voice.say(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
     entries = [_with(candidate, edit, value) for value in among]
     rans = healing.race([healing.edits(entry) for entry in entries])
     raced = zip(among, entries, rans, strict=True)

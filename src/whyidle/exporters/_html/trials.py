@@ -65,7 +65,7 @@ def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
 def _name(trial: Trial) -> Markup:
     cause = [" for ", e("code", trial.cause)] if trial.cause else []
     tried = [e("br"), f"tried: {text}"] if (text := searched(trial)) else []
-    return e("td", e("code", trial.treatment), *cause, e("br"), trial.summary, *tried)
+    return e("td", e("code", trial.fix), *cause, e("br"), trial.summary, *tried)
 
 
 def _trial(trial: Trial) -> Markup:
