@@ -106,3 +106,13 @@ def test_what_the_process_says_of_itself_is_told_though_its_bucket_holds_no_time
     found = findings_of(full, [proven(cause, 9.0, 0.9, mode="anomaly_mode")])
     assert [one.cause for one in found] == [cause] * told
     assert [one.severity for one in found] == ["warning"] * told
+
+
+def test_removal_is_the_ceiling_over_all_fixes():
+    facts = {"exposed": 0.3, "without_overlap": 0.3}
+    (finding,) = findings_of(SLOW, [proven("blocking-h2d-copy", 1.1, 0.3, **facts)])
+    assert finding.removal.speedup > 1.1  # a fix wins more than the cause itself claims
+    offers = [fix.predicted for fix in finding.fixes if fix.predicted and not fix.resizes]
+    assert offers
+    for name in ("speedup", "low", "high"):
+        assert all(getattr(one, name) <= getattr(finding.removal, name) for one in offers)

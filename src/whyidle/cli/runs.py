@@ -123,8 +123,8 @@ def _line(entry: Entry) -> str:
         return f"cannot be read: {entry.broken}"
     pin = "pinned, " if entry.meta.pinned else ""
     state = "failed" if entry.failed else entry.meta.state
-    if entry.meta.healed is not None:
-        state = f"healed, {factor(entry.meta.healed)}× as fast; it was {state}"
+    if entry.meta.speedup is not None:
+        state = f"fixed, {factor(entry.meta.speedup)}× as fast; it was {state}"
     return f"{pin}{state}: {entry.meta.headline} ({_of(entry.meta)})"
 
 

@@ -13,7 +13,7 @@ from whyidle.engine import _pacing
 from whyidle.engine._scatter import NONE, Scatter, allowed
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
-from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Severity
+from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
 from whyidle.model.fix import Proposal
 from whyidle.model.knobs import RESIZING
 
@@ -116,6 +116,7 @@ def _finding(item: Judged, low: float, high: float) -> Finding:
         headline=proof.headline,
         where=list(proof.where),
         lost=Interval(low=round(float(low), 6), high=round(float(high), 6)),
+        removal=_removal(item, fixes),
         confidence=float(proof.confidence),
         evidence=list(proof.evidence),
         fixes=fixes,
@@ -171,7 +172,24 @@ def _foretold(plan: Proposal, item: Judged) -> Predicted:
     predicted = plan.predicted or item.proof.predicted
     if any(edit.knob == RESIZING for edit in plan.edits):  # of samples, no share of the step
         return predicted
+    return _within_run(predicted, item)
+
+
+def _within_run(predicted: Predicted, item: Judged) -> Predicted:
+    """A prediction as far as this run's other ranks and its scatter allow it."""
     return allowed(_pacing.limited(predicted, item.room), item.scatter)
+
+
+def _removal(item: Judged, fixes: Sequence[ProposedFix]) -> Removal:
+    """What the absence of the cause gains: no less than any of its fixes, of which one may also
+    win time that the cause itself does not claim."""
+    gains = [fix.predicted for fix in fixes if fix.predicted and not fix.resizes]
+    gains.append(_within_run(item.proof.predicted, item))
+    return Removal(
+        speedup=max(gain.speedup for gain in gains),
+        low=max(gain.low for gain in gains),
+        high=max(gain.high for gain in gains),
+    )
 
 
 def _promised(fix: ProposedFix) -> float:

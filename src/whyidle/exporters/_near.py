@@ -21,10 +21,10 @@ def near(diagnosis: Diagnosis) -> Diagnosis:
     found = [_finding(one, start) for one in diagnosis.findings]
     tried = [_advice(one, start) for one in diagnosis.trials]
     detail = diagnosis.detail
-    if healed := detail.healed:
-        left = [one.replace(start, "") for one in healed.left]
-        healed = msgspec.structs.replace(healed, left=left)
-        detail = msgspec.structs.replace(detail, healed=healed)
+    if fixed := detail.fixed:
+        left = [one.replace(start, "") for one in fixed.left]
+        fixed = msgspec.structs.replace(fixed, left=left)
+        detail = msgspec.structs.replace(detail, fixed=fixed)
     return msgspec.structs.replace(diagnosis, findings=found, trials=tried, detail=detail)
 
 

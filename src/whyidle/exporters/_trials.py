@@ -7,7 +7,7 @@ from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
 from whyidle.exporters._tried import advised, reasons
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Healed, ProposedFix, Searched, Trial
+from whyidle.model.diagnosis import Diagnosis, FixedJob, ProposedFix, Searched, Trial
 
 UNTRIED = "not measured"
 ALIKE = 0.05
@@ -21,10 +21,10 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
     for trial in tried:
         page.gap()
         _trial(page, trial)
-    healed = diagnosis.detail.healed
-    if healed is not None:
+    fixed = diagnosis.detail.fixed
+    if fixed is not None:
         page.gap()
-        _healed(page, diagnosis, healed)
+        _fixed_job(page, diagnosis, fixed)
     if untried:
         page.gap()
         page.line(page.text("not tried", "dim"), indent=2)
@@ -38,14 +38,14 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
 
 def outcome(diagnosis: Diagnosis) -> str:
     """What trials came to, in a few words; empty where nothing was kept."""
-    healed, kept = diagnosis.detail.healed, [one for one in diagnosis.trials if one.kept]
-    if healed is None or not kept:
+    fixed, kept = diagnosis.detail.fixed, [one for one in diagnosis.trials if one.kept]
+    if fixed is None or not kept:
         return ""
     names = ", ".join(trial.fix for trial in kept)
     told = "; ".join([f"{_fixes(len(kept))} kept: {names}", *_interrupted(diagnosis)])
-    if healed.speedup is None:
+    if fixed.speedup is None:
         return f"{told}; {UNTRIED} together"
-    return f"{words.factor(healed.speedup)}× as fast with {told}"
+    return f"{words.factor(fixed.speedup)}× as fast with {told}"
 
 
 def fruitless(diagnosis: Diagnosis) -> str:
@@ -93,31 +93,31 @@ def split(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
     return tried, [trial for trial in diagnosis.trials if not trial.tried]
 
 
-def _healed(page: Page, diagnosis: Diagnosis, healed: Healed) -> None:
-    gain = gained(healed.speedup, healed.low, healed.high) or UNTRIED
+def _fixed_job(page: Page, diagnosis: Diagnosis, fixed: FixedJob) -> None:
+    gain = gained(fixed.speedup, fixed.low, fixed.high) or UNTRIED
     page.line(page.text(f"all of it together: {gain}", "bold"), indent=2)
-    for sentence in savings(healed):
+    for sentence in savings(fixed):
         page.line(page.text(sentence), indent=2)
-    for name, shares in (("before", diagnosis.attribution), ("after", healed.attribution)):
+    for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution)):
         page.line(page.text(name), indent=2)
         bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
-    for sentence in healed.left:
+    for sentence in fixed.left:
         page.line(page.text(sentence), head=page.text("left  ", "dim"), indent=2)
 
 
-def savings(healed: Healed) -> list[str]:
+def savings(fixed: FixedJob) -> list[str]:
     """What it comes to in samples, hours, and at a stated price in money; joules where measured."""
     told = []
-    if healed.samples_per_s and healed.samples_per_s_before:
-        before, after = healed.samples_per_s_before, healed.samples_per_s
+    if fixed.samples_per_s and fixed.samples_per_s_before:
+        before, after = fixed.samples_per_s_before, fixed.samples_per_s
         told.append(f"{words.digits(before)} samples/s became {words.digits(after)}")
-    if healed.speedup and healed.speedup > 1.0:
-        hours = 100 * (1 - 1 / healed.speedup)
-        price = healed.price_per_hour
+    if fixed.speedup and fixed.speedup > 1.0:
+        hours = 100 * (1 - 1 / fixed.speedup)
+        price = fixed.price_per_hour
         money = f", {hours * price:,.2f} at {price:,.2f} an hour" if price is not None else ""
         told.append(f"of every 100 hours of this job {hours:.0f} are saved{money}")
-    if healed.energy_j_per_step and healed.energy_j_per_step_before:
-        before, after = healed.energy_j_per_step_before, healed.energy_j_per_step
+    if fixed.energy_j_per_step and fixed.energy_j_per_step_before:
+        before, after = fixed.energy_j_per_step_before, fixed.energy_j_per_step
         told.append(f"{words.digits(before)} J a step became {words.digits(after)}")
     return told
 

@@ -77,9 +77,9 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _left(diagnosis: Diagnosis) -> Iterator[str]:
     """What remains with what was kept, and what it would take."""
-    healed = diagnosis.detail.healed
-    if healed and healed.left:
-        yield from (*(f"- left: {_text(sentence)}" for sentence in healed.left), "")
+    fixed = diagnosis.detail.fixed
+    if fixed and fixed.left:
+        yield from (*(f"- left: {_text(sentence)}" for sentence in fixed.left), "")
 
 
 def _text(value: str) -> str:

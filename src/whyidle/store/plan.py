@@ -16,6 +16,7 @@ from whyidle.model.knobs import Setting
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
 from whyidle.store.atomic import write_atomic
 from whyidle.store.decoding import said
+from whyidle.store.versions import rename_old_keys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -165,6 +166,7 @@ def parse_plan(text: str, name: str) -> FixPlan:
             hint="Mend that line, or have the plan written anew.",
         ) from error
     _check_schema(document.get("schema"), name)
+    rename_old_keys(document)
     for number, each in enumerate(_tables(document.get("fix")), 1):
         _check_consent(each.get("consent"), f"{name}, fix {number}")
         for part in ("edits", "was"):

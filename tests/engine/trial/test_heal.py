@@ -47,7 +47,7 @@ def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
     assert found.after.findings == []
     told = document.document(found)
     assert [trial.kept for trial in told.trials] == [True, True]
-    assert told.detail.healed.speedup == found.whole.effect.speedup
+    assert told.detail.fixed.speedup == found.whole.effect.speedup
 
 
 def test_what_a_later_look_has_found_is_not_told_as_unknown(monkeypatch):
@@ -131,7 +131,7 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     assert found.after is not None
     assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
     told = document.document(found)
-    assert told.detail.healed.speedup == found.judged[0].effect.speedup
+    assert told.detail.fixed.speedup == found.judged[0].effect.speedup
     (stopped,) = [trial for trial in told.trials if trial.interrupted]
     amid = second == "trial"
     assert (stopped.fix, stopped.tried) == ("gc-freeze", amid)
@@ -246,7 +246,7 @@ def test_without_a_fix_that_may_be_tried_nothing_runs(monkeypatch):
     found = job.heal()
     assert not found.judged
     assert found.after is None
-    assert document.document(found).detail.healed is None
+    assert document.document(found).detail.fixed is None
 
 
 def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
@@ -316,7 +316,7 @@ def test_numbers_of_the_outcome_agree_with_each_other(monkeypatch):
     first, last = (with_rate(diagnosis(*fixes), 100.0) for fixes in ([WORKERS], [FREEZE]))
     job = Job(monkeypatch, [first, last, diagnosis()], both)
     job.healing.budget_s = 4.6
-    healed = document.document(job.heal()).detail.healed
+    healed = document.document(job.heal()).detail.fixed
     assert healed.samples_per_s / healed.samples_per_s_before == pytest.approx(healed.speedup)
 
 
@@ -330,7 +330,7 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     last = msgspec.structs.replace(last, findings=[found, *last.findings[1:]])
     job = Job(monkeypatch, [diagnosis(WORKERS), last], both)
     job.healing.budget_s = 4.6
-    healed = document.document(job.heal()).detail.healed
+    healed = document.document(job.heal()).detail.fixed
     assert healed.left[0] == "It waits 60% of the time"
     assert last.findings[0].headline in healed.left[1]
     assert last.findings[0].beyond
@@ -344,7 +344,7 @@ def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(monkeypa
 
     def left(*fixes, speeds=both):
         job = Job(monkeypatch, [diagnosis(WORKERS), *[diagnosis(*fixes)] * 3], speeds)
-        told = document.document(job.heal()).detail.healed.left[-1]
+        told = document.document(job.heal()).detail.fixed.left[-1]
         return told.rpartition("of the step): ")[2]
 
     assert left(hand, asks) == "do by-hand (left to you: only who knows the job can do it)"
@@ -549,7 +549,7 @@ def test_energy_is_told_of_as_many_samples(monkeypatch):
     edits = (Edit(knob="loader.batch_size_times", value=4, was=1),)
     for kept, joules in ((found.kept, 40.0), ([replace(found.kept[0], edits=edits)], 10.0)):
         told = document.document(replace(found, after=after, kept=kept))
-        assert told.detail.healed.energy_j_per_step == joules
+        assert told.detail.fixed.energy_j_per_step == joules
 
 
 def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(monkeypatch):

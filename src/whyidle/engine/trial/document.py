@@ -1,4 +1,4 @@
-"""What came of healing, as the diagnosis document tells it, and as a plan."""
+"""What the trials found, as the diagnosis document tells it, and as a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.remains import remains
 from whyidle.engine.trial.sized import remarks, times
-from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
+from whyidle.model.diagnosis import Diagnosis, FixedJob, Predicted, Trial
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import FixPlan, PlannedFix, Speedup
 
@@ -35,7 +35,7 @@ def document(
     detail = found.before.detail
     if found.after is not None:
         detail = msgspec.structs.replace(
-            detail, healed=_healed(found, found.after, stored, price_per_hour)
+            detail, fixed=_fixed_job(found, found.after, stored, price_per_hour)
         )
     coverage = found.before.coverage
     coverage = msgspec.structs.replace(coverage, notes=[*_crowded(found), *coverage.notes])
@@ -180,16 +180,16 @@ def _energy(found: heal.Healed, step: float | None) -> float | None:
     return None if step is None else step / max(map(times, found.kept), default=1.0)
 
 
-def _healed(
+def _fixed_job(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
-) -> Healed:
+) -> FixedJob:
     whole = found.whole.effect if found.whole else None
     speedup = whole.speedup if whole else None
     rate = found.before.steps.samples_per_s
     first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
     left = [first] if after.verdict.state == "starved" else []
     left += remains(found, after)
-    return Healed(
+    return FixedJob(
         run=stored,
         attribution=after.attribution,
         state=after.verdict.state,

@@ -1,4 +1,4 @@
-"""What remains of a job that was healed, and what it would take: a sentence for each finding."""
+"""What remains of a job that was fixed, and what it would take: a sentence for each finding."""
 
 from __future__ import annotations
 

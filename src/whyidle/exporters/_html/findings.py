@@ -56,7 +56,7 @@ def _folded(noun: str, why: str, remarks: list[Finding], diagnosis: Diagnosis) -
 
 def _title(count: int, diagnosis: Diagnosis) -> str:
     if count:
-        was = " before" if diagnosis.detail.healed is not None else ""
+        was = " before" if diagnosis.detail.fixed is not None else ""
         return f"{count} cause{'s' if count != 1 else ''} worth fixing{was}"
     return "Nothing worth fixing" if diagnosis.verdict.state == "saturated" else "No cause proven"
 
