@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+import emulator
 import whyidle
 from clinic.card import LATER, WORKLOADS, Case, Mode, Options
 from whyidle.store.atomic import write_atomic
@@ -224,11 +225,11 @@ def _hash(*things: object) -> str:
 
 @lru_cache(maxsize=1)
 def product() -> str:
-    """A hash of the product's source."""
-    root = Path(whyidle.__file__).parent
+    """A hash of the source of the product and of the emulated device."""
     total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    for root in (Path(whyidle.__file__).parent, Path(emulator.__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:12]
 
 

@@ -42,6 +42,15 @@ def test_an_unknown_plug_in_is_named_with_the_known():
         catalog.module("exporters", "telegram")
 
 
+def test_a_source_that_is_not_installed_is_named_by_a_variable(monkeypatch: pytest.MonkeyPatch):
+    assert "emulator.source" not in catalog.sources()
+    monkeypatch.setenv("WHYIDLE_SOURCES", "emulator.source")
+    assert {"emulator.source", *catalog.names("sources")} == set(catalog.sources())
+    monkeypatch.setenv("WHYIDLE_SOURCES", "emulator.nowhere")
+    with pytest.raises(CatalogError, match="nowhere"):
+        catalog.sources()
+
+
 @cause("Comes from elsewhere", bucket="host", needs=("steps",))
 def foreign(facts):
     """What it means: nothing."""

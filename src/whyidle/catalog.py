@@ -9,6 +9,7 @@ packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -37,6 +38,29 @@ def module(folder: str, name: str) -> ModuleType:
         known = ", ".join(names(folder))
         raise CatalogError(f"There is no {name!r} in {folder}.", why=f"Known: {known}.")
     return importlib.import_module(f"whyidle.{folder}.{name}")
+
+
+def sources() -> dict[str, ModuleType]:
+    """Every source of telemetry by name: those of this package, and the modules that the variable
+    ``WHYIDLE_SOURCES`` names, separated by commas.
+
+    Raises:
+        CatalogError: a module of that variable cannot be imported.
+    """
+    found = {name: module("sources", name) for name in names("sources")}
+    paths = filter(None, os.environ.get("WHYIDLE_SOURCES", "").split(","))
+    return {**found, **{path: _import_source(path) for path in paths}}
+
+
+def _import_source(path: str) -> ModuleType:
+    try:
+        return importlib.import_module(path)
+    except ImportError as error:
+        raise CatalogError(
+            f"The source {path!r} cannot be imported.",
+            why=f"{error}.",
+            hint="Correct WHYIDLE_SOURCES, or unset it.",
+        ) from error
 
 
 @lru_cache(maxsize=1)

@@ -8,8 +8,8 @@ import tempfile
 import torch
 from reads_on_emulated import STEPS, steps
 
+from emulator import device as emulated
 from whyidle.probe import knobs
-from whyidle.testing import emulated
 
 EVERY = 8
 

@@ -11,7 +11,7 @@ import sys
 import torch
 from reads_on_emulated import KNOB, steps, treated
 
-from whyidle.testing import emulated
+from emulator import device as emulated
 
 SHOWN = 8
 """steps, after which something is shown"""

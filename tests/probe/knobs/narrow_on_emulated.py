@@ -7,8 +7,8 @@ import torch
 from on_emulated import changed_as_array, changed_in_place, treated
 from torch.utils.data import DataLoader, Dataset
 
+from emulator import device as emulated
 from whyidle.probe.knobs import _narrowing, _prefetch
-from whyidle.testing import emulated
 
 
 class Wide(Dataset):

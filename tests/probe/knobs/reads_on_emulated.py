@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from emulator import device as emulated
 from whyidle.probe import knobs
 from whyidle.probe.knobs import log as log_knob
-from whyidle.testing import emulated
 
 KNOB, ASYNCHRONOUS = "log.deferred", "logging.asynchronous"
 STEPS = 24
