@@ -46,7 +46,7 @@ MOST_LINES = 400
 LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
-OPTIONAL = {"optuna", "ray", "torch", "pynvml", "tensorflow", "jax"}
+OPTIONAL = {"ray", "torch", "pynvml", "tensorflow", "jax"}
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
@@ -58,7 +58,7 @@ THIRD_PARTY = {
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),
-    "engine": {"numpy", "msgspec", "optuna", "psutil", "pynvml", "ray"},
+    "engine": {"numpy", "msgspec", "psutil", "pynvml", "ray"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "cli": {"msgspec", "rich"},
     "errors": set(),

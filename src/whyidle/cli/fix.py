@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.cli._trying import Progress
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
-    from whyidle.engine.trial.engine import Terms, start
+    from whyidle.engine.trial.executor import Terms, start
     from whyidle.engine.trial.heal import STOPPED
     from whyidle.engine.trial.healing import Healing
 

@@ -1,8 +1,8 @@
-"""This machine as an engine."""
+"""This machine as an executor."""
 
 import pytest
 
-from whyidle.engine.trial.engine import Terms, start
+from whyidle.engine.trial.executor import Terms, start
 from whyidle.errors import UsageError
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Ran
-from whyidle.engine.trial.engine import Entry, Terms
+from whyidle.engine.trial.executor import Terms
 from whyidle.engine.trial.kept_in import KeptIn
-from whyidle.engine.trial.races import best
-from whyidle.engine.trial.waiting import GoOn
 from whyidle.errors import UsageError
 
 
@@ -35,15 +33,11 @@ class Local:
     def __init__(self, terms: Terms, kept_in: KeptIn) -> None:
         self._terms, self._kept_in = terms, kept_in
 
-    def run(self, asked: Asked, folder: Path, go_on: GoOn | None = None) -> Ran:
+    def run(self, asked: Asked, folder: Path, slowest: Mapping[int, float] | None = None) -> Ran:
         """One arm."""
         with self._kept_in.arm(folder) as guard:
-            ran = arm.run(self._terms.command, asked, folder, guard, go_on)
+            ran = arm.run(self._terms.command, asked, folder, guard, slowest)
             return replace(ran, behind=guard.behind())
-
-    def race(self, entries: Sequence[Entry]) -> list[Ran | None]:
-        """One entry after another, by the best way that is installed."""
-        return best()(entries, lambda entry, go_on: self.run(*entry, go_on))
 
     def notes(self) -> list[str]:
         """What was held back."""

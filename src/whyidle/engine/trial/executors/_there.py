@@ -23,9 +23,8 @@ from whyidle import __version__
 from whyidle.engine.shield import Leak, Level
 from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Ran
-from whyidle.engine.trial.engine import Terms
+from whyidle.engine.trial.executor import Terms
 from whyidle.engine.trial.kept_in import KeptIn
-from whyidle.engine.trial.waiting import GoOn
 from whyidle.errors import TrialError
 
 GIVEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
@@ -36,11 +35,12 @@ MOST_BYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An arm that is to run there."""
+    """An arm that is to run there; ``slowest`` as ``arm.run`` has it."""
 
     terms: Terms
     asked: Asked
     name: str
+    slowest: Mapping[int, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run(order: Order, go_on: GoOn | None = None) -> Came:
+def run(order: Order) -> Came:
     """Run an arm on this machine.
 
     Raises:
@@ -127,7 +127,7 @@ def run(order: Order, go_on: GoOn | None = None) -> Came:
             folder.mkdir()
             kept_in = KeptIn(network=order.terms.network, level=order.terms.level)
             with kept_in.arm(folder) as guard:
-                ran = arm.run(order.terms.command, order.asked, folder, guard, go_on)
+                ran = arm.run(order.terms.command, order.asked, folder, guard, order.slowest)
                 ran = replace(ran, behind=guard.behind())
             packed = pack(ran.recording) if order.asked.profile else b""
             return Came(ran, packed, tuple(kept_in.leaks))

@@ -12,8 +12,8 @@ from whyidle import __version__
 from whyidle.engine.shield import shield
 from whyidle.engine.trial import kept_in
 from whyidle.engine.trial.arm import Asked, Ran
-from whyidle.engine.trial.engine import Terms
-from whyidle.engine.trial.engines import _there
+from whyidle.engine.trial.executor import Terms
+from whyidle.engine.trial.executors import _there
 from whyidle.engine.trial.kept_in import KeptIn
 from whyidle.errors import TrialError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 from whyidle import __version__
 from whyidle.engine.shield import Leak, Level
 from whyidle.engine.trial.arm import Asked, Ran
-from whyidle.engine.trial.engine import Entry, Terms
-from whyidle.engine.trial.engines import _there
+from whyidle.engine.trial.executor import Terms
+from whyidle.engine.trial.executors import _there
 from whyidle.engine.trial.kept_in import told_of
 from whyidle.errors import MissingExtraError, TrialError
 
@@ -146,12 +146,12 @@ class OnRay:
         self._holds = machine.holds(terms.resources)
         self._leaks: dict[Leak, None] = {}
 
-    def run(self, asked: Asked, folder: Path) -> Ran:
+    def run(self, asked: Asked, folder: Path, slowest: Mapping[int, float] | None = None) -> Ran:
         """One arm. What Ray or the machine does to it is told as if it had crashed."""
         import ray
 
         begin = time.monotonic()
-        order = _there.Order(self._terms, asked, folder.name)
+        order = _there.Order(self._terms, asked, folder.name, slowest)
         task = ray.remote(_there.run).options(**self._machine.options(self._holds))
         try:
             came = _result(task.remote(order), QUEUE_S + 2 * asked.patience_s)
@@ -166,25 +166,9 @@ class OnRay:
         except ray.exceptions.RayError as error:
             said = f"Ray: {_last(error)}"
         else:
-            return self.landed(came, folder)
+            self._leaks |= dict.fromkeys(came.leaks)
+            return _there.here(came, folder)
         return Ran("crashed", None, time.monotonic() - begin, folder / "recording", said)
-
-    def landed(self, came: _there.Came, folder: Path) -> Ran:
-        """What came of an arm, on this machine."""
-        self._leaks |= dict.fromkeys(came.leaks)
-        return _there.here(came, folder)
-
-    def race(self, entries: Sequence[Entry]) -> list[Ran | None]:
-        """By Ray Tune, with ASHA."""
-        from whyidle.engine.trial.engines import _asha
-
-        orders = [_there.Order(self._terms, one.asked, one.folder.name) for one in entries]
-        holds = {**self._holds, f"node:{self._machine.address}": 0.001}
-        found = _asha.race(orders, holds)
-        return [
-            self.landed(one, entry.folder) if isinstance(one, _there.Came) else one
-            for one, entry in zip(found, entries, strict=True)
-        ]
 
     def notes(self) -> list[str]:
         """Where arms ran, and what was held back."""

@@ -1,8 +1,8 @@
-"""Where trials run: what an engine is told, and what it can do.
+"""Where trials run: what an executor is told, and what it can do.
 
-Engines are plug-ins, a file each in ``engines``, with a function ``start`` from `Terms` to an
-`Engine`. Whatever the engine, an arm is a process of its own behind a shield, on a machine where
-the arms that it is compared with run as well.
+Executors are plug-ins, a file each in ``executors``, with a function ``start`` from `Terms` to an
+`Executor`. Whatever the executor, an arm is a process of its own behind a shield, on a machine
+where the arms that it is compared with run as well.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from whyidle import catalog
 from whyidle.engine.shield import Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.errors import UsageError
 
-FOLDER = "engine.trial.engines"
+FOLDER = "engine.trial.executors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,17 @@ class Terms:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
-class Entry(NamedTuple):
-    """What goes into a race: what the arm is to do, and its folder (new, empty)."""
-
-    asked: Asked
-    folder: Path
-
-
-class Engine(Protocol):
+class Executor(Protocol):
     """Runs arms. To be closed in the end."""
 
-    def run(self, asked: Asked, folder: Path) -> Ran:
-        """Run one arm; ``folder`` (new, empty) gets its recording.
+    def run(self, asked: Asked, folder: Path, slowest: Mapping[int, float] | None = None) -> Ran:
+        """Run one arm; ``folder`` (new, empty) gets its recording. In a race, ``slowest`` is the
+        most seconds of a step by rung: an arm that takes longer is ended.
 
         Raises:
             OSError: the copies of patched files cannot be made.
             TrialError: the machine that it ran on was lost, or its shield is no longer to be had.
         """
-
-    def race(self, entries: Sequence[Entry]) -> list[Ran | None]:
-        """Run arms that differ in the number of one knob, the most promising first, to learn which
-        is fastest: those that are outrun may be ended at a rung, and some not be run (None)."""
 
     def notes(self) -> list[str]:
         """What arms tried to write or send and could not, and where they ran, a sentence each."""
@@ -66,8 +56,8 @@ class Engine(Protocol):
         """Give back what it holds."""
 
 
-def start(name: str, terms: Terms) -> Engine:
-    """The engine of that name, once it has seen that arms can be run there.
+def start(name: str, terms: Terms) -> Executor:
+    """The executor of that name, once it has seen that arms can be run there.
 
     Raises:
         UsageError: there is none of that name, or it cannot do what is asked.
@@ -77,5 +67,5 @@ def start(name: str, terms: Terms) -> Engine:
     known = catalog.names(FOLDER)
     if name not in known:
         raise UsageError(f"There is no engine {name!r}.", why=f"Known: {', '.join(known)}.")
-    engine: Engine = catalog.module(FOLDER, name).start(terms)
-    return engine
+    executor: Executor = catalog.module(FOLDER, name).start(terms)
+    return executor

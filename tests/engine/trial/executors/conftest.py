@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from own_sgd import OWN_SGD
 
-from whyidle.engine.trial import engine
+from whyidle.engine.trial import executor
 
 TRAIN = f"""
 import os, sys, time
@@ -46,7 +46,7 @@ def cluster():
 
 @pytest.fixture
 def start(request, job):
-    """Start an engine by its name; what it needs is there, or the test is skipped."""
+    """Start an executor by its name; what it needs is there, or the test is skipped."""
     started = []
 
     def starting(name, *words, **terms):
@@ -56,7 +56,7 @@ def start(request, job):
         if name == "ray":
             request.getfixturevalue("cluster")
         command = [sys.executable, "train.py", *words]
-        one = engine.start(name, engine.Terms(command, **{"here": job, **terms}))
+        one = executor.start(name, executor.Terms(command, **{"here": job, **terms}))
         started.append(one)
         return one
 
@@ -99,7 +99,7 @@ def state(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def untouched(job):
-    """Whatever a test does with engines, the owner's files are as they were."""
+    """Whatever a test does with executors, the owner's files are as they were."""
     before = state(job)
     yield
     assert state(job) == before

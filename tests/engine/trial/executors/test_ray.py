@@ -1,4 +1,4 @@
-"""A local Ray as an engine."""
+"""A local Ray as an executor."""
 
 import _thread
 import subprocess
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import psutil
 import pytest
 
-from whyidle.engine.trial import engine
+from whyidle.engine.trial import executor
 from whyidle.engine.trial.arm import Asked
 from whyidle.errors import MissingExtraError, TrialError
 
@@ -25,7 +25,7 @@ there = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installe
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError) as caught:
-        engine.start("ray", engine.Terms(["python"], here=tmp_path))
+        executor.start("ray", executor.Terms(["python"], here=tmp_path))
     assert "whyidle[ray]" in caught.value.hint
 
 

@@ -1,4 +1,4 @@
-"""What every engine must hold to."""
+"""What every executor must hold to."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine.patch import Kept, make_patch
 from whyidle.engine.trial.arm import Asked
-from whyidle.engine.trial.engine import FOLDER, Entry
+from whyidle.engine.trial.executor import FOLDER
 from whyidle.engine.trial.told import lead, read
 from whyidle.engine.watch import diagnose_recording
 from whyidle.model.diagnosis import Edit
@@ -17,11 +17,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:::ray"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of Ray's own sockets and files
 ]
-each_engine = pytest.mark.parametrize("name", catalog.names(FOLDER))
+each_executor = pytest.mark.parametrize("name", catalog.names(FOLDER))
 ENOUGH = Asked(steps=12, seconds=0.1, patience_s=60.0)
 
 
-@each_engine
+@each_executor
 def test_an_arm_runs_as_it_was_typed_and_overwrites_nothing(name, start, place, job):
     ran = start(name).run(ENOUGH, place("one"))
     assert ran.ending == "stopped", ran.said
@@ -30,7 +30,7 @@ def test_an_arm_runs_as_it_was_typed_and_overwrites_nothing(name, start, place, 
     assert ran.said.startswith(f"{job} by its owner")
 
 
-@each_engine
+@each_executor
 def test_knobs_are_turned_and_seeds_are_alike(name, start, place):
     engine = start(name)
     threads = Edit(knob="torch.num_threads", value=3)
@@ -40,7 +40,7 @@ def test_knobs_are_turned_and_seeds_are_alike(name, start, place):
     assert base.told.losses[:12] == treated.told.losses[:12]
 
 
-@each_engine
+@each_executor
 def test_what_was_watched_can_be_read_here(name, start, place):
     ran = start(name).run(Asked(seconds=0.5, profile=True, patience_s=60.0), place("watched"))
     assert ran.recording == Path(ran.recording.parent, "recording")
@@ -49,7 +49,7 @@ def test_what_was_watched_can_be_read_here(name, start, place):
     assert "host_telemetry" in diagnose_recording(ran.recording).coverage.signals
 
 
-@each_engine
+@each_executor
 def test_a_job_that_crashes_says_so(name, start, place):
     ran = start(name, "no such option").run(ENOUGH, place("crash"))
     assert ran.ending == "crashed"
@@ -57,7 +57,7 @@ def test_a_job_that_crashes_says_so(name, start, place):
     assert not ran.good
 
 
-@each_engine
+@each_executor
 def test_a_patch_runs_in_copies(name, start, place, job):
     edit = Edit(knob="loader.pin_memory", value=True)
     patch = make_patch([Kept("pinned-copies", [edit], [])], ["python", "train.py"], job, "cuda")
@@ -69,31 +69,19 @@ def test_a_patch_runs_in_copies(name, start, place, job):
     assert not ran.said.startswith(f"{job} ")
 
 
-@each_engine
-def test_a_race_finds_the_fastest(name, start, place):
+@each_executor
+def test_an_arm_of_a_race_ends_where_it_is_too_slow(name, start, place):
     """Each thread more makes a step longer by 2 ms."""
-    entries = [
-        Entry(
-            Asked(
-                (Edit(knob="torch.num_threads", value=number),),
-                12,
-                0.4,
-                patience_s=60.0,
-                rungs=(0.1, 0.2, 0.4),
-            ),
-            place(f"race-{number}"),
-        )
-        for number in (20, 1, 60)
-    ]
-    found = start(name).race(entries)
-    assert len(found) == 3
-    assert found[0].good
-    assert found[1].good
-    assert found[1].rung.step_s < found[0].rung.step_s
-    assert found[2].ending in ("outrun", "stopped")
-    assert found[2].rung.step_s > found[1].rung.step_s
+    executor = start(name)
+    common = {"patience_s": 60.0, "rungs": (0.1, 0.2, 0.4)}
+    edits = [(Edit(knob="torch.num_threads", value=number),) for number in (1, 60)]
+    fast = executor.run(Asked(edits[0], 12, 0.4, **common), place("fast"), {})
+    assert fast.good
+    slow = executor.run(Asked(edits[1], 12, 0.4, **common), place("slow"), fast.rungs)
+    assert slow.ending == "outrun"
+    assert min(slow.rungs.values()) > max(fast.rungs.values())
 
 
-@each_engine
+@each_executor
 def test_it_tells_in_sentences(name, start):
     assert all(note.endswith(".") for note in start(name).notes())
