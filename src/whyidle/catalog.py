@@ -77,8 +77,13 @@ def causes() -> dict[str, Cause]:
 
 @lru_cache(maxsize=1)
 def fixes() -> dict[str, Fix]:
-    """Every fix by id."""
-    return _folder("fixes", Fix)
+    """Every fix by id: a file each, and the rows of the tables of advice."""
+    found = _folder("fixes", Fix)
+    for family in names("fixes.advice"):
+        path = f"whyidle.fixes.advice.{family}"
+        for row in importlib.import_module(path).ADVICE:
+            _add(found, row, path)
+    return dict(sorted(found.items()))
 
 
 @lru_cache(maxsize=1)
@@ -92,7 +97,9 @@ def _folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:
     found: dict[str, Plugin] = {}
     for stem in names(folder):
         path = f"whyidle.{folder}.{stem}"
-        _register(found, kind, importlib.import_module(path), path)
+        plugin = importlib.import_module(path)
+        if not hasattr(plugin, "__path__"):  # a folder holds something else
+            _register(found, kind, plugin, path)
     _add_entry_points(found, f"whyidle.{folder}", kind)
     return found
 
@@ -103,7 +110,10 @@ def _register(found: dict[str, Plugin], kind: type[Plugin], plugin: ModuleType, 
         raise CatalogError(
             f"{path} declares {len(things)} of {kind.__name__}.", why="A plug-in file declares one."
         )
-    thing = things[0]
+    _add(found, things[0], path)
+
+
+def _add(found: dict[str, Plugin], thing: Plugin, path: str) -> None:
     if thing.id in found:
         raise CatalogError(f"{path} declares {thing.id!r} a second time.")
     found[thing.id] = thing

@@ -86,9 +86,7 @@ def _knobs(one: Fix) -> list[str]:
 
 
 def _said(one: Fix) -> str:
-    """What its file says of it."""
-    said = " ".join(inspect.cleandoc(_module(one).__doc__ or "").split("\n\n")[0].split())
-    return said.rstrip(".").replace("``", "`")
+    return one.title.rstrip(".").replace("``", "`")
 
 
 def _patch(one: Fix) -> str:

@@ -38,6 +38,7 @@ class Fix:
     causes: tuple[str, ...]
     consent: Consent
     decide: Decide
+    title: str
     doc: str
 
 
@@ -51,7 +52,43 @@ def fix(*causes: str, consent: Consent) -> Callable[[Decide], Fix]:
             causes=causes,
             consent=consent,
             decide=decide,
+            title=" ".join((decide.__globals__["__doc__"] or "").split("\n\n")[0].split()),
             doc=decide.__doc__ or "",
         )
 
     return declare
+
+
+def advice(
+    name: str,
+    *causes: str,
+    title: str,
+    doc: str,
+    summary: str | Callable[[Proof], str | None],
+    consent: Consent = "none",
+    risk: str = "",
+    predicted: Callable[[Proof], Predicted | None] = lambda _: None,
+    faster: bool = True,
+) -> Fix:
+    """A fix that only people can apply: a row of a table in ``fixes/advice``.
+
+    Args:
+        name: its id.
+        causes: ids of the causes that it removes.
+        title: what it does, in a line.
+        doc: when it is proposed, and why only people can apply it.
+        summary: what to do, or a function of the proof, which declines by ``None``.
+        consent: what it may change in the numbers.
+        risk: what may go wrong.
+        predicted: what it gains, where that is not all that the cause predicts.
+        faster: whether it makes the job faster.
+    """
+
+    def decide(proof: Proof) -> Proposal | None:
+        text = summary if isinstance(summary, str) else summary(proof)
+        if text is None:
+            return None
+        gain = predicted(proof)
+        return Proposal(text, predicted=gain, risk=risk, automatic=False, faster=faster)
+
+    return Fix(id=name, causes=causes, consent=consent, decide=decide, title=title, doc=doc)
