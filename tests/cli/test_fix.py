@@ -11,7 +11,7 @@ from whyidle.cli import fix as verb
 from whyidle.engine._own_files import OwnFiles
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.patch import Patch
-from whyidle.engine.trial import engine, handover, heal
+from whyidle.engine.trial import executor, handover, heal
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.handover import Handover
 from whyidle.engine.trial.heal import STOPPED, Healed
@@ -61,7 +61,7 @@ def fix(monkeypatch, capsys):
             return Healed(before, before, [one], [FIX], [], one, 1.0, stopped, enough_s)
 
         monkeypatch.setattr(heal, "heal", fixed)
-        monkeypatch.setattr(engine, "start", lambda *_: Engine())
+        monkeypatch.setattr(executor, "start", lambda *_: Engine())
         monkeypatch.setattr(handover, "hand_over", lambda *_: handed)
         status = _app.run(["fix", *options, "python", "train.py"])
         return status, capsys.readouterr()
