@@ -12,7 +12,7 @@ import pytest
 from whyidle.__main__ import main
 from whyidle.engine.diagnose import diagnose
 from whyidle.importers import kineto
-from whyidle.model.diagnosis import Healed
+from whyidle.model.diagnosis import FixedJob
 from whyidle.store.document import read_diagnosis
 from whyidle.store.runs import Store
 from whyidle.testing.jobs import healthy
@@ -53,12 +53,12 @@ def test_list_delete_pin_export(capsys: pytest.CaptureFixture[str]):
     assert listed(capsys) == []
 
 
-def test_a_healed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
+def test_a_fixed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
     """It is compared with what it became, which is stored before it, and not the other way."""
     store = Store(Path(".whyidle"))
     after = diagnose([healthy().timeline()])
     became = store.add(after).id
-    healed = Healed(
+    fixed = FixedJob(
         run=became,
         attribution=after.attribution,
         state=after.verdict.state,
@@ -67,7 +67,7 @@ def test_a_healed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
         low=2.0,
         high=3.0,
     )
-    detail = msgspec.structs.replace(after.detail, healed=healed)
+    detail = msgspec.structs.replace(after.detail, fixed=fixed)
     store.add(msgspec.structs.replace(after, detail=detail))
     assert main(["runs"]) == 0
     shown = " ".join(capsys.readouterr().out.split())

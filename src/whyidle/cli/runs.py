@@ -157,7 +157,7 @@ def _verdict(entry: Entry, meta: Meta) -> str:
     from whyidle.exporters._words import factor
 
     state = "failed" if entry.failed else _STATES.get(meta.state, meta.state)
-    fixed = f", fixed {factor(meta.healed)}×" if meta.healed is not None else ""
+    fixed = f", fixed {factor(meta.speedup)}×" if meta.speedup is not None else ""
     return f"{state}{fixed}{', pinned' if meta.pinned else ''}"
 
 

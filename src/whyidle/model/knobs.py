@@ -1,6 +1,6 @@
 """The shared vocabulary of knobs: what an edit can set, and how a person sets it by hand.
 
-A knob is neutral of frameworks. Treatments prescribe values for them; what turns them, in a
+A knob is neutral of frameworks. Fixes propose values for them; what turns them, in a
 running process or in source text, looks the name up here.
 """
 

@@ -84,7 +84,7 @@ def accumulated(passes, batch=8):
 
 
 def fixes(proof):
-    plans = [catalog.treatments()[name].decide(proof) for name in ("larger-microbatch",)]
+    plans = [catalog.fixes()[name].decide(proof) for name in ("larger-microbatch",)]
     return [plan for plan in plans if plan is not None]
 
 

@@ -9,10 +9,10 @@ import pytest
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial.candidates import SAFE, candidates
+from whyidle.fixes.debug_mode_off import SWITCHES
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers, judge, measured
-from whyidle.treatments.debug_mode_off import SWITCHES
 
 CAUSE = "debug-mode-left-on"
 LOOP = "/job/train.py(20): train"
@@ -106,7 +106,7 @@ def test_a_profiler_must_be_on_in_every_look(on, found):
     proof = judge(CAUSE, train(own={"torch_profiler": on, "looks": 5}))
     assert (proof is not None) == found
     if proof:
-        assert catalog.treatments()["debug-mode-off"].decide(proof)
+        assert catalog.fixes()["debug-mode-off"].decide(proof)
 
 
 def test_deterministic_algorithms_alone_are_worth_no_warning():
@@ -140,13 +140,13 @@ def test_a_variable_that_switches_a_debugging_mode_on_is_a_remark_without_a_prom
     assert proof.evidence[0].quantity == f"{variable} was set, share of looks"
     (finding,) = [one for one in diagnose([job.timeline()]).findings if one.cause == CAUSE]
     assert finding.severity == "info"
-    (fix,) = finding.prescriptions
+    (fix,) = finding.fixes
     assert fix.predicted is None
     assert fix.automatic
     (edit,) = fix.edits
     assert (edit.knob, edit.was, edit.value) == (f"env.{variable}", *SET[variable])
     ready, _ = candidates(diagnose([job.timeline()]), SAFE)
-    assert "debug-mode-off" in [one.treatment for one in ready]  # a trial tells what it brings
+    assert "debug-mode-off" in [one.fix for one in ready]  # a trial tells what it brings
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def fixes(timeline):
     proof = contracts.run_cause(cause, [timeline])
     contracts.check_proof(cause, proof)
     (found,) = [f for f in diagnose([timeline]).findings if f.cause == "dataloader-no-workers"]
-    return {fix.treatment: fix for fix in found.prescriptions}
+    return {fix.fix: fix for fix in found.fixes}
 
 
 def test_where_cores_are_short_the_function_that_loads_is_to_become_cheaper():

@@ -22,7 +22,7 @@ from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]
 FIX = Candidate(
-    treatment="loader-workers",
+    fix="loader-workers",
     cause="dataloader-no-workers",
     consent="none",
     summary="",
@@ -551,7 +551,7 @@ def test_files_that_never_stay_in_memory_are_how_the_job_runs():
 # -- larger batches -------------------------------------------------------------------------
 
 BATCH = Edit(knob="loader.batch_size_times", value=4, was=1)
-LARGER = replace(FIX, treatment="larger-batch", consent="convergence", edits=(BATCH,))
+LARGER = replace(FIX, fix="larger-batch", consent="convergence", edits=(BATCH,))
 
 
 def sized(step_s, size, rate=0.99):

@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
+from emulator.environment import add_emulator  # noqa: E402
 from whyidle.probe import guard, knobs  # noqa: E402
 from whyidle.probe.knobs import _writers  # noqa: E402
 
@@ -114,6 +115,7 @@ def told_by():
             text=True,
             timeout=120,
             check=False,
+            env=add_emulator(os.environ),
         )
         if "needs PyTorch 2.9" in ran.stderr:
             pytest.skip("this PyTorch has no backends written in Python")

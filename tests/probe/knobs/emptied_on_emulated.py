@@ -7,8 +7,8 @@ import tempfile
 
 import torch
 
+from emulator import device as emulated
 from whyidle.probe import knobs
-from whyidle.testing import emulated
 
 EVERY, STEPS = 8, 24
 

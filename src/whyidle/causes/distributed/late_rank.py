@@ -45,7 +45,7 @@ def late_rank(job: Job) -> Proof | None:
 
     What to do
     ----------
-    Explain that rank's recording by itself and treat what holds it up. Where ranks take turns:
+    Explain that rank's recording by itself and fix what holds it up. Where ranks take turns:
     collect Python's garbage at the same step everywhere, keep logging and checkpoints off single
     ranks, and let loaders prefetch more.
 

@@ -51,13 +51,12 @@ def settle(healing: Healing, candidate: Candidate) -> Settled:
     if len(among) < min(NEIGHBOURS, len(edit.among)):
         return Settled(candidate, [])
     values = ", ".join(map(str, sorted(among)))
-    healing.voice.say(f"{candidate.treatment}: which {edit.knob} of {values} is fastest")
+    healing.voice.say(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
     entries = [_with(candidate, edit, value) for value in among]
     rans = healing.race([healing.edits(entry) for entry in entries])
-    raced = zip(among, entries, rans, strict=True)
-    came = [(value, entry, ran) for value, entry, ran in raced if ran is not None]
+    came = list(zip(among, entries, rans, strict=True))
     found = [_searched(edit.knob, value, ran) for value, _, ran in came]
-    if steps_s := _worth(found, [ran for _, _, ran in came]):
+    if steps_s := _worth(found, rans):
         return Settled(entries[among.index(_chosen(healing, steps_s, came))], found)
     whys = [failed(ran, entry) for _, entry, ran in came if ran.ending != "outrun"]
     return Settled(candidate, found, whys[0] if whys and all(whys) else None)
@@ -127,7 +126,7 @@ def _searched(knob: str, value: int, ran: Ran) -> Searched:
     """What came of one number; of batches that are so many times as large, the seconds of as many
     samples as a step had."""
     sized = knob == RESIZING
-    last = ran.rung.step_s if ran.rung and not sized else None
+    last = ran.rungs[max(ran.rungs)] if ran.rungs and not sized else None
     if ran.declined.get(knob) and not ran.applied.get(knob) and ran.ending == "outrun":
         return Searched(knob=knob, value=value, step_s=None, ended="declined")
     if ran.ending == "outrun":

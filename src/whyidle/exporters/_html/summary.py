@@ -128,7 +128,7 @@ def attribution(diagnosis: Diagnosis) -> Markup:
         "section",
         e(
             "h2",
-            "Where the step goes" if diagnosis.detail.healed is None else "Where the step went",
+            "Where the step goes" if diagnosis.detail.fixed is None else "Where the step went",
         ),
         shares(diagnosis.attribution),
         e("ul", legend, class_="legend"),
