@@ -1,16 +1,13 @@
 """Models that safetensors saves: the same file, beside the training."""
 
 import importlib
-import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.probe.standin import Loop
-from whyidle.probe.knobs import _flat, _writers
 from whyidle.probe.saving import Saving
 
 EDIT = {"checkpoint.asynchronous": True}
@@ -57,7 +54,7 @@ def tensors():
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_file_is_the_same_and_whoever_reads_it_waits(turn, flat, slow, first):
+def test_the_file_is_the_same_as_of_the_call(turn, flat, first):
     module = flat() if first else None
     hand = turn(EDIT)
     module = module or flat()
@@ -65,30 +62,10 @@ def test_the_file_is_the_same_and_whoever_reads_it_waits(turn, flat, slow, first
     module.save_file.__wrapped__(given, "plain", metadata={"format": "pt"})
     module.save_file(given, filename="c", metadata={"format": "pt"})
     given["a"].fill_(7)
-    stat = getattr(os.stat, "__wrapped__", os.stat)
-    with pytest.raises(FileNotFoundError):
-        stat("c")
-    slow()
     assert Path("c").read_bytes() == Path("plain").read_bytes()
     assert hand.applied == {"checkpoint.asynchronous": 1}
     hand.back()
     assert not hasattr(module.save_file, "__wrapped__")
-
-
-def test_files_appear_in_the_order_in_which_they_were_saved(turn, flat, monkeypatch):
-    write = _writers._write
-
-    def first_slowly(path, *rest):
-        time.sleep(0.3 if path.endswith("1") else 0)
-        write(path, *rest)
-
-    monkeypatch.setattr(_writers, "_write", first_slowly)
-    turn(EDIT)
-    Path("out").mkdir()
-    flat().save_file(tensors(), "out/1")
-    torch.save([1], "out/2")
-    found = sorted(os.listdir("out"), key=lambda name: os.stat(f"out/{name}").st_mtime_ns)  # noqa: PTH116, PTH208
-    assert found == ["1", "2"]
 
 
 def test_what_it_refuses_is_told_at_once(turn, flat):
@@ -96,25 +73,6 @@ def test_what_it_refuses_is_told_at_once(turn, flat):
     with pytest.raises(RuntimeError, match="share memory"):
         flat().save_file({"a": one, "b": one}, "c")
     assert not hand.applied
-
-
-def test_a_fault_of_ours_leaves_it_to_the_script(turn, flat, monkeypatch, faults):
-    hand = turn(EDIT)
-    monkeypatch.setattr(_flat, "_texts", lambda _: 1 / 0)
-    flat().save_file(tensors(), "c")
-    assert Path("c").read_bytes()
-    assert not hand.applied
-    assert len(faults(hand)) == 1
-
-
-def test_a_fault_while_it_is_imported_does_not_reach_the_job(turn, flat, monkeypatch, faults):
-    hand = turn(EDIT)
-    monkeypatch.setattr(_flat, "adopt", lambda *_: 1 / 0)
-    hand.back()
-    hand.turn()
-    flat().save_file(tensors(), "c")
-    assert Path("c").read_bytes()
-    assert len(faults(hand)) == 1
 
 
 class Saved(Loop):
