@@ -32,7 +32,7 @@ QUIET = {
 WAIT_S = 300.0
 """within which Ray finds room for a race"""
 END_S = 30.0
-"""within which an arm that is outrun has ended, with its shield taken down"""
+"""within which an arm that is outrun has ended, with its isolation taken down"""
 
 
 def race(

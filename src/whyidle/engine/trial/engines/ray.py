@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from whyidle import __version__
-from whyidle.engine.shield import Leak, Level
+from whyidle.engine.isolation import Leak, Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.engine import Entry, Terms
 from whyidle.engine.trial.engines import _there
