@@ -176,6 +176,57 @@ def test_a_job_sees_what_it_would_see_without_us(guard: Isolation, project: Path
         assert tree(project) == before
 
 
+SHARED_BY_WORKERS = """
+import os, subprocess, sys, threading
+from pathlib import Path
+
+def read_on():
+    while not done.is_set():
+        assert Path("runs/old/last.pt").exists() and open("data.txt").read() == "data\\n"
+
+done = threading.Event()
+reader = threading.Thread(target=read_on)
+reader.start()
+child = "import sys; open(f'runs/old/{sys.argv[1]}', 'w').write(sys.argv[1])"
+children = [subprocess.Popen([sys.executable, "-c", child, str(i)]) for i in range(6)]
+Path("runs/old/mine").write_text("x")
+assert not any(each.wait() for each in children)
+done.set()
+reader.join()
+print(sorted(os.listdir("runs/old")))
+"""
+
+
+def test_processes_that_write_in_one_folder_lose_nothing(guard: Isolation, project: Path):
+    (project / "train.py").write_text(SHARED_BY_WORKERS)
+    done = run(guard, sys.executable, "train.py")
+    expected = f"{['0', '1', '2', '3', '4', '5', 'last.pt', 'mine']}\n"
+    assert (done.stdout, done.stderr) == (expected, "")
+    assert [each.name for each in (project / "runs" / "old").iterdir()] == ["last.pt"]
+
+
+LINKED_MEANWHILE = """
+import os, subprocess, sys
+os.makedirs("made/in")
+open("made/in/x", "w").close()
+swap = "import os; os.remove('made/in/x'); os.rmdir('made/in'); os.symlink('../runs', 'made/in')"
+subprocess.run([sys.executable, "-c", swap], check=True)
+try:
+    open("made/in/keep.log", "w").write("x")
+except PermissionError as error:
+    print(error.filename == "made/in/keep.log")
+"""
+
+
+def test_a_folder_that_another_process_makes_a_link_leads_to_nothing_real(
+    guard: Isolation, project: Path
+):
+    (project / "train.py").write_text(LINKED_MEANWHILE)
+    before = tree(project)
+    assert run(guard, sys.executable, "train.py").stdout == "True\n"
+    assert tree(project) == before
+
+
 FOLLOWING = """
 import os
 whole, root = os.path.abspath("link"), os.open("/", os.O_RDONLY)

@@ -3,8 +3,9 @@
 Below ``upper``, a folder of ours, lies the whole tree as the job sees it: a link of ours stands for
 every file and folder that it has not changed. A folder in which something is made, changed or
 removed becomes a real one, filled with such links; a file that is written becomes a copy. Removing,
-renaming and listing then need no bookkeeping, and all processes of a job see the same. Links of
-ours begin with ``OURS``, which tells them from the user's.
+renaming and listing then need no bookkeeping, and all processes of a job see the same. What others
+make in such a folder later is not seen. Links of ours begin with ``OURS``, which tells them from
+the user's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import _thread
 import errno
 import fcntl
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -35,11 +37,12 @@ class Mirror:
     """``folder`` is ours, for one command; ``left`` are places that are written for good."""
 
     def __init__(self, folder: str, left: Sequence[str]) -> None:
-        self.upper = os.path.join(folder, "upper")
+        self.upper = os.path.join(os.path.realpath(folder), "upper")
         self.lock = os.path.join(folder, "lock")
         self.left = frozenset(each.rstrip("/") for each in (folder, *left))
         self.below = tuple(each + "/" for each in self.left)
         self.busy: set[int] = set()
+        self.drafts = itertools.count()
         self.resolved: dict[str, str] = {}
         """folders without the user's links on the way: asked for every file that is opened"""
 
@@ -140,14 +143,14 @@ class Mirror:
     def prepare(self, place: str) -> str:
         """Where to make, remove or rename: a folder of that name is a real one there."""
         self.resolved.clear()
-        self._fill(os.path.dirname(place))
+        self._fill_above(place)
         self._fill(place)
         return self.upper + place
 
     def copy(self, place: str, keep: bool = True) -> str | None:
         """Where to change what is there, if anything is; with ``keep`` it holds what it did. None
         for a pipe, a socket or a device."""
-        self._fill(os.path.dirname(place))
+        self._fill_above(place)
         real, copy = self._stand_in(place), self.upper + place
         if real is None:
             return copy
@@ -162,6 +165,19 @@ class Mirror:
             return None
         return copy
 
+    def _fill_above(self, place: str) -> None:
+        """Make the folder above a real one.
+
+        Raises:
+            PermissionError: it is none of ours all the same: a link that another process has made
+                since it was looked up.
+        """
+        above = os.path.dirname(place)
+        self._fill(above)
+        found = os.path.realpath(self.upper + above)
+        if not f"{found}/".startswith(f"{self.upper}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+
     def _fill(self, folder: str) -> None:
         """Make a folder a real one that holds a link for every entry; what is no folder stays."""
         if folder == "/":
@@ -172,7 +188,7 @@ class Mirror:
             return
         with self._locked():
             if self._stand_in(folder) == real:
-                self._exchange(self.upper + folder, lambda draft: fill_folder(real, draft))
+                self._exchange(self.upper + folder, lambda draft: _fill_folder(real, draft))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -181,11 +197,12 @@ class Mirror:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has it, too
             _close(handle)
 
     def _exchange(self, link: str, make: Callable[[str], None]) -> None:
         """Put what ``make`` makes in the place of a link, such that nobody finds nothing there."""
-        draft = f"{self.lock}.{os.getpid()}.{_thread.get_ident()}"
+        draft = f"{self.lock}.{os.getpid()}.{_thread.get_ident()}.{next(self.drafts)}"
         make(draft)
         if not os.path.isdir(draft):
             _rename(draft, link)
@@ -201,7 +218,7 @@ class Mirror:
             _rename(draft, link)
 
 
-def fill_folder(real: str, draft: str) -> None:
+def _fill_folder(real: str, draft: str) -> None:
     """A folder with a link for every entry of a real one, and the user's links as they are."""
     _mkdir(draft)
     with _scandir(real) as entries:
