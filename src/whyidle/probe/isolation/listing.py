@@ -1,4 +1,4 @@
-"""What `os.scandir` returns of a folder with two layers."""
+"""What `os.scandir` returns of a folder of the mirror."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Entry:
-    """As `os.DirEntry`, of a folder with two layers."""
+    """As `os.DirEntry`, of a folder of the mirror."""
 
     def __init__(self, folder: Any, name: str) -> None:
         self.name: Any = os.fsencode(name) if isinstance(folder, bytes) else name
