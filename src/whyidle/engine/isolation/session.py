@@ -44,12 +44,12 @@ class Isolation:
         for folder in stale_folders.left():
             with suppress(OSError):  # somebody else is about to do the same
                 _remove(folder)
-        self.kept = [Path(folder).resolve() for folder in real]
         self.network = network
         self._scratch = Path(scratch).resolve()
         self._notes = self._scratch / "notes"
         self._notes.mkdir()
-        asked = IsolationRequest(self._scratch, self._notes, tuple(self.kept), closed=not network)
+        folders = tuple(Path(folder).resolve() for folder in real)
+        asked = IsolationRequest(self._scratch, self._notes, folders, closed=not network)
         self.why = ""
         """why there is no better kind here"""
         self._backend = self._best(asked, best)
