@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _jobs, _output
-from whyidle.cli._options import outputs, storage
+from whyidle.cli._options import STDOUT, outputs, storage
 from whyidle.cli._store import store_of
 from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = command_of(args.command)
     _output.check(args)
-    if "-" in (args.json, args.markdown):
+    if any(target == STDOUT for _, target in _output.list_outputs(args)):
         raise UsageError(
             "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
         )
@@ -187,7 +187,7 @@ def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> int:
     """Say what was found; returns a status of ours where the evidence, or an output that was asked
     for, could not be written: whoever goes on with it must know. Nothing else that happens to us
     here is told by the status, for that is the command's."""
-    asked = any(getattr(args, form) is not None for form in _output.FORMS)
+    asked = bool(_output.list_outputs(args))
     try:
         _jobs.tell(args, recording, entry)
     except OutputError as error:
