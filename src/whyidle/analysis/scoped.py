@@ -7,7 +7,6 @@ of it is a cold start, or a wait after the last step.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.bursts import unrecorded
-from whyidle.analysis.codes import among, used
+from whyidle.analysis.codes import used
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
 from whyidle.analysis.host import Host
 from whyidle.analysis.intervals import Intervals, union
@@ -26,6 +25,7 @@ from whyidle.analysis.partition import Partition, partition
 from whyidle.analysis.places import Places
 from whyidle.analysis.steps import AFTER, Steps, find_steps
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -273,16 +273,10 @@ class Scoped:
 
     # -- host -------------------------------------------------------------------------------
 
-    def named(self, pattern: str, *kinds: HostKind) -> I64:
-        """Host events in scope whose name matches a regular expression."""
-        compiled = re.compile(pattern)
-        host = self.timeline.host
-        wanted = [i for i in used(host.name) if compiled.search(self.timeline.names[i])]
-        found = among(host.name, wanted)
-        if kinds:
-            found &= among(host.kind, kinds)
-        rows = np.flatnonzero(found)
-        return rows[self.host_scope.covers(host.start[rows])]
+    def rows_of(self, role: Role) -> I64:
+        """Host events in scope that play a role."""
+        rows = self.timeline.rows_of(role)
+        return rows[self.host_scope.covers(self.timeline.host.start[rows])]
 
     @cached_property
     def places(self) -> Places:

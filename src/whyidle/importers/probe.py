@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
+from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._around import around
 from whyidle.importers._asked import Ran, plain, ran, waited
 from whyidle.importers._called import Frames
@@ -158,6 +159,7 @@ def load(path: Path) -> Timeline:
         backend=place.get("backend"),
         hostname=place.get("host"),
         framework="pytorch",
+        vocabulary=VOCABULARY,
         settings=facts,
         loading=loading(folder, pid, base),
         looks=looks,

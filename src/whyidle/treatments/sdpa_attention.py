@@ -8,8 +8,8 @@ from whyidle.model.treatment import Plan, treatment
 
 FUSED = "F.scaled_dot_product_attention(q, k, v)"
 SWITCHES = {
-    "torch": "nn.MultiheadAttention called with need_weights=False where nobody looks at them",
-    "transformers": 'from_pretrained(..., attn_implementation="sdpa")',
+    "framework": "nn.MultiheadAttention called with need_weights=False where nobody looks at them",
+    "models": 'from_pretrained(..., attn_implementation="sdpa")',
 }
 RISK = "some masks and types, on a CPU dropout as well, fall back to the written-out form"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.causes.device import _attending, _busy
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.roles import Role
 
 STEPS: Final = (2, 4, 8)
 """the factors that are tried; more than eightfold is not predicted from one size"""
@@ -31,7 +31,6 @@ HOST: Final = 0.15
 ELSEWHERE: Final = 0.1
 """with more of the step in loading or copying, which grow with the batch, nothing is predicted"""
 
-TRAINER: Final = re.compile(r"(^|[/\\])transformers[/\\]trainer\.py\(\d+\): ")
 """a frame of what makes micro-batches from its options"""
 
 
@@ -98,7 +97,10 @@ def batch_too_small(facts: Facts) -> Proof | None:
             "most_times": None if not used else max(int(ROOM / used), int(best.times)),
             "passes": passes(facts),
             "microbatch": _microbatch(facts, best),
-            "trainer": any(map(TRAINER.search, _attending.frames(facts))),
+            "trainer": any(
+                facts.timeline.vocabulary.plays(Role.TRAINER_FRAME, frame)
+                for frame in _attending.frames(facts)
+            ),
         },
     )
 

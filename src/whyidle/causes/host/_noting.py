@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.host._searching import BACKWARD, passes, shortest
+from whyidle.causes.host._searching import passes, shortest
+from whyidle.model.roles import Role
 
 LEAST_CALLS = 20
 KEPT = 1.19
@@ -67,6 +68,6 @@ def noted(facts: Facts) -> Noted | None:
 def _between(facts: Facts) -> float:
     """Share of the step that backward passes take which are not its last: gradients of several
     batches are accumulated, and the next forward pass follows."""
-    rows = facts.named(BACKWARD)
+    rows = facts.rows_of(Role.BACKWARD)
     count = int(np.count_nonzero(facts.scope.covers(facts.timeline.host.start[rows])))
     return facts.share_of(passes(facts)) * max(0.0, 1.0 - facts.step_count / max(count, 1))

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.model.roles import Role
 
-BACKWARD = r"^whyidle::backward$"
 LEAST_ORDINARY, ORDINARY = 2.5, 1.7
 """length of a backward pass over that of its forward pass: at most (but for embeddings), usual"""
 USUALLY_SEARCHED, MOST_SEARCHED = 0.4, 0.65
@@ -22,7 +22,7 @@ USUALLY_SEARCHED, MOST_SEARCHED = 0.4, 0.65
 
 def passes(facts: Facts) -> Intervals:
     """Backward passes, as they are marked."""
-    host, rows = facts.timeline.host, facts.named(BACKWARD)
+    host, rows = facts.timeline.host, facts.rows_of(Role.BACKWARD)
     return union(host.start[rows], host.end[rows])
 
 

@@ -12,7 +12,7 @@ from whyidle.causes.host import _debugging
 from whyidle.causes.host._modes import SWITCHED
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
-from whyidle.model.timeline import HostKind
+from whyidle.model.roles import Role
 
 BLOCKING = 0.9
 """share of kernels that end before their launch call returns; 0 to 1 % in ordinary recordings"""
@@ -118,8 +118,8 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
 def _nan_checks(facts: Facts) -> NDArray[np.int64]:
     """Searches for NaN in backward nodes; empty where too few nodes are searched."""
     host = facts.timeline.host
-    nodes = facts.named(r"^autograd::engine::evaluate_function", HostKind.OP)
-    checks = facts.named(r"^aten::isnan$", HostKind.OP)
+    nodes = facts.rows_of(Role.BACKWARD_NODE)
+    checks = facts.rows_of(Role.NAN_CHECK)
     if not len(nodes) or not len(checks):
         return checks[:0]
     index = np.searchsorted(host.start[nodes], host.start[checks], side="right") - 1
@@ -130,7 +130,7 @@ def _nan_checks(facts: Facts) -> NDArray[np.int64]:
 def _waits_in(facts: Facts, checks: NDArray[np.int64]) -> NDArray[np.int64]:
     """The waits of the backward nodes that hold a search for NaN."""
     host, rows = facts.timeline.host, facts.waits.rows
-    nodes = facts.named(r"^autograd::engine::evaluate_function", HostKind.OP)
+    nodes = facts.rows_of(Role.BACKWARD_NODE)
     index = np.searchsorted(host.start[nodes], host.start[rows], side="right") - 1
     inside = (index >= 0) & (host.start[rows] < host.end[nodes[np.maximum(index, 0)]])
     return rows[inside] if len(checks) else rows[:0]

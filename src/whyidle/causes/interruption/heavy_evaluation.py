@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from whyidle.analysis.evaluating import Busy
@@ -11,10 +9,10 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
-from whyidle.analysis.loader import MULTI, SINGLE
 from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
 """share of the step below which evaluation is not worth a word"""
@@ -23,11 +21,6 @@ RARER = (0.5, 0.1, 0.0)
 LARGER = 0.75
 """of what a call of the model costs however much it computes, saved by batches four times as
 large"""
-_MARK = "evaluation"
-_MARKS = {_MARK, f"{_MARK}#grad"}
-"""how a watched process tells of one, without gradients and with them"""
-_BATCH = re.compile(r"validation_step|val_step")
-"""functions that evaluate one batch, and are called many times in an evaluation"""
 
 
 @cause(
@@ -73,7 +66,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide, "Disable gradient calculation for validation or inference".
     """
-    found = pauses(facts, "evaluation")
+    found = pauses(facts, Role.EVALUATION)
     if found is None:
         return None
     marked = not facts.on_cpu and not len(facts.device)
@@ -112,11 +105,15 @@ def _saved(facts: Facts, share: float) -> float:
 def _how(facts: Facts, found: Pauses) -> dict[str, object]:
     """Whether evaluations ask a DataLoader for batches, and may record what gradients need: a
     watched process tells where they were off."""
-    host, names = facts.timeline.host, facts.timeline.names
-    asked = facts.named(f"{SINGLE}|{MULTI}")
+    timeline, host = facts.timeline, facts.timeline.host
+    asked = (facts.rows_of(role) for role in (Role.BATCH_INLINE, Role.BATCH_FROM_WORKERS))
+    off, on = (
+        bool(np.isin(found.rows, timeline.rows_of(role)).any())
+        for role in (Role.EVALUATION_WHOLE, Role.EVALUATION_WITH_GRADIENTS)
+    )
     return {
-        "batches": bool(found.spans.covers(host.start[asked]).any()),
-        "graph": {names[name] for name in host.name[found.rows]} & _MARKS != {_MARK},
+        "batches": any(found.spans.covers(host.start[rows]).any() for rows in asked),
+        "graph": on or not off,
     }
 
 
@@ -154,8 +151,8 @@ def _rarer(shares: tuple[float, float, float]) -> Predicted:
 def evaluations(facts: Facts, found: Pauses) -> int:
     """How many there were. Where only functions of single batches are recorded, those of one step
     are one: an evaluation ends where training goes on."""
-    host, names = facts.timeline.host, facts.timeline.names
-    single = np.array([bool(_BATCH.search(names[name])) for name in host.name[found.rows]], bool)
+    host = facts.timeline.host
+    single = np.isin(found.rows, facts.timeline.rows_of(Role.EVALUATION_BATCH))
     whole, batches = (
         union(host.start[rows], host.end[rows])
         for rows in (found.rows[~single], found.rows[single])
