@@ -28,6 +28,7 @@ from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._lock import false_waits, found_free, taken_us, undelayed, unseen_ends
 from whyidle.importers._speaking import dated, looks_of, phase_of, spoken_for
 from whyidle.model.marks import MARK
+from whyidle.model.roles import Role
 from whyidle.model.timeline import (
     Detail,
     DeviceEvents,
@@ -93,12 +94,14 @@ def trained(folder: Path) -> list[str]:
 
 def _stepped(names: Path) -> bool:
     """Whether a process that ended before it wrote what it is had stepped an optimizer."""
-    return any(label.startswith("Optimizer.step#") for label in labels(names))
+    return bool(numbers_of(names, Role.OPTIMIZER))
 
 
-def labels(names: Path) -> list[str]:
-    """The labels of a process's spans, by number; their roles are left out."""
-    return [split_name(line)[1] for line in lines(names)]
+def numbers_of(names: Path, role: Role) -> list[int]:
+    """The numbers of the names of a process's spans that play a role."""
+    told = [split_name(line) for line in lines(names)]
+    plays = VOCABULARY.plays
+    return [i for i, (given, label) in enumerate(told) if plays(role, label, given)]
 
 
 def untrained(folder: Path) -> list[str]:
@@ -121,7 +124,8 @@ def load(path: Path) -> Timeline:
     facts["bursts"] = document(folder / f"{pid}.bursts.json")
     spans = records(path, SPAN, MAGIC)
     samples, locked = plain(records(folder / f"{pid}.samples", SAMPLE))
-    names, stacks = labels(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
+    called = [split_name(line) for line in lines(folder / f"{pid}.names")]
+    names, stacks = [label for _, label in called], lines(folder / f"{pid}.stacks")
     spans = spans[spans["name"] < len(names)]
     known = samples["stack"] < len(stacks)
     samples, locked = samples[known], None if locked is None else locked[known]
@@ -166,6 +170,7 @@ def load(path: Path) -> Timeline:
         hostname=place.get("host"),
         framework="pytorch",
         vocabulary=VOCABULARY,
+        roles=tuple(role for role, _ in called),
         settings=facts,
         loading=loading(folder, pid, base),
         looks=looks,

@@ -9,14 +9,15 @@ process that recorded the event said so (``Timeline.roles``), or a rule of the f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, NamedTuple
 
 from whyidle.model.operators import Operator
 
 
-class Role(StrEnum):
+class Role(str, Enum):
     """What a host event, a frame of a stack or an operator means."""
 
     # batches
@@ -244,23 +245,21 @@ def describe_nothing(_: str) -> Operator:
 Matchers = tuple[tuple[tuple[int, ...], re.Pattern[str]], ...]
 
 
+@dataclass(frozen=True, slots=True)
 class Vocabulary:
     """How one framework spells roles and operators; without rules, nothing is known."""
 
-    def __init__(
-        self,
-        rules: Iterable[Rule] = (),
-        operator: Callable[[str], Operator] = describe_nothing,
-    ) -> None:
-        self.operator = operator
-        self._rules = tuple(rules)
-        self._matchers: dict[Role, Matchers] = {}
+    rules: tuple[Rule, ...] = ()
+    operator: Callable[[str], Operator] = describe_nothing
+    _matchers: dict[Role, Matchers] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def matchers(self, role: Role) -> Matchers:
         """What finds the names of a role: kinds of events (none: any), and a pattern for them."""
         if role not in self._matchers:
             found: dict[tuple[int, ...], list[str]] = {}
-            for rule in self._rules:
+            for rule in self.rules:
                 if rule.role == role:
                     found.setdefault(rule.kinds, []).append(rule.pattern)
             self._matchers[role] = tuple(
@@ -268,8 +267,12 @@ class Vocabulary:
             )
         return self._matchers[role]
 
-    def plays(self, role: Role, text: str) -> bool:
-        """Whether a name, or a stack, plays a role, whatever the kind of its event."""
+    def plays(self, role: Role, text: str, told: str = "") -> bool:
+        """Whether a name, or a stack, plays a role, whatever the kind of its event. ``told`` is the
+        role that the recording process gave it."""
+        given = IMPLIED.get(told)
+        if given is not None:
+            return role in given
         return any(pattern.search(text) for _, pattern in self.matchers(role))
 
     def parts(self, role: Role, text: str) -> dict[str, str]:

@@ -246,8 +246,8 @@ class Timeline:
 
     def plays(self, role: Role, name: int) -> bool:
         """Whether a name, by its index, plays a role, whatever the kind of its event."""
-        told = IMPLIED.get(self.roles[name]) if name < len(self.roles) else None
-        return self.vocabulary.plays(role, self.names[name]) if told is None else role in told
+        told = self.roles[name] if name < len(self.roles) else ""
+        return self.vocabulary.plays(role, self.names[name], told)
 
     def label(self, role: Role, name: int) -> str:
         """What is called so in a name that plays a role, such as the class of an optimizer; empty
