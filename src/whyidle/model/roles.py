@@ -201,7 +201,7 @@ class Role(str, Enum):
 _BATCH: Final = (Role.BATCH_REQUEST, Role.LOADER)
 _MARK: Final = (Role.FRAMEWORK_MARK, Role.PROBE)
 IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
-    "loader_start": frozenset({Role.LOADER_START}),
+    "loader_start": frozenset({Role.LOADER_START, Role.LOADER}),
     "batch_inline": frozenset({Role.BATCH_INLINE, *_BATCH}),
     "batch_from_workers": frozenset({Role.BATCH_FROM_WORKERS, *_BATCH}),
     "batch_from_iterator": frozenset(_BATCH),
