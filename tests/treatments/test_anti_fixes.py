@@ -33,7 +33,7 @@ USUAL = {
     "walks": True,
     "kinds": {"all_reduce": 1.0},
     "launches": 1e5,
-    "operators": ["aten::item"],
+    "scalar": True,
     "beyond_longest": 0.5,
     "expected": 0.2,
     "rarer": PREDICTED,

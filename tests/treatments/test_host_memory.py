@@ -37,9 +37,9 @@ def test_an_optimizer_gets_the_best_switch_it_has(optimizer, switch):
 
 
 def test_only_reads_of_single_numbers_are_deferred_by_themselves():
-    assert plan("defer-scalar-reads", operators=["aten::item"]).automatic
-    for operators in ([], ["aten::nonzero"], ["aten::item", "cudaDeviceSynchronize"]):
-        held_back = plan("defer-scalar-reads", operators=operators)
+    assert plan("defer-scalar-reads", scalar=True).automatic
+    for told in ({}, {"scalar": False}):
+        held_back = plan("defer-scalar-reads", **told)
         assert not held_back.automatic
         assert not held_back.edits
 

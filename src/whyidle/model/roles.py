@@ -142,6 +142,8 @@ class Role(str, Enum):
     """an operator that only exists on the CPU"""
     DATA_MOVEMENT = "data_movement"
     """an operator that computes nothing: copies, views, reads of a value"""
+    SCALAR_OPERATOR = "scalar_operator"
+    """an operator that reads one number"""
     BATCHED_PRODUCT = "batched_product"
     BATCHED_PRODUCT_CALL = "batched_product_call"
     """a batched matrix product, or an operator that may call one"""

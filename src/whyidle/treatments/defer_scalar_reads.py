@@ -6,9 +6,6 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
-SCALARS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
-"""operators that read one number"""
-
 EDITS = (
     Edit(knob="log.deferred", value=True, was=False),
     Edit(knob="logging.asynchronous", value=True, was=False),
@@ -25,8 +22,7 @@ def defer_scalar_reads(proof: Proof) -> Plan:
     then: they are kept on the device until somebody looks at them, and are the same numbers.
     Elsewhere the program may depend on having them at once, so that declines."""
     every = int(proof.facts.get("every", 10))
-    operators = list(proof.facts.get("operators", []))
-    scalar = bool(operators) and all(name in SCALARS for name in operators)
+    scalar = bool(proof.facts.get("scalar"))
     return Plan(
         summary="accumulate losses and metrics on the device, and read them where they are shown, "
         f"or every {every}th step; torch.where instead of boolean masks; no "

@@ -84,7 +84,7 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, len(rows), blocked, lost, operators),
         confidence=0.85,
         where=_places(facts, rows),
-        facts={"operators": operators, "every": 10},
+        facts={"scalar": _reads_scalars(facts, operators), "every": 10},
     )
 
 
@@ -116,6 +116,12 @@ def _operators(facts: Facts, rows: NDArray[np.int64]) -> list[str]:
         facts.waits.operator(int(row)) or names[host.name[row]] for row in rows[:LOOKED_UP]
     )
     return [name for name, _ in found.most_common()]
+
+
+def _reads_scalars(facts: Facts, operators: list[str]) -> bool:
+    """Whether all of these operators read one number."""
+    plays = facts.timeline.vocabulary.plays
+    return bool(operators) and all(plays(Role.SCALAR_OPERATOR, name) for name in operators)
 
 
 def _places(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
