@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.knobs import by_hand
 from whyidle.model.treatment import Plan, treatment
 from whyidle.treatments._crowd import excess
 
@@ -17,9 +16,7 @@ def threads_to_cores(proof: Proof) -> Plan | None:
     edits = excess(proof)
     if len(edits) < 2:
         return None
-    told = [by_hand(one.knob, one.value) for one in edits if one.value is not None]
     return Plan(
-        summary=", ".join(one.removeprefix("write ") for one in told),
         edits=edits,
         risk="set them anew with more cores",
         automatic=True,
