@@ -18,6 +18,7 @@ from whyidle.engine.watch import diagnose_recording
 from whyidle.errors import WhyidleError
 from whyidle.importers import probe
 from whyidle.importers._loading import records
+from whyidle.importers._samples import SAMPLE
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.loading import BATCH, ROW, TAKE
 from whyidle.model.marks import MARK
@@ -25,7 +26,7 @@ from whyidle.model.marks import MARK
 EVERY_S = 1.0
 """moments at which one would have looked"""
 _CLOCKED: Final[dict[str, tuple[np.dtype[Any], str]]] = {
-    "samples": (probe.SAMPLE, "time"),
+    "samples": (SAMPLE, "time"),
     "batches": (BATCH, "end"),
     "takes": (TAKE, "end"),
     "rows": (ROW, "time"),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.intervals import union
-from whyidle.importers._closures import spans_without_closures
+from whyidle.importers._closures import without_closures
 from whyidle.importers.kineto import load
-from whyidle.importers.probe import SPAN
+from whyidle.model.timeline import HostEvents
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 
@@ -16,16 +16,12 @@ NAMES = ["Optimizer.step#AdamW.step", "whyidle::backward", "Optimizer.step#SGD.s
 STEP, BACKWARD, OTHER = range(3)
 
 
-def spans(*rows):
-    """(name, begin, end, thread)"""
-    made = np.zeros(len(rows), SPAN)
-    for row, (name, begin, end, thread) in zip(made, rows, strict=True):
-        row["name"], row["start"], row["end"], row["thread"] = name, begin, end, thread
-    return made
-
-
 def begins(*rows):
-    return spans_without_closures(spans(*rows), NAMES)["start"].tolist()
+    """Where those begin that are given as (name, begin, end, thread), in their order."""
+    name, start, end, thread = np.array(rows, np.int64).reshape(-1, 4).T
+    calls = HostEvents.of(start, end, kind=0, name=name, thread=thread, corr=np.arange(len(rows)))
+    found = without_closures(calls, NAMES, by_thread=True)
+    return found.start[np.argsort(found.corr)].tolist()
 
 
 def test_a_step_begins_behind_the_pass_inside_it():

@@ -83,7 +83,7 @@ def test_good_settings(name, value):
         ("env.X", 1, "text"),
         ("env.", "1", "no variable"),
         ("loader.worker", 1, "Is 'loader.workers' meant?"),
-        ("loader.speed", 1, "There are loader.batch_by_length, "),
+        ("loader.speed", 1, "There are loader.batch_size_times, "),
         ("xyz", 1, "There is no knob"),
         ("matmul.precision", "hgih", "takes 'highest' or 'high' or 'medium', not 'hgih'"),
     ],

@@ -42,7 +42,6 @@ USUAL = {
     "compressed": PREDICTED,
     "type": "float images",
     "fragmented": True,
-    "saved": 0.2,
     "used": 1,
     "rank": 1,
     "same_again": True,
@@ -51,12 +50,10 @@ USUAL = {
     "eager": PREDICTED,
     "opened": 1.0,
     "later_epoch": True,
-    "masked": True,
     "chained": True,
     "tracker": True,
     "passes": 8,
     "microbatch": (4, PREDICTED),
-    "trainer": True,
 }
 VARIANTS = [
     {
@@ -72,7 +69,7 @@ VARIANTS = [
         "benchmark": flag,
         "threads": 1 if flag else 8,
         "main": None if flag else 2,
-        "walks": flag,
+        "all_used": flag,
         **size,
     }
     | ({"own": 2} if flag else {})
@@ -283,13 +280,13 @@ def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
     led = decide(replace(seen, facts={"same_again": False, "leading": PREDICTED}))
     assert led is not None
     assert led.predicted == PREDICTED
-    assert "random transforms" in led.summary
+    assert "random transform" in led.summary
+    assert not led.automatic
     assert edits("cached-preprocessing") == {("dataset.cache", True)}
 
 
 def test_another_order_of_samples_needs_consent():
     assert catalog.treatments()["batch-by-length"].consent == "convergence"
-    assert edits("batch-by-length") == {("loader.batch_by_length", True)}
 
 
 @pytest.mark.parametrize("name", ["larger-evaluation", "evaluate-without-gradients"])

@@ -80,7 +80,6 @@ def test_a_compiler_cache_needs_a_compiler():
         ("narrow-batches", {"type": ""}),
         ("transforms-in-workers", {"inside": True}),
         ("cheap-transforms-first", {}),
-        ("lossless-downcast", {"type": "float images", "saved": 0.0}),
     ],
 )
 def test_the_other_half_of_a_cause_is_declined(treatment, facts):
@@ -92,6 +91,7 @@ def test_the_other_half_of_a_cause_is_declined(treatment, facts):
     [
         "packed-copies",
         "narrow-batches",
+        "batch-by-length",
         "transforms-in-workers",
         "cheaper-transforms",
         "steady-recording",
@@ -138,16 +138,6 @@ def test_what_may_change_learning_asks_for_it():
     assert consents["loader-workers"] == "rounding"
 
 
-def test_64_bit_batches_are_sent_narrower_without_asking_where_they_fit():
-    told = plan("lossless-downcast", type="double", saved=0.5)
-    assert {edit.knob: edit.value for edit in told.edits} == {
-        "loader.pin_memory": True,
-        "copy.narrow": True,
-    }
-    assert told.predicted.low == 1.0 < told.predicted.speedup < told.predicted.high == 2.0
-    assert catalog.treatments()["lossless-downcast"].consent == "none"
-
-
 def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():
     rarer = Predicted(speedup=1.3, low=1.1, high=1.4, method="")
     made = plan("rarer-evaluation", rarer=rarer)
@@ -182,7 +172,8 @@ def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
     assert not plan("debug-mode-off", mode="deterministic").automatic
     assert plan("ddp-bucket-view", copies=True, walks=True).automatic
     assert plan("ddp-bucket-view", walks=True) is None
-    assert plan("ddp-find-unused-off", walks=True).automatic
+    assert plan("ddp-find-unused-off", walks=True, all_used=True).automatic
+    assert not plan("ddp-find-unused-off", walks=True).automatic
     assert not plan("ddp-static-graph", walks=True).automatic
     assert plan("ddp-static-graph", walks=True, all_used=True) is None
 
@@ -195,9 +186,8 @@ def test_files_are_staged_where_samples_lie_in_files_that_are_read_again():
 
 
 def test_padding_is_cut_off_where_a_mask_tells_of_it():
-    assert plan("pad-to-longest", beyond_longest=0.5, expected=0.2, masked=True).automatic
     assert not plan("pad-to-longest", beyond_longest=0.5, expected=0.2).automatic
-    assert plan("pad-to-longest", beyond_longest=0.05, expected=0.2, masked=True) is None
+    assert plan("pad-to-longest", beyond_longest=0.05, expected=0.2) is None
 
 
 def test_reports_are_made_in_the_background_for_trackers_whose_calls_are_known():

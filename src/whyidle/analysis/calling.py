@@ -20,7 +20,7 @@ from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place, in_library
-from whyidle.analysis.sampling import wilson
+from whyidle.analysis.sampling.share_error import wilson
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
@@ -28,7 +28,7 @@ from whyidle.model.timeline import HostKind
 I64 = NDArray[np.int64]
 
 LONGEST_S: Final = 2 * 60e-6
-"""looks of ``Looks.unsure`` had the lock within 60 us (``importers._asked.OWN_US``), and they come
+"""looks of ``Looks.unsure`` had the lock within 60 us (``FRAMEWORK_US``), and they come
 halfway through what they wait for, on average: where most are such, it was let go of as often"""
 LOOP_S: Final = 200e-6
 """as in ``python-overhead-in-step``: ten times the usual way from one operator to the next, so a
@@ -50,14 +50,13 @@ class Calling:
 
 
 def calling(facts: Facts) -> Calling | None:
-    """The function that spends most time so. None where the kernel does not tell which looks found
-    the lock taken, and where most of these at its lines had to wait for longer."""
+    """The function that spends most time so. None where no looks were taken, and where most of
+    those at its lines had to wait for longer."""
     looks = facts.timeline.looks
-    if looks is None or looks.unsure is None:
+    if looks is None:
         return None
     work, own = facts.part("compute", "python", "preprocess"), _own_lines(facts)
-    seen = (looks.weight > 0) & work.covers(looks.time)
-    seen &= True if looks.own is None else looks.own
+    seen = (looks.weight > 0) & looks.own & work.covers(looks.time)
     shown, python = _shown(facts, looks.time[seen])
     time, short = looks.weight[seen], looks.unsure[seen]
     here = {place: np.isin(shown, details) for place, details in own.items()}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.sampling import bounds, sampled
+from whyidle.analysis.sampling.share_error import bounds, sampled
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
@@ -105,6 +105,6 @@ def _seen(
     if looks is None:
         return np.zeros(len(begin), bool)
     mine = spans.covers(looks.time)
-    time = np.sort(looks.time[mine if looks.own is None else mine & looks.own])
+    time = np.sort(looks.time[mine & looks.own])
     found: NDArray[np.bool_] = np.searchsorted(time, begin) < np.searchsorted(time, end)
     return found

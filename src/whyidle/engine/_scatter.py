@@ -13,7 +13,7 @@ import msgspec
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
-from whyidle.analysis.sampling import between_steps
+from whyidle.analysis.sampling.share_error import between_steps
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Predicted
 

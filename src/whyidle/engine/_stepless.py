@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from whyidle.engine.process_reading import read_process
 from whyidle.errors import BrokenTraceError
 from whyidle.importers import probe
 from whyidle.importers._loading import document
@@ -124,7 +125,7 @@ def _lead(recording: Path) -> Timeline | None:
 
 def _read(path: Path) -> Timeline | None:
     try:
-        return probe.load(path)
+        return read_process(path)
     except BrokenTraceError:  # it ended before anybody had looked
         told = document(path.with_suffix(".seen.json"))
         return replace(probe.blank(path), settings=told) if told else None
@@ -157,28 +158,14 @@ def _watched(outside: Telemetry | None, told: Mapping[str, Any]) -> tuple[int, i
 def _spanning(timeline: Timeline, low: int, high: int) -> Timeline:
     """With a mark over the whole window, and times that count from its begin."""
     host, shift = timeline.host, timeline.base_ns - low
-    mark: dict[str, int] = {
-        "start": 0,
-        "end": high - low,
-        "kind": HostKind.ANNOTATION,
-        "name": len(timeline.names),
-        "thread": 0,
-        "corr": -1,
-        "detail": -1,
-    }
-    moved = {"start": host.start + shift, "end": host.end + shift}
-    columns = {name: moved.get(name, getattr(host, name)) for name in mark}
-    joined = HostEvents(
-        **{
-            name: np.append(columns[name], np.array([mark[name]], dtype=columns[name].dtype))
-            for name in mark
-        }
-    )
-    kept = joined.take(np.flatnonzero((joined.end > 0) & (joined.start < high - low)))
+    host = replace(host, start=host.start + shift, end=host.end + shift)
+    kept = host.take((host.end > 0) & (host.start < high - low))
+    begin, end, name = np.array([[0], [high - low], [len(timeline.names)]])
+    mark = HostEvents.of(begin, end, kind=HostKind.ANNOTATION, name=name, thread=0)
     return replace(
         timeline,
         names=(*timeline.names, SPAN),
         threads=timeline.threads or ("0",),
-        host=kept.take(np.lexsort((-kept.end, kept.start))),
+        host=kept.join(mark),
         base_ns=low,
     )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.importers import probe
+from whyidle.importers._samples import SAMPLE
 from whyidle.model.loading import BATCH, ROW, TAKE
 from whyidle.model.marks import MARK
 
@@ -20,7 +21,7 @@ WINDOW_NS: Final = 30_000_000_000
 MOST_RECORDS: Final = 4096
 """a few hundred steps; a minute and more of stack samples"""
 _LAYOUTS: Final = {
-    "samples": probe.SAMPLE,
+    "samples": SAMPLE,
     "batches": BATCH,
     "takes": TAKE,
     "rows": ROW,

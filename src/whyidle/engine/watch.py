@@ -17,7 +17,9 @@ from whyidle.engine import _beside, _bursts, _lost, _roster, _stepless, applied
 from whyidle.engine._jobs import Started, jobs_of, name_of
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.monitor import Monitor
+from whyidle.engine.process_reading import read_process
 from whyidle.engine.record import Ended
+from whyidle.engine.source_snapshot import keep_sources
 from whyidle.errors import BrokenTraceError, InputError, OutputError
 from whyidle.importers import probe
 from whyidle.model.diagnosis import Diagnosis, RunInfo
@@ -173,7 +175,9 @@ def _told(recording: Path) -> dict[str, Any]:
 
 
 def read(recording: Path) -> list[Timeline]:
-    """Every process of a recording that trained, by rank, with what was read from outside."""
+    """Every process of a recording that trained, by rank, with what was read from outside. The
+    user's files that it names are kept with it."""
+    keep_sources(recording)
     each = (_timeline(recording / f"{pid}.spans") for pid in probe.trained(recording))
     outside = telemetry(recording)
     found = [
@@ -197,7 +201,7 @@ def telemetry(recording: Path) -> Telemetry | None:
 
 def _timeline(path: Path) -> Timeline | None:
     try:
-        return probe.load(path)
+        return read_process(path)
     except BrokenTraceError:
         return None  # it trained too short a time to leave anything
 

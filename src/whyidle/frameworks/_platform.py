@@ -67,7 +67,6 @@ _LIBRARIES: Final = (
         Role.PYTHON_PROFILER_FRAME,
         r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/",
     ),
-    Rule(Role.TRAINER_FRAME, r"(^|[/\\])transformers[/\\]trainer\.py\(\d+\): "),
     Rule(
         Role.MODEL_LIBRARY_ATTENTION,
         r"(^|[/\\])transformers[/\\][^;]*: eager_attention_forward\b",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,30 +20,18 @@ _UPDATE = re.compile(r"^Optimizer\.step#")
 _BACKWARD = re.compile(r"^(whyidle::backward$|autograd::engine::evaluate_function)")
 
 
-def without_closures(events: HostEvents, names: Sequence[str]) -> HostEvents:
-    """The events of a trace, whose backward passes may run on threads of their own."""
-    start = _begins(
-        events.start,
-        events.end,
-        _named(events.name, names, _UPDATE),
-        _named(events.name, names, _BACKWARD),
-    )
-    if start is events.start:
-        return events
-    events = HostEvents(start, *(getattr(events, c) for c in HostEvents.__slots__[1:]))
-    return events.take(np.lexsort((-events.end, events.start)))
-
-
-def spans_without_closures(spans: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
-    """Spans of a watched process, whose passes are recorded on the thread that asked for them."""
-    updates, passes = (_named(spans["name"], names, what) for what in (_UPDATE, _BACKWARD))
-    start, end = (spans[edge].astype(np.int64) for edge in ("start", "end"))
-    for thread in np.unique(spans["thread"][updates]):
-        mine = spans["thread"] == thread
-        start = _begins(start, end, updates & mine, passes & mine)
-    moved = spans.copy()
-    moved["start"] = start
-    return moved
+def without_closures(
+    events: HostEvents, names: Sequence[str], *, by_thread: bool = False
+) -> HostEvents:
+    """The same events, updates without the passes inside them. In a trace a backward pass may run
+    on a thread of its own; a watched process records it on the thread that asked for it
+    (``by_thread``)."""
+    updates, passes = (_named(events.name, names, what) for what in (_UPDATE, _BACKWARD))
+    start = events.start
+    for thread in np.unique(events.thread[updates]) if by_thread else (None,):
+        mine = events.thread == thread if by_thread else np.ones(len(events), dtype=bool)
+        start = _begins(start, events.end, updates & mine, passes & mine)
+    return events if start is events.start else replace(events, start=start).join()
 
 
 def _begins(

@@ -3,54 +3,46 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.importers._asked import plain
-from whyidle.importers._asleep import asleep_locked
-from whyidle.model.loading import BATCH, PADDING, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
-
-_LOOK = np.dtype(
-    [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("held", "<u4")]
+from whyidle.importers._samples import SAMPLE, decode_samples
+from whyidle.model.loading import (
+    BATCH,
+    PADDING,
+    ROW,
+    TAKE,
+    Iterator,
+    Loading,
+    Worker,
+    WorkerSamples,
 )
-_ENTRY = re.compile(r"torch/utils/data/_utils/worker\.py\(\d+\): _worker_loop$")
-"""where a loader worker begins"""
+from whyidle.model.stack_samples import StackSamples
 
 
 def loading(folder: Path, pid: str, base: int) -> Loading:
     """The loaders of process ``pid``; empty where it had none. Files may end anywhere."""
     told = document(folder / f"{pid}.loaders.json")
     mine = [pid, *sorted(_children(folder, pid))]
-    found = [_looks(folder, one) for one in mine[1:]]
     batches = [records(folder / f"{one}.batches", BATCH) for one in mine]
-    stacks: list[str] = []
-    looks, still = [], [np.empty(0, bool)]
-    for (samples, texts), made in zip(found, batches[1:], strict=True):
-        inside = _inside(samples, made)
-        looks.append(_seen(samples[inside], len(stacks)))
-        leaf = [text.split(";", 1)[0] for text in texts]
-        still.append(asleep_locked(samples, leaf)[inside])
-        stacks += texts
-    asleep = np.concatenate(still)
+    pairs = zip(mine[1:], batches[1:], strict=True)
+    samples = tuple(_worker_samples(folder, one, made, base) for one, made in pairs)
     joined = _joined(batches, BATCH, base, "start", "end")
     return Loading(
         batches=joined[np.argsort(joined["start"], kind="stable")],
         takes=_joined([records(folder / f"{pid}.takes", TAKE)], TAKE, base, "start", "end"),
         rows=_joined([records(folder / f"{one}.rows", ROW) for one in mine], ROW, base, "time"),
         padding=_joined([records(folder / f"{pid}.padding", PADDING)], PADDING, base, "time"),
-        samples=_joined(looks, SAMPLE, base, "time"),
-        stacks=tuple(stacks),
+        worker_samples=samples,
         workers=tuple(_worker(folder, one, base) for one in mine[1:]),
         settings=tuple(x for x in told.get("settings", ()) if isinstance(x, dict)),
         iterators=tuple(
             Iterator(begin - base, end - base, number)
             for begin, end, number in told.get("made", ())
         ),
-        still=float(asleep.mean()) if len(asleep) else 0.0,
         cores=told.get("cores"),
         threads=told.get("threads"),
         tensors=told.get("tensors") or None,
@@ -105,18 +97,12 @@ def _worker(folder: Path, pid: str, base: int) -> Worker:
     )
 
 
-def _looks(folder: Path, pid: str) -> tuple[NDArray[Any], list[str]]:
-    samples, _ = plain(records(folder / f"{pid}.samples", _LOOK))
-    stacks = [_of_worker(stack) for stack in lines(folder / f"{pid}.stacks")]
-    return samples[samples["stack"] < len(stacks)], stacks
-
-
-def _of_worker(stack: str) -> str:
-    """The stack without what a forked worker inherits: the loop in which its parent stood when it
-    started the worker, which never runs in it."""
-    frames = stack.split(";")
-    entries = (at for at, frame in enumerate(frames) if _ENTRY.search(frame))
-    return ";".join(frames[: next(entries, len(frames))])
+def _worker_samples(folder: Path, pid: str, made: NDArray[Any], base: int) -> WorkerSamples:
+    stacks = lines(folder / f"{pid}.stacks")
+    recorded = records(folder / f"{pid}.samples", SAMPLE)
+    recorded = recorded[recorded["stack"] < len(stacks)]
+    rows = decode_samples(recorded, np.unique(recorded["thread"]), base)
+    return WorkerSamples(StackSamples(rows, tuple(stacks)), _inside(recorded, made))
 
 
 def _inside(samples: NDArray[Any], made: NDArray[Any]) -> NDArray[np.bool_]:
@@ -126,13 +112,6 @@ def _inside(samples: NDArray[Any], made: NDArray[Any]) -> NDArray[np.bool_]:
     ends = np.append(made["end"], np.iinfo(np.int64).min)  # row -1: before any batch
     inside: NDArray[np.bool_] = samples["time"] < ends[row]
     return inside
-
-
-def _seen(samples: NDArray[Any], offset: int) -> NDArray[Any]:
-    looks = np.empty(len(samples), SAMPLE)
-    looks["time"] = samples["time"]
-    looks["stack"] = samples["stack"] + offset
-    return looks
 
 
 def _joined(

@@ -7,6 +7,8 @@ what lies in it tells it from a folder of the user's that is called the same (``
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
 INSTALLED: Final = r"(?:(?:^|;)|(?:site|dist)-packages/)"
@@ -24,3 +26,11 @@ CHECKED_OUT: Final = (
     r"lib|random)/)"
 )
 """what in a whole path is a library's wherever it lies"""
+_FILE: Final = re.compile(r"([^;()]+\.py)\(\d+\): ")
+_LIBRARY: Final = re.compile(FOREIGN)
+
+
+def own_files(stacks: Iterable[str]) -> list[str]:
+    """The user's own files that stacks name, in the order in which they are first named."""
+    names = dict.fromkeys(name for stack in stacks for name in _FILE.findall(stack))
+    return [name for name in names if not _LIBRARY.search(name)]

@@ -53,17 +53,11 @@ KNOBS: Final[dict[str, Knob]] = {
     "compile.cache": Knob(
         str, "the folder in which compiled code is kept from one start to the next"
     ),
-    "copy.narrow": Knob(
-        bool, "whether batches cross to the device in a narrower type without loss"
-    ),
     "copy.non_blocking": Knob(
         bool, "whether the host goes on while a batch is copied to the device"
     ),
     "dataset.cache": Knob(bool, "whether samples are kept once they are made"),
     "dataset.staging": Knob(bool, "whether data files are read from a copy that is near"),
-    "dataset.transform_order": Knob(
-        bool, "whether cheap transforms that make samples smaller come first"
-    ),
     "ddp.bucket_cap_mb": Knob(int, "megabytes of gradients that are exchanged at once"),
     "ddp.comm_hook": Knob(str, "the type in which gradients are exchanged", ("bf16_compress",)),
     "ddp.find_unused_parameters": Knob(
@@ -84,7 +78,6 @@ KNOBS: Final[dict[str, Knob]] = {
     "gc.freeze": Knob(
         bool, "whether the garbage collector leaves out what was there when training began"
     ),
-    "loader.batch_by_length": Knob(bool, "whether samples of similar length are batched together"),
     "loader.batch_size_times": Knob(
         float, "times as many samples in a training batch", least=FACTOR, most=MANY
     ),
@@ -158,11 +151,8 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
-REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset(
-    {"collate.pad_to", "loop.microbatch_times", "model.attention"}
-)
-"""the same, where there is no way to draw the same numbers: dropout of shorter batches, or within a
-fused kernel"""
+REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"model.attention"})
+"""the same, where there is no way to draw the same numbers: dropout within a fused kernel"""
 RESIZING: Final = "loader.batch_size_times"
 """the knob with which a step has more samples: what it gains is told by samples, not by steps"""
 TOGETHER: Final[frozenset[str]] = frozenset({RESIZING, "optimizer.scale_learning_rate"})
@@ -173,9 +163,11 @@ BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
     "checkpoint.interval_factor": "a job that is killed would repeat more",
     "collate.length_buckets": "the script pads its batches itself",
+    "collate.pad_to": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
     "evaluation.interval_factor": "the best checkpoint may be missed",
     "logging.interval_factor": "curves would have fewer points",
+    "loop.microbatch_times": "whether the loss stays the same only who knows the job can tell",
     "profiler.active": "the profile is what the script was told to write",
     "python.profiler": "it is in the command itself",
     "python.tracer": "it is in the command itself",

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.model.stack_samples import StackSamples
+
 _TIMES = ("start", "end", "cpu", "process_cpu", "delay", "collate", "pickle", "chars", "read")
 BATCH = np.dtype(
     [
@@ -73,12 +75,22 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WorkerSamples:
+    """Stack samples of one worker process as recorded, and which of them (a mask of the rows) were
+    taken while it made a batch."""
+
+    samples: StackSamples
+    inside: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Loading:
     """All loaders of one training process. ``settings`` are as ``whyidle.probe._settings.describe``
     reads them; ``cores`` may be used by the process; ``threads`` are its operators', ``tensors``
     those of a batch that it made itself or took from workers (None: not told). ``still`` is the
     share of the looks at workers in the midst of a batch that found them asleep while their
-    interpreter's lock was taken: not for storage, and not for a core."""
+    interpreter's lock was taken: not for storage, and not for a core. ``worker_samples`` are as
+    recorded; ``analysis.sampling`` makes ``samples``, ``stacks`` and ``still`` of them."""
 
     batches: NDArray[Any] = field(default_factory=lambda: np.empty(0, BATCH))
     takes: NDArray[Any] = field(default_factory=lambda: np.empty(0, TAKE))
@@ -87,6 +99,7 @@ class Loading:
     samples: NDArray[Any] = field(default_factory=lambda: np.empty(0, SAMPLE))
     stacks: tuple[str, ...] = ()
     workers: tuple[Worker, ...] = ()
+    worker_samples: tuple[WorkerSamples, ...] = ()
     settings: tuple[Mapping[str, Any], ...] = ()
     iterators: tuple[Iterator, ...] = ()
     still: float = 0.0

@@ -190,8 +190,6 @@ class Role(str, Enum):
     """a debugger, or a tool for coverage, at work"""
     PYTHON_PROFILER_FRAME = "python_profiler_frame"
     """a profiler of Python at work"""
-    TRAINER_FRAME = "trainer_frame"
-    """a trainer with a setting for the size of a micro-batch"""
     OWN_ATTENTION = "own_attention"
     """the framework's module for attention, written out"""
     MODEL_LIBRARY_ATTENTION = "model_library_attention"

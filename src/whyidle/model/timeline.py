@@ -20,6 +20,7 @@ from whyidle.model.loading import Loading
 from whyidle.model.marks import EMPTY
 from whyidle.model.operators import Operator
 from whyidle.model.roles import IMPLIED, Role, Vocabulary
+from whyidle.model.stack_samples import StackSamples
 from whyidle.model.telemetry import Telemetry
 
 I64 = NDArray[np.int64]
@@ -75,8 +76,23 @@ class HostEvents:
     corr: I64
     detail: I32
 
+    @classmethod
+    def of(cls, start: I64, end: I64, **columns: Any) -> HostEvents:
+        """Events of a start, an end, and columns, or one value for all; ``corr`` and ``detail`` are
+        none where they are not given."""
+        found = {"start": start, "end": end, "corr": -1, "detail": -1, **columns}
+        types = (np.int64, np.int64, np.uint8, np.int32, np.int16, np.int64, np.int32)
+        named = zip(cls.__slots__, types, strict=True)
+        return cls(*(np.full(len(start), found[column], dtype) for column, dtype in named))
+
     def __len__(self) -> int:
         return len(self.start)
+
+    def join(self, *others: HostEvents) -> HostEvents:
+        """All rows of these and of others, sorted by start, the longest first."""
+        parts = (self, *others)
+        joined = (np.concatenate([getattr(p, column) for p in parts]) for column in self.__slots__)
+        return (events := HostEvents(*joined)).take(np.lexsort((-events.end, events.start)))
 
     def take(self, rows: NDArray[Any]) -> HostEvents:
         """The same columns for some rows (indices or mask)."""
@@ -165,14 +181,14 @@ class Looks:
     """Stack samples as a random sample of time. ``phase`` tells looks of different phases of a step
     apart, whose lengths are known from recorded calls; ``weight`` is how long each speaks for, ns.
     ``unsure`` ones, between recorded calls, found Python running for so short a time that they were
-    counted for operators, as it may be the framework's own; None where no look tells. ``own`` ones
-    say what they saw themselves, and not what another one did; None: all of them."""
+    counted for operators, as it may be the framework's own. ``own`` ones say what they saw
+    themselves, and not what another one did."""
 
     time: I64
     phase: I64
     weight: F64
-    unsure: NDArray[np.bool_] | None = None
-    own: NDArray[np.bool_] | None = None
+    unsure: NDArray[np.bool_]
+    own: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,6 +220,10 @@ class Timeline:
     """what was read from outside while it ran, on the clock of ``base_ns``"""
     marks: NDArray[Any] = field(default_factory=lambda: EMPTY)
     """how far a watched device had come in a sample of the steps, as ``model.marks.MARK``"""
+    stack_samples: StackSamples | None = None
+    """as recorded; None: none were taken, or ``analysis.sampling`` has interpreted them already"""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """the user's files that its stacks name -> their text, as it was when the process ended"""
     looks: Looks | None = None
     """of stack samples at random moments; None: none were taken"""
     disturbed: tuple[tuple[int, int], ...] = ()

@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from whyidle.engine.process_reading import read_process
 from whyidle.importers import probe
-from whyidle.importers._asked import AWAKE
+from whyidle.importers._samples import AWAKE, HELD_BITS, SAMPLE
 from whyidle.model.timeline import HostKind, Timeline
 
 LOOK_NS = 5_000_000
 """between two stack samples"""
 THREAD = 1
 HELD_US = 5_000
+FREE, TAKEN = 1 << HELD_BITS, 3 << HELD_BITS
+"""how often the sampler gave up its core where it found the interpreter's lock free, or taken"""
 
 
 class Guest:
@@ -43,28 +46,28 @@ class Guest:
 
     def work(self, stack: str, duration: int) -> None:
         """Operators run, called from these lines."""
-        self._look(stack, duration, held=0, busy=True)
+        self._look(stack, duration, held=FREE, busy=True)
 
     def work_told(self, stack: str, duration: int) -> None:
         """The same, and the kernel says that the thread is awake."""
-        self._look(stack, duration, held=AWAKE, busy=True)
+        self._look(stack, duration, held=AWAKE | FREE, busy=True)
 
     def python(self, stack: str, duration: int) -> None:
         """Python itself runs."""
-        self._look(stack, duration, held=HELD_US, busy=True)
+        self._look(stack, duration, held=TAKEN | HELD_US, busy=True)
 
     def wait(self, stack: str, duration: int) -> None:
         """The thread sleeps."""
-        self._look(stack, duration, held=0, busy=False)
+        self._look(stack, duration, held=FREE, busy=False)
 
     def sleep_locked(self, stack: str, duration: int) -> None:
         """The thread sleeps, and the interpreter's lock is taken."""
-        self._look(stack, duration, held=HELD_US, busy=False)
+        self._look(stack, duration, held=TAKEN | HELD_US, busy=False)
 
     def _look(self, stack: str, duration: int, *, held: int, busy: bool) -> None:
         end = self.now + duration
         for time in range(self.now, end, LOOK_NS):
-            waited = held & (AWAKE - 1)
+            waited = held & ((1 << HELD_BITS) - 1)
             ran = self._ran + (time - self.now + waited * 1000 if busy else 0)
             self.samples.append((time, ran, stack, held))
         self._ran += duration if busy else 0
@@ -89,9 +92,9 @@ class Guest:
             self.python("/job/train.py(9): __getitem__;/job/train.py(20): <module>", duration)
 
     def timeline(self) -> Timeline:
-        """The job as the probe's importer reads it."""
+        """The job as a watched process is read."""
         with tempfile.TemporaryDirectory() as folder:
-            return probe.load(self.save(Path(folder)))
+            return read_process(self.save(Path(folder)))
 
     def save(self, folder: Path) -> Path:
         """Write the recording's files; returns the one that is read."""
@@ -103,7 +106,7 @@ class Guest:
         for row, (begin, end, name, kind) in zip(spans, self.spans, strict=True):
             row["start"], row["end"], row["thread"] = begin, end, THREAD
             row["name"], row["kind"] = names[name], kind
-        samples = np.zeros(len(self.samples), probe.SAMPLE)
+        samples = np.zeros(len(self.samples), SAMPLE)
         for row, (time, ran, stack, held) in zip(samples, self.samples, strict=True):
             row["time"], row["cpu"], row["thread"] = time, ran, THREAD
             row["stack"], row["held"] = stacks[stack], held

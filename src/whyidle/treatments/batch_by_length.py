@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
 
 @treatment("padding-waste", consent="convergence")
 def batch_by_length(_: Proof) -> Plan:
     """Sort a shuffled pool of samples by length and cut it into batches, so that hardly any
-    padding is left. Applied at run time, and only with consent, the order of PyTorch's own
-    shuffling samplers is changed so from the second epoch on, when the lengths are known; an order
-    that somebody chose is left alone."""
+    padding is left. Advice: lengths, and whether the job may learn in another order, only its
+    author knows."""
     return Plan(
         summary="batches of similar lengths: a sampler that sorts each shuffled pool of some "
         "hundred batches by length, or sequences packed without padding; with transformers "
         'train_sampling_strategy="group_by_length" (group_by_length=True before 5.2)',
-        edits=(Edit(knob="loader.batch_by_length", value=True, was=False),),
         risk="which samples meet in a batch depends on their length; learning may, too",
+        automatic=False,
     )

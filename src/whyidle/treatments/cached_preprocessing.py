@@ -14,23 +14,30 @@ from whyidle.model.treatment import Plan, treatment
     consent="none",
 )
 def cached_preprocessing(proof: Proof) -> Plan | None:
-    """The result is the same in every epoch, so it can be kept. Random augmentation must stay
-    behind the cache. Where no sample was seen to come out the same in two epochs, it is proposed
-    only for a dataset that holds a chain of transforms (like torchvision's Compose, or
-    torch.nn.Sequential) and was gone through twice: what enters the first random transform of the
-    chain is kept then, and the transforms from there on draw their random numbers as ever. No look
-    tells how much of a sample comes before, so that anything between nothing and all of it may be
-    won. Applied at run time, what is kept lies in memory once it is proven to be the same every
-    time: made twice with other random states, bit for bit, and some again in every epoch."""
-    whole = proof.facts.get("same_again", True)
-    if not whole and proof.facts.get("leading") is None:
+    """Samples that are the same in every epoch are kept. Applied at run time, they are kept in
+    memory once they are proven to be the same: made twice with other random states, equal bit for
+    bit, and some made again in every epoch. Where no sample was seen to come out the same in two
+    epochs, but the dataset holds a chain of transforms (like torchvision's Compose, or
+    torch.nn.Sequential) and was read in two epochs, it is advice: cache what comes before the
+    first random transform. Which transforms are random no recording tells, so that gain may be
+    anything between nothing and all of it."""
+    if proof.facts.get("same_again", True):
+        return Plan(
+            summary="prepare the dataset once and keep the result (in memory, memory-mapped, or "
+            "as a copy)",
+            edits=(Edit(knob="dataset.cache", value=True, was=False),),
+            predicted=proof.facts.get("cached"),
+            risk="up to half of the free memory; what changes without a sign in the dataset's "
+            "attributes is noticed at the samples that are made again, not at each; prepared data "
+            "on disk can be larger and slower to read, and grows stale",
+        )
+    if proof.facts.get("leading") is None:
         return None
-    what = "prepare the dataset once" if whole else "prepare once what random transforms are fed"
     return Plan(
-        summary=f"{what} and keep the result (in memory, memory-mapped, or as a copy)",
-        edits=(Edit(knob="dataset.cache", value=True, was=False),),
-        predicted=proof.facts.get("cached" if whole else "leading"),
-        risk="up to half of the free memory; what changes without a sign in the dataset's "
-        "attributes is noticed at the samples that are made again, not at each; prepared data on "
-        "disk can be larger and slower to read, and grows stale",
+        summary="cache what comes before the first random transform, by index, and apply the "
+        "random transforms to a copy of it",
+        predicted=proof.facts["leading"],
+        risk="a random transform before the cache would be frozen; the cache takes memory or disk "
+        "space",
+        automatic=False,
     )

@@ -9,17 +9,17 @@ from whyidle.model.treatment import Plan, treatment
 
 @treatment("ddp-config-overhead", consent="rounding")
 def ddp_find_unused_off(proof: Proof) -> Plan | None:
-    """Leave out the search for unused parameters, where it found none. A trial of some seconds
-    cannot show that none ever goes unused, so under the plan every exchange is finished as the
-    search would have it, should one do so later: with the same gradients, without an error, and
-    told of. A script that is patched has no such guard. More than two ranks form their sums in
-    another order, as buckets are then arranged anew after the first step."""
+    """Leave out the search for unused parameters. Applied where PyTorch's own log says that the
+    search found none; where the recording does not say so it is advice. Should a parameter go
+    unused later, PyTorch ends the job with an error that names the option. More than two ranks
+    form their sums in another order, as buckets are then arranged anew after the first step."""
     if not proof.facts.get("walks"):
         return None
     return Plan(
         summary="DistributedDataParallel(model, find_unused_parameters=False)",
         edits=(Edit(knob="ddp.find_unused_parameters", value=False, was=True),),
         predicted=proof.facts.get("predicted_walks"),
-        risk="in a patched script PyTorch raises where a parameter gets no gradient after all; "
-        "under the plan the exchange is finished all the same, and told of",
+        risk="PyTorch raises an error in the first step after one in which a parameter got no "
+        "gradient",
+        automatic=bool(proof.facts.get("all_used")),
     )

@@ -12,9 +12,8 @@ def larger_microbatch(proof: Proof) -> Plan | None:
     """Where gradients are accumulated: fewer, larger micro-batches, and the same global batch. The
     sum of gradients is the same but for rounding; batch normalisation sees more samples, and
     micro-batches of unequal size, as at the end of an epoch, are weighed by their samples where the
-    loss is a mean. Applied where Hugging Face's Trainer makes the micro-batches, and the loss is
-    one that stays; a loop of the script's own is left to people. Declines where a step is seen to
-    have one backward pass, or none to be joined; where passes are not recorded it says so."""
+    loss is a mean. Whether the loss stays the same only who knows the job can tell, so this is
+    advice. Declines where a step is seen to have one backward pass, or none to be joined."""
     passes: int | None = proof.facts.get("passes")
     joined: tuple[int, Predicted] | None = proof.facts.get("microbatch")
     times, predicted = joined or (int(proof.facts.get("times", 2)), None)
@@ -25,10 +24,10 @@ def larger_microbatch(proof: Proof) -> Plan | None:
         steps = f"{passes} accumulation steps made {passes // times}"
     return Plan(
         summary=f"with gradient accumulation: batch_size times {times}, {steps}; the global "
-        "batch stays",
+        "batch stays (Hugging Face: per_device_train_batch_size and gradient_accumulation_steps)",
         edits=(Edit(knob="loop.microbatch_times", value=times, was=1),),
         predicted=predicted,
         risk="applies only where accumulation is in use; memory grows with the micro-batch; batch "
         "normalisation statistics change",
-        automatic=joined is not None and bool(proof.facts.get("trainer")),
+        automatic=False,
     )

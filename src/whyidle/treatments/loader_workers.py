@@ -20,10 +20,10 @@ def loader_workers(proof: Proof) -> Plan | None:
     augmentation moves into the workers, so its random numbers come in another order. Never more
     than the cores that the process may use, unless they mostly wait: beyond them workers slow each
     other and the training process down. Where something bound the process to fewer cores than the
-    command was given, workers get them all. Samples that are not divided among workers have to be,
-    first; by itself such a loader gets one worker at most. A dataset that launches kernels is left
-    to people: CUDA does not survive a fork; so is one that is seen to hold what survives none, or a
-    random generator that all workers would copy."""
+    command was given, workers get them all. An IterableDataset has to divide its samples among
+    workers; applied at run time its loader gets one worker at most. A dataset that launches kernels
+    is left to people: CUDA does not survive a fork; so is one that is seen to hold what survives
+    none, or a random generator that all workers would copy."""
     workers = proof.facts.get("workers")
     on_device = bool(proof.facts.get("device_work", False))
     number = "more" if workers is None else max(2, int(workers))
@@ -49,7 +49,7 @@ def loader_workers(proof: Proof) -> Plan | None:
     first = ""
     if proof.facts.get("undivided"):
         first = (
-            "have the IterableDataset give each worker its own part (torch.utils.data."
+            "see that the IterableDataset gives each worker its own part (torch.utils.data."
             "get_worker_info), or every worker gives all of it; then "
         )
     if unfit := proof.facts.get("unfit"):

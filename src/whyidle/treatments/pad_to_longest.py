@@ -13,10 +13,7 @@ LEAST = 0.1
 @treatment("padding-waste", consent="rounding")
 def pad_to_longest(proof: Proof) -> Plan | None:
     """Pad to the longest of the batch instead of to a maximum. Declines where that is done
-    already. Applied at run time, what a mask shows to be padding is cut off where the loader makes
-    batches, once the model is proven to make the same of them, called twice for the first batches;
-    without a mask among a dict of tensors, with batch normalisation, and for compiled models it is
-    not."""
+    already. Whether the model ignores padding only its author knows, so this is advice."""
     beyond = float(proof.facts.get("beyond_longest") or 0.0)
     if beyond < LEAST:
         return None
@@ -25,7 +22,8 @@ def pad_to_longest(proof: Proof) -> Plan | None:
     )
     return Plan(
         summary="pad in the collate function to the longest of each batch, instead of every sample "
-        'to a fixed maximum (padding="longest", DataCollatorWithPadding, pad_sequence)',
+        'to a fixed maximum (a tokenizer\'s padding="longest", DataCollatorWithPadding, '
+        "torch.nn.utils.rnn.pad_sequence)",
         edits=(Edit(knob="collate.pad_to", value="longest", was="maximum"),),
         predicted=Predicted(
             speedup=1 / (1 - middle),
@@ -35,5 +33,5 @@ def pad_to_longest(proof: Proof) -> Plan | None:
         ),
         risk="lengths change from batch to batch: compiled models and cuDNN's search want few of "
         "them",
-        automatic=bool(proof.facts.get("masked")),
+        automatic=False,
     )

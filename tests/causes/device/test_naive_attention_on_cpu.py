@@ -181,7 +181,8 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
     (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
-    assert [edit.knob for edit in fix.edits] == (["model.attention"] if library else [])
+    assert fix.automatic == (library == "transformers")
+    assert [edit.knob for edit in fix.edits] == ["model.attention"] * fix.automatic
     words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
     assert [key for key, word in words.items() if word in fix.summary] == [library]
     compiled = [one for one in found.prescriptions if one.treatment == "compile-model"]

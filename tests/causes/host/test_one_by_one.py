@@ -5,7 +5,8 @@ from judging import judge
 
 from whyidle import catalog
 from whyidle.analysis import calling
-from whyidle.importers._asked import HELD_BITS, OWN_US
+from whyidle.analysis.sampling.gil_waits import FRAMEWORK_US
+from whyidle.importers._samples import HELD_BITS
 from whyidle.testing.guest import Guest
 
 MS = 1_000_000
@@ -74,4 +75,4 @@ def test_how_many_operators_a_model_needs_is_not_told_by_its_lines():
 
 
 def test_a_short_wait_is_what_the_importer_says():
-    assert calling.LONGEST_S == 2 * OWN_US / 1e6
+    assert calling.LONGEST_S == 2 * FRAMEWORK_US / 1e6

@@ -63,12 +63,6 @@ def test_the_call_of_an_operator_is_no_example_of_python_without_one(own):
     assert told["longest stretch"] == pytest.approx(0.8e-3, rel=0.1)
 
 
-def test_looks_at_operators_that_are_taken_for_python_are_taken_off():
-    plain, watched = train(800), replace(train(800), settings={"false_waits": 0.02})
-    before, after = (judge(each).evidence[0].value for each in (plain, watched))
-    assert after == pytest.approx((before - 0.02) / 0.98, abs=0.002)
-
-
 def test_short_python_is_the_way_to_the_next_operator():
     assert judge(train(0)) is None
 

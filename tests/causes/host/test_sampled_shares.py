@@ -3,8 +3,7 @@
 import pytest
 from judging import judge
 
-from whyidle.importers._asked import HELD_BITS
-from whyidle.testing.guest import Guest
+from whyidle.testing.guest import FREE, HELD_US, TAKEN, Guest
 from whyidle.treatments import amortise_python
 
 MS = 1_000_000
@@ -60,9 +59,10 @@ def told_by_the_kernel(at, seen=False, waited_us=200, python=10):
         job.python(line, int(python * MS))
     samples = []
     for time, cpu, stack, held in job.samples:
-        waited = (6_000 if "simulate" in stack else waited_us) if held else 0
-        told = 130 + waited | (3 if held else 1) << HELD_BITS  # and so long it took to wake up
-        samples.append((time - 130_000, cpu + (waited - held) * 1_000, stack, told))
+        busy = HELD_US if held >= TAKEN else 0  # so long the lock was waited for
+        waited = (6_000 if "simulate" in stack else waited_us) if busy else 0
+        told = 130 + waited | (TAKEN if busy else FREE)  # and so long it took to wake up
+        samples.append((time - 130_000, cpu + (waited - busy) * 1_000, stack, told))
     job.samples = samples
     return judge("python-overhead-in-step", job)
 

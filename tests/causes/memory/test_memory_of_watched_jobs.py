@@ -3,7 +3,8 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
-from whyidle.importers._kept import kept
+from whyidle.analysis.kept_losses import find_kept_losses
+from whyidle.engine.watch import diagnose_jobs
 from whyidle.testing.contracts import check_bounds
 
 HOST = {
@@ -61,6 +62,14 @@ def test_a_process_that_grows_and_the_line_that_keeps(tmp_path):
     assert "the process grows by 2 MB per step" in told.verdict.headline
 
 
+@pytest.mark.parametrize("then", ["", "changed"])
+def test_a_script_that_changes_after_the_run_changes_no_diagnosis(tmp_path, then):
+    _, told = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
+    script = tmp_path / "train.py"
+    script.write_text(SOURCE.replace("losses.append(loss)", "pass")) if then else script.unlink()
+    assert diagnose_jobs(tmp_path) == [told]
+
+
 def test_without_the_source_the_growth_is_told(tmp_path):
     found, _ = job(tmp_path, lambda i: 5e8 + 1e8 * i)
     assert found.where == []
@@ -80,19 +89,16 @@ def test_what_does_not_grow_is_not_blamed(tmp_path, used):
     assert job(tmp_path, used)[0] is None
 
 
-def test_lines_that_keep_a_loss(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text(SOURCE)
-    found = kept([f"/x/site-packages/a.py(1): b;{path}(5): fit;<frozen x>(1): y"])
+def test_lines_that_keep_a_loss():
+    stacks = ["/x/site-packages/a.py(1): b;/job/train.py(5): fit;<frozen x>(1): y"]
+    found = find_kept_losses(stacks, {"/job/train.py": SOURCE, "/x/site-packages/a.py": SOURCE})
     assert [one["line"] for one in found] == [10, 14, 15]
     assert {one["function"] for one in found} == {"fit"}
 
 
-def test_source_that_cannot_be_read_tells_nothing(tmp_path):
-    (tmp_path / "broken.py").write_text("def (")
-    (tmp_path / "binary.py").write_bytes(bytes(range(256)))
-    names = ("broken", "binary", "gone")
-    assert kept([f"{tmp_path / name}.py(1): f" for name in names]) == []
+def test_source_that_cannot_be_parsed_tells_nothing():
+    stacks = ["/job/broken.py(1): f;/job/gone.py(1): g"]
+    assert find_kept_losses(stacks, {"/job/broken.py": "def ("}) == []
 
 
 def test_memory_pressure_while_data_are_waited_for(tmp_path):

@@ -22,18 +22,13 @@ SWITCHES = {"framework": Role.OWN_ATTENTION, "models": Role.MODEL_LIBRARY_ATTENT
 def libraries(facts: Facts) -> tuple[str, ...] | None:
     """Whose attention the recording, and looks of the run around it, were in; None where frames
     were not recorded."""
-    seen = frames(facts)
+    seen = [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
     if not seen:
         return None
     plays = facts.timeline.vocabulary.plays
     return tuple(
         name for name, role in SWITCHES.items() if any(plays(role, frame) for frame in seen)
     )
-
-
-def frames(facts: Facts) -> list[str]:
-    """Each Python frame and each stack of the recording, and of looks of the run around it."""
-    return [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
 
 
 def _frames(facts: Facts) -> list[str]:

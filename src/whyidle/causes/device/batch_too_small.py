@@ -8,10 +8,9 @@ import numpy as np
 
 from whyidle.analysis.batch import Grown, grown, passes, size
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device import _attending, _busy
+from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
-from whyidle.model.roles import Role
 
 STEPS: Final = (2, 4, 8)
 """the factors that are tried; more than eightfold is not predicted from one size"""
@@ -30,8 +29,6 @@ HOST: Final = 0.15
 """share of the step in launches and Python from which the host holds the device up (peers: 15 %)"""
 ELSEWHERE: Final = 0.1
 """with more of the step in loading or copying, which grow with the batch, nothing is predicted"""
-
-"""a frame of what makes micro-batches from its options"""
 
 
 @cause(
@@ -97,10 +94,6 @@ def batch_too_small(facts: Facts) -> Proof | None:
             "most_times": None if not used else max(int(ROOM / used), int(best.times)),
             "passes": passes(facts),
             "microbatch": _microbatch(facts, best),
-            "trainer": any(
-                facts.timeline.vocabulary.plays(Role.TRAINER_FRAME, frame)
-                for frame in _attending.frames(facts)
-            ),
         },
     )
 

@@ -7,7 +7,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.places import at_place
-from whyidle.analysis.sampling import bounds
+from whyidle.analysis.sampling.share_error import bounds
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.units import lasting

@@ -12,7 +12,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import frame_place, in_library
-from whyidle.analysis.sampling import bounds
+from whyidle.analysis.sampling.share_error import bounds
 from whyidle.causes.host._modes import ANOMALY, MODES, Mode, seen_on
 from whyidle.causes.host._noting import noted
 from whyidle.causes.host._searching import passes, searching

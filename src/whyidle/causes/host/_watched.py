@@ -18,7 +18,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.optimizers import FUSED
 from whyidle.analysis.places import called_at
 from whyidle.analysis.samples import running
-from whyidle.analysis.sampling import between_steps, bounds, counted, ends, seen, unseen
+from whyidle.analysis.sampling.share_error import between_steps, bounds, counted, unseen
 from whyidle.causes.host._debugging import debugging
 from whyidle.causes.host._updating import fused_s
 from whyidle.model.cause import Proof
@@ -47,20 +47,18 @@ shorter update: beside a fused update the rest of a step took 1.82 to 1.83 ms, b
 
 def python_overhead(facts: Facts) -> Proof | None:
     """Python between the calls of a step, but for a search for unused parameters, which has a cause
-    of its own. Its careful and hopeful ends hold the sampling error of its share
-    (``analysis.sampling.bounds``), less what looks at a free lock tell (``seen``); what is expected
-    holds what looks missed for certain, the hopeful end all that they cannot see. Where no look
-    shows a line of its own, and it is not much, nothing is expected of moving it."""
+    of its own. Its careful and hopeful ends hold the sampling error of its share (``bounds``), the
+    hopeful end also what looks may have missed. Where no look shows a line of its own, and it is
+    not much, nothing is expected of moving it."""
     spans = facts.part("python") - debugging(facts) - searches(facts)
     kept = 1.0 - freeing(facts, spans)
-    share = kept * seen(facts, facts.share_of(spans))
-    least, most = (kept * seen(facts, bound) for bound in bounds(facts, spans))
+    share = kept * facts.share_of(spans)
+    least, most = (kept * bound for bound in bounds(facts, spans))
     if min(share, least) < LEAST_SHARE:
         return None
     where, before, library = running(facts, spans)
     most = min(1.0, most + unseen(facts, share))
-    whole = min(share + ends(facts, share), most)
-    gains = (REMOVED[0] * least, REMOVED[1] * whole, most)
+    gains = (REMOVED[0] * least, REMOVED[1] * share, most)
     if (before or not where) and share < PLACELESS:
         gains = (0.0, 0.0, most)
     at = called_at(where, library, before=before)

@@ -13,7 +13,6 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.freeing import freeing
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.places import called_at, package
-from whyidle.analysis.sampling import seen
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -74,7 +73,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     spent = facts.part("python") - debugging(facts) - searches(facts)
     long = spent.length >= PAUSE_NS
     pauses = Intervals(spent.start[long], spent.end[long])
-    share = seen(facts, facts.share_of(pauses)) * (1.0 - freeing(facts, spent))
+    share = facts.share_of(pauses) * (1.0 - freeing(facts, spent))
     if share < LEAST_SHARE:
         return None
     where, library = _places(facts, pauses)

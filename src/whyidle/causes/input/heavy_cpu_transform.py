@@ -12,7 +12,7 @@ from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidd
 from whyidle.analysis.hot import Hot, hot_function
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.loader import handoff_s, nexts
-from whyidle.analysis.sampling import bounds
+from whyidle.analysis.sampling.share_error import bounds
 from whyidle.causes.input._waiting import (
     CHEAPER,
     evidence,

@@ -8,7 +8,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest
-from whyidle.analysis.sampling import bounds, counted
+from whyidle.analysis.sampling.share_error import bounds, counted
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.03

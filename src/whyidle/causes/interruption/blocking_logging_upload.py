@@ -11,7 +11,7 @@ from whyidle.analysis.intervals import union
 from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
-from whyidle.analysis.sampling import bounds, counted
+from whyidle.analysis.sampling.share_error import bounds, counted
 from whyidle.model.cause import Proof, cause
 from whyidle.model.roles import Role
 

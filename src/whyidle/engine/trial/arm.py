@@ -91,7 +91,6 @@ class Ran:
     told: Told | None = None
     applied: Mapping[str, int] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
-    chose: Mapping[str, str] = field(default_factory=dict)
     made: Made = field(default_factory=dict)
     multiplied: Mapping[str, Sequence[int]] = field(default_factory=dict)
     rung: Rung | None = None
@@ -195,7 +194,6 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
         told=lead(found),
         applied=turned.applied,
         declined=turned.declined,
-        chose=turned.chose,
         made=turned.made,
         multiplied=turned.multiplied,
         rung=rung(recording),

@@ -22,20 +22,14 @@ BY_HAND: Final[dict[str, str]] = {
     "compile.cache": (
         "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
-    "copy.narrow": "a dataset whose numbers are 32 bits wide, and widen the batches on the device",
     "copy.non_blocking": (
         "batch.to(device, non_blocking={value}) where batches go to the device; with "
         "Accelerate dataloader_config=DataLoaderConfiguration(non_blocking={value}), with "
         "Hugging Face's Trainer accelerator_config=dict(non_blocking={value})"
     ),
-    "dataset.cache": (
-        "a cache of what the dataset returns, by index, before any random augmentation"
-    ),
+    "dataset.cache": ("a cache of what the dataset returns, by index"),
     "dataset.staging": (
         "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
-    ),
-    "dataset.transform_order": (
-        "the transforms that make samples smaller ahead of the dear ones that allow it"
     ),
     "ddp.bucket_cap_mb": "DistributedDataParallel(..., bucket_cap_mb={value})",
     "ddp.comm_hook": (
@@ -57,7 +51,6 @@ BY_HAND: Final[dict[str, str]] = {
         "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),
     "gc.freeze": "gc.collect() and gc.freeze() after the first steps",
-    "loader.batch_by_length": "a batch_sampler that puts samples of similar length together",
     "loader.batch_size_times": "a batch size {value} times as large",
     "loader.device_prefetch": (
         "copies of the next {value} batch(es) on a second stream while this one is computed"
@@ -113,10 +106,6 @@ BY_HAND: Final[dict[str, str]] = {
 writes it, ``{text}`` for it as it is"""
 
 PATCHED: Final[dict[str, str]] = {
-    "ddp.find_unused_parameters": (
-        "where a parameter goes unused after all, the patched files end with PyTorch's "
-        "error; under the plan the exchange is finished as the search would have it"
-    ),
     "loader.persistent_workers": (
         "from the second epoch on the patched files draw other random numbers, those that "
         "shuffle among them, as PyTorch seeds no workers anew that stay; the plan draws "

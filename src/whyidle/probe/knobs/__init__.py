@@ -42,7 +42,6 @@ class Hand:
         self.declined: dict[str, str] = {}
         self.let_go: set[str] = set()
         """knobs that took hold, and should not have"""
-        self.chose: dict[str, str] = {}
         self.made: dict[str, dict[str, str]] = {}
         """knob -> ``file:line`` that makes what it sets -> why it is not set there, or nothing"""
         self.line: str | None = None
@@ -60,7 +59,7 @@ class Hand:
 
     def _forked(self) -> None:
         """A child tells of what takes hold in it."""
-        self.applied, self.declined, self.chose = {}, {}, {}
+        self.applied, self.declined = {}, {}
         self.waiting, self.made, self.multiplied = {}, {}, {}
 
     @property
@@ -108,11 +107,6 @@ class Hand:
             lines[line] = lines.get(line) or why
         return new
 
-    def choose(self, knob: str, what: str) -> None:
-        """A knob that finds out for itself tells what it has come to, for people."""
-        self.chose[knob] = what
-        self.tell()
-
     def multiplies(self, knob: str, found: int) -> None:
         """A knob has found this, and multiplies it."""
         if found not in (known := self.multiplied.setdefault(knob, [])):
@@ -158,7 +152,7 @@ class Hand:
     def tell(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
         told: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
-        told |= {"chose": self.chose, "multiplied": self.multiplied, "made": self.made}
+        told |= {"multiplied": self.multiplied, "made": self.made}
         settled = {*self.applied, *self.declined}
         told["waiting"] = {
             knob: text

@@ -1,0 +1,71 @@
+"""Lines of the user's program that keep a loss of every step: ``losses.append(loss)``.
+
+A loss that still has its graph keeps every activation of its step alive. The source of the files
+that stack samples name, as it was kept with the recording, is read, not run: what is called
+``.backward()`` on is a loss, and a line that appends or adds it to something as it is, without
+``.item()``, ``.detach()`` or ``float()``, keeps it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from whyidle.model.frames import own_files
+
+_ADDERS = ("append", "add", "appendleft", "extend", "insert")
+
+
+def find_kept_losses(stacks: Iterable[str], sources: Mapping[str, str]) -> list[dict[str, Any]]:
+    """File, line, function and text of every such line in the files that stacks name."""
+    named = (name for name in own_files(stacks) if name in sources)
+    return [found for name in named for found in _in_source(name, sources[name])]
+
+
+def _in_source(name: str, text: str) -> Iterator[dict[str, Any]]:
+    try:
+        tree = ast.parse(text)
+    except (ValueError, SyntaxError, RecursionError):
+        return
+    losses = {
+        node.func.value.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+        and isinstance(node.func.value, ast.Name)
+    }
+    lines = text.splitlines()
+    for function, node in _statements(tree, "<module>"):
+        if losses and _keeps(node, losses):
+            yield {
+                "file": name,
+                "line": node.lineno,
+                "function": function,
+                "text": lines[node.lineno - 1].strip()[:120],
+            }
+
+
+def _statements(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.stmt]]:
+    for node in ast.iter_child_nodes(tree):
+        inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        if isinstance(node, ast.stmt):
+            yield inner, node
+        yield from _statements(node, inner)
+
+
+def _keeps(node: ast.stmt, losses: set[str]) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.op, ast.Add) and _is(node.value, losses)
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in _ADDERS and any(_is(argument, losses) for argument in call.args)
+
+
+def _is(node: ast.expr, losses: set[str]) -> bool:
+    """Whether an expression is a loss itself, or holds one as it is."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return any(_is(part, losses) for part in node.elts)
+    return isinstance(node, ast.Name) and node.id in losses

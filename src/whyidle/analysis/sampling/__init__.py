@@ -1,0 +1,1 @@
+"""What stack samples of a watched process say, and how far that may be from the truth."""
