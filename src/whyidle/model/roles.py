@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from whyidle.model.operators import Operator
 
@@ -49,6 +48,8 @@ class Role(str, Enum):
     """a whole optimizer step; its label is the optimizer's class"""
     OPTIMIZER_CALL = "optimizer_call"
     """any call of the optimizer: a step, or gradients set to zero"""
+    OPTIMIZER_OPERATORS = "optimizer_operators"
+    """the operators of an optimizer step"""
     BACKWARD = "backward"
     """a whole backward pass"""
     BACKWARD_NODE = "backward_node"
@@ -207,7 +208,7 @@ IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
     "batch_from_iterator": frozenset(_BATCH),
     "backward": frozenset({Role.BACKWARD, *_MARK}),
     "optimizer": frozenset({Role.OPTIMIZER, Role.OPTIMIZER_CALL}),
-    "optimizer_operators": frozenset(_MARK),
+    "optimizer_operators": frozenset({Role.OPTIMIZER_OPERATORS, *_MARK}),
     "step_marked": frozenset({Role.STEP_MARKED}),
     "gradient_search": frozenset({Role.GRADIENT_SEARCH}),
     "evaluation": frozenset({Role.EVALUATION, Role.EVALUATION_WHOLE}),
@@ -245,15 +246,28 @@ def describe_nothing(_: str) -> Operator:
 Matchers = tuple[tuple[tuple[int, ...], re.Pattern[str]], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Vocabulary:
     """How one framework spells roles and operators; without rules, nothing is known."""
 
-    rules: tuple[Rule, ...] = ()
-    operator: Callable[[str], Operator] = describe_nothing
-    _matchers: dict[Role, Matchers] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    def __init__(
+        self,
+        rules: tuple[Rule, ...] = (),
+        operator: Callable[[str], Operator] = describe_nothing,
+    ) -> None:
+        self.rules = rules
+        self.operator = operator
+        self._matchers: dict[Role, Matchers] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, (self.rules, self.operator)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return (self.rules, self.operator) == (other.rules, other.operator)
+
+    def __hash__(self) -> int:
+        return hash((self.rules, self.operator))
 
     def matchers(self, role: Role) -> Matchers:
         """What finds the names of a role: kinds of events (none: any), and a pattern for them."""
