@@ -269,6 +269,13 @@ class Timeline:
         told = self.roles[name] if name < len(self.roles) else ""
         return self.vocabulary.plays(role, self.names[name], told)
 
+    def playing(self, events: HostEvents, *roles: Role) -> NDArray[np.bool_]:
+        """Which of some host events, numbered by these names, play one of some roles, whatever
+        their kind."""
+        known = [any(self.plays(role, i) for role in roles) for i in range(len(self.names))]
+        found: NDArray[np.bool_] = np.array([*known, False], dtype=bool)[events.name]
+        return found
+
     def label(self, role: Role, name: int) -> str:
         """What is called so in a name that plays a role, such as the class of an optimizer; empty
         where the name does not tell."""
