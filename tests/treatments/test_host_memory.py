@@ -36,12 +36,16 @@ def test_an_optimizer_gets_the_best_switch_it_has(optimizer, switch):
     assert f"torch.optim.{optimizer}" in plan("fused-optimizer", optimizer=optimizer).summary
 
 
-def test_only_reads_of_single_numbers_are_deferred_by_themselves():
-    assert plan("defer-scalar-reads", scalar=True).automatic
+def test_reads_of_the_device_are_left_to_people():
+    read = plan("defer-scalar-reads", scalar=True, every=20)
+    assert not read.automatic
+    assert [edit.knob for edit in read.edits] == ["log.deferred"]
+    assert "loss.detach()" in read.summary
+    assert "every 20th step" in read.summary
     for told in ({}, {"scalar": False}):
-        held_back = plan("defer-scalar-reads", **told)
-        assert not held_back.automatic
-        assert not held_back.edits
+        other = plan("defer-scalar-reads", **told)
+        assert not other.automatic
+        assert not other.edits
 
 
 def test_python_is_the_authors_to_skip():

@@ -146,25 +146,23 @@ def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():
     assert plan("rarer-evaluation", rarer=None) is None
 
 
-def test_evaluations_without_a_loader_and_without_gradients_are_left_to_people():
-    gradients, batches = "evaluation.inference_mode", "evaluation.batch_factor"
-    assert set(knobs("larger-evaluation")) == {gradients, batches}
-    assert set(knobs("larger-evaluation", batches=False, graph=True)) == {gradients}
-    assert plan("larger-evaluation", batches=False, graph=True).automatic
-    assert plan("larger-evaluation", batches=True, graph=False).automatic
-    assert set(knobs("larger-evaluation", batches=True, graph=False)) == {batches}
-    assert set(knobs("larger-evaluation", batches=False, graph=False)) == set()
-    assert not plan("larger-evaluation", batches=False, graph=False).automatic
+def test_larger_evaluations_are_left_to_people():
+    for batches in (True, False):
+        advice = plan("larger-evaluation", batches=batches)
+        assert ("with 4 times the batch" in advice.summary) == batches
+        assert set(knobs("larger-evaluation", batches=batches)) == (
+            {"evaluation.batch_factor"} if batches else set()
+        )
+        assert not advice.automatic
 
 
-@pytest.mark.parametrize("batches", [True, False])
-def test_an_evaluation_that_asks_for_no_batches_is_not_told_to_make_them_larger(batches):
-    for graph in (True, False):
-        told = plan("larger-evaluation", batches=batches, graph=graph)
-        assert ("with 4 times the batch" in told.summary) == batches
-        assert ("no_grad" in told.summary) == graph  # which the script may do already
-        assert "metrics" not in told.summary  # no more than is set
-        assert ("memory" in told.risk) == (batches or not graph)
+def test_an_evaluation_that_may_record_a_graph_is_asked_not_to():
+    spared = Predicted(speedup=1.1, low=1.0, high=1.2, method="")
+    made = plan("evaluate-without-gradients", without_graph=spared)
+    assert [edit.knob for edit in made.edits] == ["evaluation.gradients"]
+    assert made.predicted is spared
+    assert made.automatic
+    assert plan("evaluate-without-gradients", without_graph=None) is None
 
 
 def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():

@@ -12,12 +12,10 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import in_library
+from whyidle.analysis.scoped import HABIT
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.roles import Role
 
-HABIT = 3
-"""a function is compiled once more for evaluation, or for a last odd batch; for one kind of reason
-in three steps it is a habit"""
 _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 """a guard on a number that the code before a graph break left for the code behind it"""
 

@@ -68,7 +68,12 @@ def diagnose(
         steps=_steps(job),
         attribution=Attribution(**_exact(seen.attribution)),
         utilization=utilization(job, seen),
-        verdict=verdict(seen, findings, few),
+        verdict=verdict(
+            seen,
+            findings,
+            checks=len(catalog.causes()) - len(abstentions) - len(failed),
+            few=few,
+        ),
         findings=findings,
         abstentions=abstentions,
         trials=[],

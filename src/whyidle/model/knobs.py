@@ -71,7 +71,6 @@ KNOBS: Final[dict[str, Knob]] = {
     "evaluation.batch_factor": Knob(int, "times as many samples in a batch of an evaluation"),
     "evaluation.gradients": Knob(bool, "whether evaluations record what gradients need"),
     "evaluation.interval_factor": Knob(int, "times as many steps from one evaluation to the next"),
-    "evaluation.inference_mode": Knob(bool, "whether evaluations leave out what gradients need"),
     "gc.collect_interval_steps": Knob(
         int, "steps from one collection of garbage that the script asks for to the next"
     ),
@@ -165,7 +164,9 @@ BY_HAND: Final[dict[str, str]] = {
     "collate.length_buckets": "the script pads its batches itself",
     "collate.pad_to": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
+    "evaluation.batch_factor": "how its loader is made stands in the script",
     "evaluation.interval_factor": "the best checkpoint may be missed",
+    "log.deferred": "only the script shows where the number is needed",
     "logging.interval_factor": "curves would have fewer points",
     "loop.microbatch_times": "whether the loss stays the same only who knows the job can tell",
     "profiler.active": "the profile is what the script was told to write",

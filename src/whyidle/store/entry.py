@@ -36,6 +36,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """how many times as fast the job became with what trials kept; ``state`` is what it was"""
     became: str | None = None
     """the id of the run that holds what it became"""
+    step_s: float | None = None
+    """mean of its steady steps, s; None where none was found, or an older version stored it"""
 
 
 @dataclass(frozen=True, slots=True)

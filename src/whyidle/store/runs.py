@@ -85,6 +85,7 @@ class Store:
             "headline": verdict.headline,
             "job": diagnosis.run.job,
             "failed": diagnosis.failed,
+            "step_s": diagnosis.steps.mean_s,
         }
         before = entry.meta
         if before is None:
@@ -132,6 +133,7 @@ class Store:
             job=diagnosis.run.job,
             healed=healed.speedup if healed else None,
             became=healed.run if healed else None,
+            step_s=diagnosis.steps.mean_s,
         )
         content = msgspec.json.encode(diagnosis)
         (draft / DIAGNOSIS).write_bytes(content)

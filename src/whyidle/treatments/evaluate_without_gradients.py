@@ -7,18 +7,18 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.treatment import Plan, treatment
 
 
-@treatment("needless-compute", consent="none")
+@treatment("needless-compute", "heavy-evaluation", consent="none")
 def evaluate_without_gradients(proof: Proof) -> Plan | None:
-    """The numbers stay the same. Declines where nothing says that it is evaluation. Applied at run
-    time, the first evaluation from each line is left as it is, to see that nothing is learned from
-    it and that its first calls give the same without gradients; these are not computed twice where
-    that could be noticed: with hooks, several ranks, or a model that is compiled, or changes when
-    it is called."""
-    if not proof.facts.get("gradients"):
+    """The numbers stay the same. Declines where nothing says that it is evaluation, or that it
+    records what gradients need. Applied at run time, the first calls from each line are left as
+    they are, to see that nothing is learned from them."""
+    without = proof.facts.get("without_graph")
+    if not proof.facts.get("gradients") and without is None:
         return None
     return Plan(
         summary="with torch.no_grad(): around evaluation",
         edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
+        predicted=without,
         risk="code that needs gradients while it evaluates fails; where the script says so itself, "
         "nn.TransformerEncoder goes a faster way, which gives zeros where a mask says padding",
     )

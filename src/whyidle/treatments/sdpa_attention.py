@@ -15,9 +15,9 @@ RISK = "some masks and types, on a CPU dropout as well, fall back to the written
 @treatment("naive-attention", consent="rounding")
 def sdpa_attention(proof: Proof) -> Plan | None:
     """One fused kernel for product, softmax and product; sums are taken in another order, and
-    dropout draws other random numbers. Applied to models of transformers, which have a switch for
-    it; left to people where the script itself writes attention out, or asks nn.MultiheadAttention
-    for its weights: whether somebody looks at them only its author knows."""
+    dropout draws other random numbers. Models of transformers have a switch, which is set; advice
+    where the script writes attention out, or calls ``nn.MultiheadAttention`` for weights that it
+    may need."""
     libraries = proof.facts.get("libraries")
     if libraries is not None and "models" not in libraries:
         summary = PYTORCH if libraries else f"{FUSED} instead of product, softmax and product"

@@ -37,11 +37,8 @@ PLACES = [
     (torch.autograd, "grad"),
     (torch.Tensor, "to"),
     (torch.Tensor, "cuda"),
-    (torch.Tensor, "item"),
-    (torch.nn.Module, "eval"),
     (torch.nn.Module, "__call__"),
     (torch.nn.Linear, "__call__"),
-    (torch.nn.MultiheadAttention, "forward"),
     (torch.nn.Sequential, "__call__"),
     (torch.optim.Adam, "__init__"),
     (torch.optim.AdamW, "__init__"),
@@ -124,30 +121,6 @@ def told_by():
         return json.loads(ran.stdout)
 
     return told
-
-
-@pytest.fixture
-def put_off():
-    """What is to be true of a job of whose numbers all could be read later."""
-
-    def judge(job):
-        before, after = job["waits"]
-        assert job["took"] >= 24
-        assert not job["declined"]
-        assert after <= before / 3
-
-    return judge
-
-
-@pytest.fixture
-def read_at_once():
-    """And of one where none could, for this reason."""
-
-    def judge(job, why):
-        assert not job["took"]
-        assert why in job["declined"]
-
-    return judge
 
 
 @pytest.fixture

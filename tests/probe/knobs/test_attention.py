@@ -22,6 +22,25 @@ def train(net, steps=3):
     return losses
 
 
+class Plain(nn.Module):
+    """Its attention has no switch."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attend(x, x, x)
+
+
+def test_attention_without_a_switch_is_left_as_it_is(turn):
+    plain = train(Plain())
+    hand = turn(FUSED)
+    assert train(Plain()) == plain
+    assert hand.declined == {"model.attention": "its attention is written out in its own code"}
+
+
 class Config:
     def __init__(self, form, weights):
         self._attn_implementation, self.output_attentions = form, weights

@@ -61,8 +61,8 @@ def late_rank(job: Job) -> Proof | None:
     usual = _waiting.freed if late.constant else _waiting.even
     if late.constant:
         headline = (
-            f"Rank {late.rank} makes the others wait {lasting(late.lateness_s)} per step, held "
-            f"up by {doing}"
+            f"Rank {late.rank} makes the others wait {lasting(_waiting.waited_s(job, late))} per "
+            f"step, held up by {doing}"
         )
     elif relieved is not None:
         headline = f"Rank {late.rank} is late most often, held up by {doing}"

@@ -23,7 +23,6 @@ class Mode:
     headline: str
     costs: tuple[float, float, float]
     frames: Role | None = None
-    spared: Role | None = None
     whole: tuple[float, float, float] = (1.0, 1.0, 1.0)
     variable: str = ""
     values: re.Pattern[str] = re.compile(".")
@@ -36,10 +35,9 @@ ANOMALY = Mode(
     "gradient for NaN",
     (0.1, 0.4, 0.7),  # reports say 1.1 to 3 times slower
     Role.STACK_RECORDING,
-    Role.OPTIMIZER,  # no graph is recorded or walked there
     # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
     # times as much, as every gradient is searched (perceptrons, a convolutional network, a
-    # transformer; PyTorch 2.13, CPU); with large gradients more, which `searching` tells
+    # transformer; PyTorch 2.13, CPU)
     whole=(1.0, 1.55, 1.85),
 )
 PROFILER = Mode(

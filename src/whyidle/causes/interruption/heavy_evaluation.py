@@ -7,9 +7,9 @@ import numpy as np
 from whyidle.analysis.evaluating import Busy
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.forecast import from_gains, interruptions, remove
 from whyidle.analysis.intervals import union
-from whyidle.analysis.pauses import Pauses, pauses
+from whyidle.analysis.pauses import RECORDED, RECORDING, Pauses, pauses
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.roles import Role
@@ -88,7 +88,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"rarer": _rarer(passed) if found.recurring else None, **_how(facts, found)},
+        facts={
+            "rarer": _rarer(passed) if found.recurring else None,
+            "without_graph": _without_graph(passed) if _may_record(facts, found) else None,
+            "batches": _takes_batches(facts, found),
+        },
     )
 
 
@@ -102,19 +106,26 @@ def _saved(facts: Facts, share: float) -> float:
     return share * LARGER * between / max(between + work, 1e-9)
 
 
-def _how(facts: Facts, found: Pauses) -> dict[str, object]:
-    """Whether evaluations ask a DataLoader for batches, and may record what gradients need: a
-    watched process tells where they were off."""
-    timeline, host = facts.timeline, facts.timeline.host
+def _takes_batches(facts: Facts, found: Pauses) -> bool:
+    """Whether evaluations ask a loader for batches."""
     asked = (facts.rows_of(role) for role in (Role.BATCH_INLINE, Role.BATCH_FROM_WORKERS))
+    begin = facts.timeline.host.start
+    return any(bool(found.spans.covers(begin[rows]).any()) for rows in asked)
+
+
+def _may_record(facts: Facts, found: Pauses) -> bool:
+    """Whether they may record what gradients need: a watched process tells where these were off."""
     off, on = (
-        bool(np.isin(found.rows, timeline.rows_of(role)).any())
+        bool(np.isin(found.rows, facts.timeline.rows_of(role)).any())
         for role in (Role.EVALUATION_WHOLE, Role.EVALUATION_WITH_GRADIENTS)
     )
-    return {
-        "batches": any(found.spans.covers(host.start[rows]).any() for rows in asked),
-        "graph": on or not off,
-    }
+    return on or not off
+
+
+def _without_graph(shares: tuple[float, float, float]) -> Predicted:
+    """The step whose evaluations record nothing for a backward pass."""
+    low, expected, high = (cost * share for cost, share in zip(RECORDING, shares, strict=True))
+    return from_gains((low, expected, high), RECORDED)
 
 
 def _passed(facts: Facts, found: Pauses) -> tuple[float, float, float]:

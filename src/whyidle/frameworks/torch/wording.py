@@ -46,7 +46,6 @@ BY_HAND: Final[dict[str, str]] = {
     "evaluation.batch_factor": "evaluation batches {value} times as large",
     "evaluation.gradients": "`with torch.set_grad_enabled({value}):` around evaluation",
     "evaluation.interval_factor": "an interval {value} times as long where it evaluates",
-    "evaluation.inference_mode": "`with torch.no_grad():` around evaluation",
     "gc.collect_interval_steps": (
         "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),

@@ -51,8 +51,6 @@ class Hand:
         """of a knob that multiplies what it finds, what that was"""
         self.waiting: dict[str, Callable[[], str]] = {}
         """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
-        self.beside: dict[type, Collection[str]] = {}
-        """classes, and which of their methods a thread beside the training carries out"""
         self.undo: list[Callable[[], None]] = []
         self.owner = os.getpid()
         os.register_at_fork(after_in_child=self._forked)

@@ -1,4 +1,9 @@
-"""Models of transformers that were told to write their attention out, told to fuse it."""
+"""Models of transformers that write their attention out, switched to a fused kernel.
+
+They have a public switch for it, ``set_attn_implementation``. ``nn.MultiheadAttention`` has none:
+there the caller says with ``need_weights=False`` that it needs no weights, which takes a change of
+the script.
+"""
 
 from __future__ import annotations
 
