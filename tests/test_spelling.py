@@ -14,13 +14,13 @@ from whyidle.frameworks.torch.names import RULES
 
 ROOT = Path(whyidle.__file__).parent
 NEUTRAL = ("analysis", "causes", "treatments", "fixes")
-STILL_SPELLED = ROOT / "analysis" / "sampling"
-"""how stack samples of PyTorch are read: what is left to be told by roles"""
+STILL_SPELLED = {"gil_waits.py", "sample_classification.py", "worker_samples.py"}
+"""how frames of stack samples are read: what is left to be told by roles"""
 FILES = sorted(
     path
     for layer in NEUTRAL
     for path in (ROOT / layer).rglob("*.py")
-    if STILL_SPELLED not in path.parents
+    if path.name not in STILL_SPELLED
 )
 SPELLED = re.compile(
     r"aten::|autograd::|c10d::|reducer::|torch[/\[\\]|torch_dynamo|_dynamo/|_inductor/|ProfilerStep#"
