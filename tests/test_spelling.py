@@ -26,7 +26,7 @@ SPELLED = re.compile(
     r"aten::|autograd::|c10d::|reducer::|torch[/\[\\]|torch_dynamo|_dynamo/|_inductor/|ProfilerStep#"
     r"|enumerate\\?\(DataLoader|DataLoaderIter|dataloader\\?\.py|Optimizer\\?\.(step|zero_grad)"
     r"|Checkpoint\w*Backward|AccumulateGrad|_foreach_|_fused_|Parallel\\?\.forward|\[pl\\?\]"
-    r"|Torch-Compiled|whyidle::|whyidle\\\.step"
+    r"|Torch-Compiled|\^whyidle|whyidle\\\.step"
 )
 """what names in recordings of PyTorch hold, as text or in a pattern"""
 
