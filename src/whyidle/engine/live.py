@@ -88,10 +88,7 @@ class Steps:
 
     def _named(self, begin: str) -> int | None:
         """The number of the first name that begins so."""
-        try:
-            names = self._path.with_suffix(".names").read_text("utf-8", "replace").split("\n")
-        except OSError:
-            return None
+        names = probe.labels(self._path.with_suffix(".names"))
         return next((i for i, name in enumerate(names) if name.startswith(begin)), None)
 
     def lengths(self, since_ns: int) -> NDArray[np.float64]:

@@ -39,6 +39,7 @@ from whyidle.model.timeline import (
     Source,
     Timeline,
 )
+from whyidle.probe.wire import split_name
 
 Mask = NDArray[np.bool_]
 
@@ -91,7 +92,12 @@ def trained(folder: Path) -> list[str]:
 
 def _stepped(names: Path) -> bool:
     """Whether a process that ended before it wrote what it is had stepped an optimizer."""
-    return any(name.startswith("Optimizer.step#") for name in lines(names))
+    return any(label.startswith("Optimizer.step#") for label in labels(names))
+
+
+def labels(names: Path) -> list[str]:
+    """The labels of a process's spans, by number; their roles are left out."""
+    return [split_name(line)[1] for line in lines(names)]
 
 
 def untrained(folder: Path) -> list[str]:
@@ -114,7 +120,7 @@ def load(path: Path) -> Timeline:
     facts["bursts"] = document(folder / f"{pid}.bursts.json")
     spans = records(path, SPAN, MAGIC)
     samples, locked = plain(records(folder / f"{pid}.samples", SAMPLE))
-    names, stacks = lines(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
+    names, stacks = labels(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
     spans = spans[spans["name"] < len(names)]
     known = samples["stack"] < len(stacks)
     samples, locked = samples[known], None if locked is None else locked[known]
