@@ -13,7 +13,7 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Final, TypeVar
@@ -159,6 +159,27 @@ def examine_plugins() -> dict[str, CatalogError | None]:
             thing = _try_entry_point(point, folder)
             found[f"{folder}/{point.name}"] = thing if isinstance(thing, CatalogError) else None
     return found
+
+
+def knob_wording(framework: str | None) -> Mapping[str, str]:
+    """How users of a framework write each knob; empty where nothing is known of it."""
+    return _wording(framework, "BY_HAND")
+
+
+def patch_wording(framework: str | None) -> Mapping[str, str]:
+    """What is otherwise in a file that sets a knob than under a plan; empty where nothing is
+    known of the framework."""
+    return _wording(framework, "PATCHED")
+
+
+@cache
+def _wording(framework: str | None, table: str) -> Mapping[str, str]:
+    for folder in names("frameworks"):
+        if framework == importlib.import_module(f"whyidle.frameworks.{folder}").NAME:
+            words = importlib.import_module(f"whyidle.frameworks.{folder}.wording")
+            found: Mapping[str, str] = getattr(words, table)
+            return found
+    return {}
 
 
 def _folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:

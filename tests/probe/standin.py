@@ -27,8 +27,8 @@ class Loop:
     def alert(self):
         self.alerts += 1
 
-    def span(self, name, kind, begin):
-        self.spans.append(name)
+    def span(self, role, label, kind, begin):
+        self.spans.append(label)
 
 
 class Trained(Loop):

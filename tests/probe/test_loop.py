@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from whyidle.probe import exchange, guard, hot, loader  # noqa: E402
+from whyidle.probe import exchange, guard, hot, loader, wire  # noqa: E402
 from whyidle.probe import loop as loops  # noqa: E402
 from whyidle.probe.ranks import Ranks  # noqa: E402
 from whyidle.probe.recorder import ANNOTATION, STEP, Recorder, tag  # noqa: E402
@@ -39,7 +39,7 @@ def test_the_first_optimizer_leads_until_it_steps_no_more(loop):
     assert loop.lead == id(first)
     other(second)
     assert loop.lead == id(second)
-    name = loop.recorder.number("Optimizer.step#Sgd.step (2)")
+    name = loop.recorder.number("Optimizer.step#Sgd.step (2)", wire.OPTIMIZER)
     assert loop.named == tag(name, STEP)
 
 
@@ -132,11 +132,11 @@ def test_a_fork_begins_anew(loop):
 
 def test_a_backward_pass_has_its_name_from_the_beginning(loop):
     """An optimizer may step before any."""
-    begun = tag(loop.recorder.number(loops.hot.BACKWARD), loops.OP)
+    begun = tag(loop.recorder.number(loops.hot.BACKWARD, wire.BACKWARD), loops.OP)
     assert loop.backward == begun < 0
     loop.recorder._forget()
     loop._forked()
-    assert loop.backward == tag(loop.recorder.number(loops.hot.BACKWARD), loops.OP)
+    assert loop.backward == tag(loop.recorder.number(loops.hot.BACKWARD, wire.BACKWARD), loops.OP)
 
 
 def test_ends_outlast_many_other_spans(loop):

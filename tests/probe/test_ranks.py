@@ -23,11 +23,11 @@ class Loop:
         self.add = self.spans.append
         self.rows = []
 
-    def number(self, name):
+    def number(self, name, role):
         self.names.append(name)
         return name
 
-    def span(self, name, kind, begin):
+    def span(self, role, name, kind, begin):
         self.add((begin, begin + 1, ranks.thread(), name, kind))
 
     def row(self, suffix, layout, row):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from whyidle.importers import probe
-from whyidle.probe import guard, room
+from whyidle.probe import guard, room, wire
 from whyidle.probe import recorder as recording
 from whyidle.probe.recorder import ANNOTATION, OP, STEP, Recorder, tag
 
@@ -48,7 +48,7 @@ def test_a_step_is_two_spans(recorder):
     name = recorder.number("step")
     recorder.short.extend((tag(name, STEP), 1, 2))
     first, second = written(recorder)
-    assert first == (1, 2, 7, recorder.number(recording.OPTIMIZER), OP)
+    assert first == (1, 2, 7, recorder.number(recording.OPTIMIZER, wire.OPTIMIZER_OPERATORS), OP)
     assert second == (1, 2, 7, name, ANNOTATION)
 
 
@@ -164,3 +164,15 @@ def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):
     for number in (1, -1):
         recorder.sample((1, -1, 7, number, 0))
     assert [row[3] for row in recorder.samples] == [1]
+
+
+def test_a_name_is_written_with_its_role(recorder):
+    """Whatever a label holds, it stays one line whose role can be read."""
+    named = [("Optimizer.step#\tA\nB", wire.OPTIMIZER), ("x", wire.NO_ROLE), ("x", wire.BACKWARD)]
+    numbers = [recorder.number(*name) for name in named]
+    assert numbers == [recorder.number(*name) for name in named]
+    recorder.add((5, 6, 8, numbers[0], OP))
+    recorder.flush()
+    lines = Path(recorder.place("names")).read_text(encoding="utf-8").splitlines()
+    found = [wire.split_name(lines[number]) for number in numbers]
+    assert found == [(wire.OPTIMIZER, "Optimizer.step#\tA B"), ("", "x"), (wire.BACKWARD, "x")]

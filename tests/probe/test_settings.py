@@ -72,13 +72,13 @@ own = loop.install(recorder.Recorder(sys.argv[1]))
 from torch.cuda import empty_cache
 assert own.undo["cuda.empty_cache"]
 empty_cache()
-assert "torch.cuda: empty_cache" in own.recorder.names, own.recorder.names
+assert "cache_release\ttorch.cuda: empty_cache" in own.recorder.names, own.recorder.names
 from torch.accelerator import empty_cache
 try:
     empty_cache()
 except RuntimeError:  # none is there
     pass
-assert "torch.accelerator: empty_cache" in own.recorder.names, own.recorder.names
+assert "cache_release\ttorch.accelerator: empty_cache" in own.recorder.names, own.recorder.names
 """
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import phases
+from . import phases, wire
 from .recorder import PYTHON, RUNTIME
 from .wrapping import patch, spans
 
@@ -121,16 +121,22 @@ def install(loop: Loop) -> None:
     if built:
         _calls(loop, torch.cuda, CUDA)
     if hasattr(getattr(torch, "accelerator", None), "empty_cache"):
-        emptied = spans(loop, "torch.accelerator: empty_cache", PYTHON, "accelerator.empty_cache")
+        emptied = spans(
+            loop,
+            wire.CACHE_RELEASE,
+            "torch.accelerator: empty_cache",
+            PYTHON,
+            "accelerator.empty_cache",
+        )
         patch(loop, "accelerator.empty_cache", torch.accelerator, "empty_cache", emptied)
 
 
 def _calls(loop: Loop, owner: Any, kind_: str) -> None:
     calls = (
-        ("synchronize", f"{kind_}DeviceSynchronize", RUNTIME),
-        ("empty_cache", f"torch.{kind_}: empty_cache", PYTHON),
+        ("synchronize", wire.SYNCHRONIZE, f"{kind_}DeviceSynchronize", RUNTIME),
+        ("empty_cache", wire.CACHE_RELEASE, f"torch.{kind_}: empty_cache", PYTHON),
     )
-    for name, span, how in calls:
+    for name, role, span, how in calls:
         if hasattr(owner, name):
-            timed = spans(loop, span, how, f"{kind_}.{name}")
+            timed = spans(loop, role, span, how, f"{kind_}.{name}")
             patch(loop, f"{kind_}.{name}", owner, name, timed)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from . import accelerator, guard, own, pace
+from . import accelerator, guard, own, pace, wire
 from .choosing import STEPS, Choice
 from .pace import median
 from .profiler import Profiler, save
@@ -145,7 +145,7 @@ class Bursts:
             },
         ]
         self.tell()
-        self.loop.span(SPAN, ANNOTATION, self._begin)
+        self.loop.span(wire.PROFILING, SPAN, ANNOTATION, self._begin)
         if state != "recorded":
             self.choice.again()
         elif not self.loop.recorder.broken:

@@ -6,7 +6,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import guard
+from . import guard, wire
 from .recorder import OVERHEAD, now
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def install(loop: Loop) -> None:
                 loop.collecting = now()
             elif loop.collecting:
                 begin, loop.collecting = loop.collecting, 0
-                loop.span(named[info["generation"]], OVERHEAD, begin)
+                loop.span(wire.GARBAGE_COLLECTION, named[info["generation"]], OVERHEAD, begin)
         except BaseException as error:  # Python drops what is raised in here: nothing may be lost
             if not guard.again(error):
                 loop.fault("gc", error)

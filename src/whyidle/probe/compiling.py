@@ -12,6 +12,7 @@ import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from . import wire
 from .importing import Waiter
 from .recorder import ANNOTATION, now
 from .wrapping import put
@@ -28,6 +29,8 @@ LONGEST = 300
 """characters of a reason that are kept"""
 DEEPEST = 6
 """frames of the user's stack at a graph break that are kept"""
+LATER = "whyidle::compile#later"
+"""label of what is compiled for a function that is not known"""
 listeners: list[Callable[[int, int], object]] = []
 """are told of each compilation when it is over: from when to when, ns"""
 
@@ -43,7 +46,8 @@ class Compiler:
         self.breaks: dict[tuple[str, str], int] = {}
         self.looked = 0
         self.begun = 0
-        self.names: dict[str, str] = {}
+        self.names: dict[str, tuple[str, str]] = {}
+        """role and label by the compiler's own number"""
 
     def compiled(self, code: CodeType, number: Any, begin: int, failed: str | None) -> None:
         """A function was compiled, or could not be. ``number`` is the compiler's own."""
@@ -52,10 +56,11 @@ class Compiler:
         turn = self.seen[key] = self.seen.get(key, 0) + 1
         place = f"{key[0]}({key[1]}): {key[2]}"
         name = f"whyidle::compile{' again' if turn > 1 else ''}#{place}"
-        self.loop.span(name, ANNOTATION, begin)
+        role = wire.RECOMPILE if turn > 1 else wire.COMPILE
+        self.loop.span(role, name, ANNOTATION, begin)
         _tell(begin, end)
         self.count += 1
-        self.names[str(number)] = name
+        self.names[str(number)] = role, name
         if len(self.compiles) < MOST:
             told = {
                 "file": key[0],
@@ -120,8 +125,9 @@ class Compiler:
     def _note_end(self, *args: Any) -> None:
         begin, self.begun = self.begun, 0
         if begin:
-            name = self.names.get(str(getattr(args[0], "compile_id", "")), "whyidle::compile#later")
-            self.loop.span(name, ANNOTATION, begin)
+            number = str(getattr(args[0], "compile_id", ""))
+            role, name = self.names.get(number, (wire.COMPILE, LATER))
+            self.loop.span(role, name, ANNOTATION, begin)
             _tell(begin, now())
 
     def silence(self) -> None:

@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import guard
+from . import guard, wire
 from .frames import outwards
 from .recorder import ANNOTATION, now
 from .sampler import describe
@@ -56,7 +56,7 @@ def _walk(ranks: Ranks, reducer: Any) -> None:
         begin = now()
         result = original(*args, **kwargs)
         if args[-1]:  # the outputs from where to search; empty where no search is asked for
-            ranks.contained("walk", ranks.loop.span, WALK, ANNOTATION, begin)
+            ranks.contained("walk", ranks.loop.span, wire.GRADIENT_SEARCH, WALK, ANNOTATION, begin)
         return result
 
     ranks.loop.undo["walk"] = put(reducer, "prepare_for_backward", prepare_for_backward)
@@ -97,7 +97,7 @@ def exchanged(ranks: Ranks, begin: int, ran: int, queued: int) -> None:
         ran_until, queued_until = time.thread_time_ns(), ranks.queued()
         idle = end - begin - (ran_until - ran) - (queued_until - queued)
         idle = min(max(idle, LEAST_WAIT_NS), end - begin)
-        name = recorder.number(f"{ranks.backend}:all_reduce")
+        name = recorder.number(f"{ranks.backend}:all_reduce", wire.COLLECTIVE)
         recorder.add((end - idle, end, thread(), name, ANNOTATION))
         told = queued_until if ranks.queue >= 0 else -1
         recorder.row("clock", CLOCK, (end, ran_until, told, thread()))

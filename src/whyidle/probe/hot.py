@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import device
+from . import device, wire
 from .recorder import ANNOTATION, OP
 from .wrapping import put
 
@@ -119,6 +119,16 @@ def _next_batch(loop: Loop, kind: Any) -> None:
     loop.undo["loader"] = put(kind, "__next__", __next__)
 
 
+def batch_role(kind: type) -> str:
+    """The role of the batches that iterators of this class hand over."""
+    from torch.utils.data import dataloader
+
+    if issubclass(kind, dataloader._MultiProcessingDataLoaderIter):
+        return wire.BATCH_FROM_WORKERS
+    inline = issubclass(kind, dataloader._SingleProcessDataLoaderIter)
+    return wire.BATCH_INLINE if inline else wire.BATCH_FROM_ITERATOR
+
+
 def _backward(loop: Loop, autograd: Any) -> None:
     """``Tensor.backward`` ends in ``torch.autograd.backward``."""
     original = autograd.backward
@@ -137,7 +147,7 @@ def _backward(loop: Loop, autograd: Any) -> None:
                 if thread() == loop.home:
                     loop.add((loop.backward, begin, clock()))
                 else:
-                    loop.span(BACKWARD, OP, begin)
+                    loop.span(wire.BACKWARD, BACKWARD, OP, begin)
             except Exception as error:  # contained
                 loop.failed("backward", error)
 
@@ -159,7 +169,7 @@ def _backward(loop: Loop, autograd: Any) -> None:
 
 def _went_back(loop: Loop, begin: int) -> None:
     """A backward pass ends now, and somebody may want to hear of it."""
-    loop.span(BACKWARD, OP, begin)
+    loop.span(wire.BACKWARD, BACKWARD, OP, begin)
     loop.mark(device.BACKWARD_END, begin)
     if loop.evaluating is not None:
         loop.evaluating.ends()
@@ -218,7 +228,7 @@ def step(loop: Loop) -> None:
 
 
 def _marked(loop: Loop) -> None:
-    loop.span("whyidle.step", ANNOTATION, clock())
+    loop.span(wire.STEP_MARKED, "whyidle.step", ANNOTATION, clock())
     loop.steps += 1
     loop.trains(None)
     loop.ended(None)

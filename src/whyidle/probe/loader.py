@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import _checksum, ids, padding
+from . import _checksum, ids, padding, wire
 from ._settings import crowded, describe, surroundings, worker
 from .recorder import ANNOTATION, now
 from .wrapping import put
@@ -181,7 +181,7 @@ class Loader:
         self.iterators += 1
         iterator._whyidle = self.iterators
         name = f"{sys.modules[type(loader).__module__].__file__}(1): __iter__"
-        self.loop.span(name, ANNOTATION, begin)
+        self.loop.span(wire.LOADER_START, name, ANNOTATION, begin)
         told = describe(loader)
         if told not in self.settings:
             if len(self.settings) > MOST_ITERATORS:

@@ -32,6 +32,7 @@ from . import (
     ranks,
     settings,
     tracebacks,
+    wire,
 )
 from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
 from .sampler import Sampler
@@ -119,7 +120,7 @@ class Loop(hot.Hot):
         """Nothing was seen yet."""
         self.add = self.recorder.short.extend
         self.steps = self.looks = self.backwards = self.batch = self.named = 0
-        self.backward = tag(self.recorder.number(hot.BACKWARD), OP)
+        self.backward = tag(self.recorder.number(hot.BACKWARD, wire.BACKWARD), OP)
         self.planned = 1
         self.lead, self.iterator, self.others = None, None, (0, 0, 0)
         self.home = 0
@@ -167,9 +168,9 @@ class Loop(hot.Hot):
         """Nothing is recorded any more: not even in memory."""
         self.add = _keep_nothing
 
-    def span(self, name: str, kind: int, begin: int) -> None:
+    def span(self, role: str, label: str, kind: int, begin: int) -> None:
         """Record what ends now."""
-        self.numbered(self.recorder.number(name), kind, begin)
+        self.numbered(self.recorder.number(label, role), kind, begin)
 
     def numbered(self, number: int, kind: int, begin: int) -> None:
         """The same, where the number of the name is known."""
@@ -253,7 +254,7 @@ class Loop(hot.Hot):
         number = self.numbers.get(kind)
         if number is None:
             name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
-            number = self.numbers[kind] = self.recorder.number(name)
+            number = self.numbers[kind] = self.recorder.number(name, hot.batch_role(kind))
         if thread() == self.home:
             self.batch = tag(number, ANNOTATION)
             self.batches.add(self.batch)
@@ -270,7 +271,7 @@ class Loop(hot.Hot):
             same = sum(known.startswith(kind) for known in self.optimizers.values())
             name = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
             self.contained("optimizers", settings.another, self, name, optimizer)
-        return self.numbers.setdefault(id(optimizer), self.recorder.number(name))
+        return self.numbers.setdefault(id(optimizer), self.recorder.number(name, wire.OPTIMIZER))
 
     def other(self, optimizer: Any, begin: int, end: int) -> None:
         """Not the lead has stepped, or not on the home thread."""

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import guard
+from . import guard, wire
 from .recorder import ANNOTATION, PYTHON, RUNTIME, now
 from .saving import Saving
 from .wrapping import Wrap, mark, patch, spans
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
 """methods of a tensor that wait for a device"""
+WITHOUT_GRADIENTS = wire.EVALUATION, "evaluation"
+WITH_GRADIENTS = wire.EVALUATION_WITH_GRADIENTS, "evaluation#grad"
+"""role and label of evaluations"""
 WAITED_NS = 20_000
 """a read that returned sooner than this did not wait"""
 
@@ -28,7 +31,13 @@ def install(loop: Loop) -> None:
     """Wrap the call sites around a step."""
     import torch
 
-    patch(loop, "gc.collect", gc, "collect", spans(loop, "gc.collect", PYTHON))
+    patch(
+        loop,
+        "gc.collect",
+        gc,
+        "collect",
+        spans(loop, wire.GARBAGE_COLLECTION_CALL, "gc.collect", PYTHON),
+    )
     Saving(loop).install(torch)
     _evaluation(loop, torch)
     _scaler(loop, torch)
@@ -74,7 +83,8 @@ class Evaluation:
         self.ends()
         if begin and self.loop.steps:
             without = self.without or not self.grad()
-            self.loop.span("evaluation" if without else "evaluation#grad", ANNOTATION, begin)
+            name = WITHOUT_GRADIENTS if without else WITH_GRADIENTS
+            self.loop.span(*name, ANNOTATION, begin)
 
     def ends(self) -> None:
         """It is over, or was none."""
@@ -181,7 +191,9 @@ def read(loop: Loop, name: str, kind: str) -> Wrap:
                 return original(self, *args, **kwargs)
             finally:
                 if now() - begin > WAITED_NS:
-                    loop.contained(f"Tensor.{name} ({kind})", loop.span, span, RUNTIME, begin)
+                    loop.contained(
+                        f"Tensor.{name} ({kind})", loop.span, wire.SCALAR_READ, span, RUNTIME, begin
+                    )
 
         return wrapper
 

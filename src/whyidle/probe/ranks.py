@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import exchange, guard
+from . import exchange, guard, wire
 from .recorder import ANNOTATION, now
 from .wrapping import put
 
@@ -208,7 +208,7 @@ def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[...
 
 def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
     if work is None:  # it has waited already
-        ranks.loop.span(name, ANNOTATION, begin)
+        ranks.loop.span(wire.COLLECTIVE, name, ANNOTATION, begin)
         return
     if len(ranks.pending) >= MOST_PENDING:  # never waited for
         ranks.pending.clear()
@@ -218,6 +218,7 @@ def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
 def _waited(ranks: Ranks, work: Any, begin: int) -> None:
     called, name = ranks.pending.pop(id(work), (0, ""))
     recorder = ranks.loop.recorder
-    ranks.loop.span(WAIT, ANNOTATION, begin)
+    ranks.loop.span(wire.COLLECTIVE_WAIT, WAIT, ANNOTATION, begin)
     if called:
-        recorder.add((called, now(), FLIGHT, recorder.number(name), ANNOTATION))
+        number = recorder.number(name, wire.COLLECTIVE)
+        recorder.add((called, now(), FLIGHT, number, ANNOTATION))

@@ -2,9 +2,9 @@
 
 The hot path puts three numbers into a queue. A daemon thread empties it every now and then and
 appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
-SIGKILL. Texts (names, stacks) go to ``PID.names`` and ``PID.stacks``, one per line, in order of
-their number, before the first record that uses them. A disk that fills, or a folder that vanishes,
-ends the recording and nothing else; before one fills, ``room`` does.
+SIGKILL. Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one
+per line, in order of their number, before the first record that uses them. A disk that fills, or a
+folder that vanishes, ends the recording and nothing else; before one fills, ``room`` does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itertools import starmap
 from operator import itemgetter
 from typing import Any
 
-from . import guard
+from . import guard, wire
 from .room import Enough, Room
 
 SPAN = struct.Struct("<qqQIB3x")
@@ -107,8 +107,9 @@ class Recorder:
         self._lock, self._taking = threading.Lock(), threading.Lock()
         self._naming = threading.Lock()
 
-    def number(self, name: str) -> int:
+    def number(self, label: str, role: str = wire.NO_ROLE) -> int:
         """The number of a name; the same name always has the same number."""
+        name = wire.join_name(role, label)
         found = self.names.get(name)
         return self._new(self.names, name) if found is None else found
 
@@ -202,7 +203,7 @@ class Recorder:
         if "worker.json" in self.documents or not (self.facts or spans):
             return
         self._choose_key()
-        work = self.number(OPTIMIZER)
+        work = self.number(OPTIMIZER, wire.OPTIMIZER_OPERATORS)
         self._texts("names", self.names)
         magic = b"" if self._begun else MAGIC
         self._append("spans", magic + b"".join(starmap(SPAN.pack, _rows(spans, work))))

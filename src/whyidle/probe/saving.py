@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from . import wire
 from .importing import once_there
 from .recorder import ANNOTATION, now
 from .wrapping import Wrap, patch, spans
@@ -58,7 +59,7 @@ class Saving:
 
     def saves(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """``torch.save``, with how large the file became."""
-        timed = spans(self.loop, SPAN, ANNOTATION, "save")(original)
+        timed = spans(self.loop, wire.CHECKPOINT, SPAN, ANNOTATION, "save")(original)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             begin, worked = now(), cpu()
@@ -96,7 +97,7 @@ class Saving:
         """A call that is part of a save if this thread saved last, and has not stepped since."""
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-            timed = spans(self.loop, SPAN, ANNOTATION, where)(original)
+            timed = spans(self.loop, wire.CHECKPOINT, SPAN, ANNOTATION, where)(original)
 
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 mine = self.last == (self.loop.steps, threading.get_ident())

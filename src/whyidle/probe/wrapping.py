@@ -59,18 +59,18 @@ def take_off(loop: Loop, where: str) -> None:
         undo()
 
 
-def spans(loop: Loop, name: str, kind: int, where: str | None = None) -> Wrap:
+def spans(loop: Loop, role: str, label: str, kind: int, where: str | None = None) -> Wrap:
     """Record every call as a span of this name, with its place. ``where`` is what comes off after
     a fault, if it has another name."""
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             begin = now()
-            loop.contained(where or name, mark, loop, begin)
+            loop.contained(where or label, mark, loop, begin)
             try:
                 return original(*args, **kwargs)
             finally:
-                loop.contained(where or name, loop.span, name, kind, begin)
+                loop.contained(where or label, loop.span, role, label, kind, begin)
 
         return wrapper
 

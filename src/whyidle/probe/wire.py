@@ -1,0 +1,102 @@
+"""What the probe and the readers of its files share: the roles of spans and the line of a name.
+
+Standard library only, so that importers may import it. A span's name has two parts. Its *role* says
+what the span is, in words that hold for every framework; whoever reads a recording decides by it.
+Its *label* is shown to people, and may be spelled as the framework spells it.
+"""
+
+from __future__ import annotations
+
+NO_ROLE = ""
+"""of a span that is only shown"""
+
+LOADER_START = "loader_start"
+"""an iterator over batches is made, which may start worker processes"""
+BATCH_INLINE = "batch_inline"
+"""the next batch, made in the training process"""
+BATCH_FROM_WORKERS = "batch_from_workers"
+"""the next batch, made by worker processes"""
+BATCH_FROM_ITERATOR = "batch_from_iterator"
+"""the next batch, from an iterator of any other kind"""
+BACKWARD = "backward"
+OPTIMIZER = "optimizer"
+"""a whole optimizer step: it ends the training step"""
+OPTIMIZER_OPERATORS = "optimizer_operators"
+"""the operators of an optimizer step"""
+STEP_MARKED = "step_marked"
+"""a moment that the script marks as the end of a step: ``whyidle.step()``"""
+GRADIENT_SEARCH = "gradient_search"
+"""a search for the parameters that get no gradient"""
+
+EVALUATION = "evaluation"
+"""with gradients off"""
+EVALUATION_WITH_GRADIENTS = "evaluation_with_gradients"
+CHECKPOINT = "checkpoint"
+LOGGING = "logging"
+COMPILE = "compile"
+"""code is compiled for the first time"""
+RECOMPILE = "recompile"
+"""code is compiled once more"""
+GARBAGE_COLLECTION = "garbage_collection"
+"""Python's collector runs by itself"""
+GARBAGE_COLLECTION_CALL = "garbage_collection_call"
+"""the script calls the collector"""
+CACHE_RELEASE = "cache_release"
+"""the framework gives cached device memory back"""
+PROFILING = "profiling"
+"""steps that the probe itself records in detail"""
+
+COLLECTIVE = "collective"
+"""from the call of a collective to its completion"""
+COLLECTIVE_WAIT = "collective_wait"
+"""the host waits for a collective that was started earlier"""
+SYNCHRONIZE = "synchronize"
+"""the host waits for all work that the device was given"""
+SCALAR_READ = "scalar_read"
+"""the host waits for the value of a tensor"""
+
+STARTUP = "startup"
+"""before the training loop; found by the reader, not recorded"""
+SHUTDOWN = "shutdown"
+"""after the training loop; found by the reader, not recorded"""
+
+ROLES = frozenset(
+    {
+        LOADER_START,
+        BATCH_INLINE,
+        BATCH_FROM_WORKERS,
+        BATCH_FROM_ITERATOR,
+        BACKWARD,
+        OPTIMIZER,
+        OPTIMIZER_OPERATORS,
+        STEP_MARKED,
+        GRADIENT_SEARCH,
+        EVALUATION,
+        EVALUATION_WITH_GRADIENTS,
+        CHECKPOINT,
+        LOGGING,
+        COMPILE,
+        RECOMPILE,
+        GARBAGE_COLLECTION,
+        GARBAGE_COLLECTION_CALL,
+        CACHE_RELEASE,
+        PROFILING,
+        COLLECTIVE,
+        COLLECTIVE_WAIT,
+        SYNCHRONIZE,
+        SCALAR_READ,
+        STARTUP,
+        SHUTDOWN,
+    }
+)
+
+
+def join_name(role: str, label: str) -> str:
+    """One line of ``PID.names``, without its end."""
+    return f"{role}\t{label}".replace("\n", " ")
+
+
+def split_name(line: str) -> tuple[str, str]:
+    """The role and the label of a line of ``PID.names``."""
+    role, tab, label = line.partition("\t")
+    return (role, label) if tab else (NO_ROLE, line)
