@@ -3,8 +3,9 @@
 The folder listing is the registry. Names are listed without importing anything; a plug-in is
 imported when it is asked for. Files that begin with an underscore are parts, not plug-ins. Other
 packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.fixes``,
-``whyidle.patches``, ``whyidle.sources``, ``whyidle.importers`` and ``whyidle.exporters``. One that
-cannot be loaded is left out and listed by ``broken_plugins``; to ask for it by name is an error.
+``whyidle.knobs``, ``whyidle.patches``, ``whyidle.sources``, ``whyidle.importers`` and
+``whyidle.exporters``. One that cannot be loaded is left out and listed by ``broken_plugins``; to
+ask for it by name is an error.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Final, TypeVar
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
 from whyidle.model.fix import Fix
+from whyidle.model.knobs import KNOBS, Knob
 from whyidle.model.patch import SourceForm
 from whyidle.model.plugin import Exporter, Importer
 
@@ -30,6 +32,7 @@ FAULTS: Final[tuple[type[Exception], ...]] = (Exception,)
 _KINDS: Final[Mapping[str, type]] = {
     "causes": Cause,
     "fixes": Fix,
+    "knobs": Knob,
     "patches": SourceForm,
     "sources": ModuleType,
     "importers": ModuleType,
@@ -112,6 +115,20 @@ def fixes() -> dict[str, Fix]:
 def source_forms() -> dict[str, SourceForm]:
     """Every form of source text by id."""
     return _folder("patches", SourceForm)
+
+
+@lru_cache(maxsize=1)
+def load_knobs() -> dict[str, Knob]:
+    """Every knob by id: those of this package, and those of others."""
+    found = dict(KNOBS)
+    _add_entry_points(found, "knobs")
+    return found
+
+
+def find_knob(name: str) -> Knob:
+    """The declaration of a knob; of one that nobody declares, as are variables of the environment,
+    one with no special properties."""
+    return load_knobs().get(name) or Knob(name, str, "")
 
 
 def load_importers() -> dict[str, Importer]:

@@ -128,9 +128,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace, command: Sequence[str]) -> FixPlan | None:
     """The plan that was named. One that cannot be applied is an error before anything starts."""
+    from whyidle.catalog import load_knobs
     from whyidle.store.plan import read_plan
 
-    plan = read_plan(args.plan) if args.plan else None
+    plan = read_plan(args.plan, load_knobs()) if args.plan else None
     for doubt in plan.doubts(command) if plan else ():
         print(f"whyidle: {doubt}", file=sys.stderr)
     return plan

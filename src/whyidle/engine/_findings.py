@@ -15,7 +15,6 @@ from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
 from whyidle.model.fix import Proposal
-from whyidle.model.knobs import RESIZING
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -170,7 +169,9 @@ def _propose_fixes(item: Judged) -> list[ProposedFix]:
 
 def _foretold(plan: Proposal, item: Judged) -> Predicted:
     predicted = plan.predicted or item.proof.predicted
-    if any(edit.knob == RESIZING for edit in plan.edits):  # of samples, no share of the step
+    if any(
+        catalog.find_knob(edit.knob).per_sample for edit in plan.edits
+    ):  # of samples, no share of the step
         return predicted
     return _within_run(predicted, item)
 
