@@ -7,7 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.samples import running
 from whyidle.analysis.sampling import unseen
 from whyidle.importers import _asked, probe
-from whyidle.probe import sampler
+from whyidle.probe.core import sampler
 from whyidle.testing.guest import Guest
 
 US, MS = 1_000, 1_000_000

@@ -34,7 +34,7 @@ def train(steps, pause=0.002):
 
 EVERY_HOOK = """
 import gc, inspect
-probe = {name.partition(".")[2]: module for name, module in sys.modules.items()
+probe = {name.rpartition(".")[2]: module for name, module in sys.modules.items()
          if name.startswith("_whyidle_probe.")}
 loops = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
 (loop,) = loops
@@ -58,7 +58,7 @@ class Gone:  # a device each of whose calls fails
     def __getattr__(self, name):
         raise ValueError("a planted fault")
 
-device = probe["device"]
+device = probe["device_marks"]
 device.measure(loop, Gone())
 loop.device._due = 0  # the next step is measured
 hooks = sorted(loop.undo)

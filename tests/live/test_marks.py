@@ -30,7 +30,7 @@ def train(steps):
 
 train(5)
 (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
-sys.modules["_whyidle_probe.device"].measure(loop, stream)
+sys.modules["_whyidle_probe.frameworks.torch.device_marks"].measure(loop, stream)
 train(200)
 print(len(stream.busy))
 """

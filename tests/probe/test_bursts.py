@@ -12,7 +12,7 @@ import pytest
 import standin
 
 from whyidle.engine._bursts import TOO_MANY
-from whyidle.probe import bursts, choosing, pace
+from whyidle.probe.core import burst_budget, burst_scheduler, bursts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -79,10 +79,10 @@ class Run:
 
     def __init__(self, monkeypatch, folder):
         self.at = 0
-        for module in (bursts, choosing):
+        for module in (bursts, burst_scheduler):
             monkeypatch.setattr(module, "now", lambda: self.at)
         monkeypatch.setattr(bursts, "Profiler", Profiler)
-        monkeypatch.setattr(choosing, "_sequence", lambda: 0)
+        monkeypatch.setattr(burst_scheduler, "_sequence", lambda: 0)
         self.loop = Loop(folder)
         self.bursts = bursts.Bursts(self.loop)
         self.loop.lead, self.loop.undo["burst"] = id(self), self.bursts.close
@@ -131,15 +131,15 @@ def test_one_burst_once_steady(run, tmp_path):
     assert len(run.bursts.profiler.log) == 4
     begin, end = run.told["windows"][0]
     assert end - begin == 30_000_000
-    assert begin > pace.LEAST_S * 1e9
+    assert begin > burst_budget.LEAST_S * 1e9
     assert json.dumps(run.told)
 
 
 def test_a_run_that_is_only_looked_at_has_its_burst_soon_whatever_it_costs(monkeypatch, tmp_path):
-    monkeypatch.setattr(pace, "price_s", lambda events, cuda: 1.0)
+    monkeypatch.setattr(burst_budget, "price_s", lambda events, cuda: 1.0)
     usual = Run(monkeypatch, tmp_path)
     usual.train(8)
-    assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / pace.BUDGET)
+    assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / burst_budget.BUDGET)
     monkeypatch.setenv("WHYIDLE_PROFILE", "look")
     run = Run(monkeypatch, tmp_path)
     assert run.bursts.awaited
@@ -184,7 +184,7 @@ def test_none_in_a_short_run(run):
 
 
 def test_of_a_step_with_too_many_operators_it_is_told_how_many(run, monkeypatch):
-    monkeypatch.setattr(choosing, "_sequence", lambda: 3000 * run.loop.steps)
+    monkeypatch.setattr(burst_scheduler, "_sequence", lambda: 3000 * run.loop.steps)
     run.train(20, step_s=0.1)
     assert run.told["off"] == TOO_MANY
     assert run.told["counted_s"] == (3000, pytest.approx(0.1))
@@ -206,7 +206,7 @@ def test_none_where_so_many_operators_would_take_too_long(run):
 def test_none_while_steps_change_unless_they_never_stop(run, look):
     run.bursts.look = look
     early = 0 if look else 2  # for any
-    for i in range(early + choosing.RESTLESS[look]):
+    for i in range(early + burst_scheduler.RESTLESS[look]):
         run.train(1, step_s=0.02 if i % 2 else 0.01)
     assert not run.loop.recorder.documents
     for i in range(30):
@@ -224,7 +224,7 @@ def test_a_job_of_whose_steps_no_end_is_known_is_left_alone(run, monkeypatch):
 
 def test_none_while_something_compiles(run, monkeypatch):
     compiled = [0]
-    monkeypatch.setattr(choosing, "_compiles", lambda: compiled[0])
+    monkeypatch.setattr(burst_scheduler, "_compiles", lambda: compiled[0])
     for _ in range(40):
         compiled[0] += 1
         run.train(1)
@@ -263,7 +263,7 @@ def test_what_a_burst_has_taken_is_the_price_of_the_next(run, monkeypatch):
 def test_a_handful_at_most(run):
     for i in range(12):
         run.train(60, step_s=0.01 if i % 2 else 0.02)
-    assert len(run.told["bursts"]) == choosing.MOST_BURSTS
+    assert len(run.told["bursts"]) == burst_scheduler.MOST_BURSTS
     assert run.told["off"].startswith("as many")
 
 
@@ -365,10 +365,10 @@ def test_one_that_came_to_nothing_is_made_again_a_few_times(run):
     run.bursts.abandon("a fork")
     run.train(120)
     assert [one["state"] for one in run.told["bursts"]] == ["abandoned: a fork", "recorded"]
-    for _ in range(2 * choosing.MOST_ATTEMPTS):
+    for _ in range(2 * burst_scheduler.MOST_ATTEMPTS):
         run.train(30, step_s=0.01 + 0.01 * (run.second % 2))
         run.bursts.abandon("a fork")
-    assert len(run.told["bursts"]) <= choosing.MOST_ATTEMPTS
+    assert len(run.told["bursts"]) <= burst_scheduler.MOST_ATTEMPTS
 
 
 def test_a_step_that_waits_for_those_before_it_is_no_long_one(run):

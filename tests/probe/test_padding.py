@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
-from whyidle.probe import _checksum, padding  # noqa: E402
-from whyidle.probe.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
+from whyidle.probe.frameworks.torch import batch_checksum, padding  # noqa: E402
+from whyidle.probe.frameworks.torch.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
 
 SIZES = (10, 4, 7, 5)
 REAL, ALL = sum(SIZES), 4 * 10
@@ -207,7 +207,7 @@ def test_a_type_that_numpy_does_not_know_tells_nothing():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
 def test_a_checksum_leaves_the_batch_as_it_is(dtype):
     batch = (torch.arange(40).reshape(4, 10) % 2).to(dtype)
-    index, told = _checksum.of_one([8, 1, 2, 3], batch)
-    assert (index, told) == _checksum.of_one([1, 8], batch[[1, 0]])
-    assert told != _checksum.of_one([8], batch[:1].logical_not().to(dtype))[1]
+    index, told = batch_checksum.of_one([8, 1, 2, 3], batch)
+    assert (index, told) == batch_checksum.of_one([1, 8], batch[[1, 0]])
+    assert told != batch_checksum.of_one([8], batch[:1].logical_not().to(dtype))[1]
     assert batch.resize_(64, 10).shape == (64, 10)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from whyidle.probe import profiler
+from whyidle.probe.frameworks.torch import profiler
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own
@@ -116,7 +116,7 @@ def test_whoever_records_next_finds_the_device_attached(monkeypatch, set_by_user
 
 SILENT = """
 import sys
-from whyidle.probe.profiler import Profiler
+from whyidle.probe.frameworks.torch.profiler import Profiler
 import torch
 own = Profiler(torch, cuda=False)
 for _ in range(2):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.probe import sampler as module
-from whyidle.probe.loop import Loop
-from whyidle.probe.recorder import Recorder
-from whyidle.probe.sampler import Sampler
+from whyidle.probe.core import sampler as module
+from whyidle.probe.core.events import Loop
+from whyidle.probe.core.recorder import Recorder
+from whyidle.probe.core.sampler import Sampler
 
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 LATE_S = 0.1
@@ -245,8 +245,8 @@ def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
 
 WAITING = """
 import os, signal, sys, threading, time
-from whyidle.probe.recorder import Recorder
-from whyidle.probe.sampler import Sampler
+from whyidle.probe.core.recorder import Recorder
+from whyidle.probe.core.sampler import Sampler
 
 sampler = Sampler(Recorder(sys.argv[1]), threading.get_ident())
 sampler.start()

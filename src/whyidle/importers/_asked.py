@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 
 HELD_BITS: Final = 28
 """of a sample's wait, us; above them stands how often the look's thread let go of its core, 0 where
-the kernel does not tell (``whyidle.probe.sampler``)"""
+the kernel does not tell (``whyidle.probe.core.sampler``)"""
 AWAKE: Final = 1 << 31
 """set where the kernel told that the thread was awake; else it slept, or was not asked about"""
 OWN_US: Final = 60

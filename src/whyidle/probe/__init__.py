@@ -26,19 +26,19 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
     folder = os.environ.get("WHYIDLE_RUN")
     if not folder or os.environ.get("WHYIDLE_DISABLE") == "1" or framework not in FRAMEWORKS:
         return
-    from . import cores, loop, recorder
+    from .core import cpu_cores, events, recorder
 
-    cores.note(given)
+    cpu_cores.note(given)
 
     if os.environ.get("WHYIDLE_PLAN"):
         from . import knobs
 
         knobs.install(folder)  # before the hooks, which are to see what has become of the job
-    _loops.append(loop.install(recorder.Recorder(folder)))
+    _loops.append(events.install(recorder.Recorder(folder)))
     if os.environ.get("WHYIDLE_TRIAL"):
-        from . import trial
+        from .trial import witness
 
-        trial.install(folder, _loops[-1])
+        witness.install(folder, _loops[-1])
 
 
 _loops: list[Any] = []
@@ -47,6 +47,6 @@ _loops: list[Any] = []
 def step() -> None:
     """A step ends here: ``whyidle.step()`` of a watched process."""
     for one in _loops:
-        from . import hot
+        from .frameworks.torch import step_hooks
 
-        hot.step(one)
+        step_hooks.step(one)

@@ -1,11 +1,46 @@
-"""What the probe and the readers of its files share: the roles of spans and the line of a name.
+"""What the probe and the readers of its files share: layouts of records and the roles of spans.
 
-Standard library only, so that importers may import it. A span's name has two parts. Its *role* says
+Standard library only, so that importers may import it. Times are those of ``time.perf_counter_ns``,
+which all processes of a host share.
+
+A span's name has two parts. Its *role* says
 what the span is, in words that hold for every framework; whoever reads a recording decides by it.
 Its *label* is shown to people, and may be spelled as the framework spells it.
 """
 
 from __future__ import annotations
+
+import struct
+
+MAGIC = b"whyidle spans 1\n"
+"""the first bytes of ``PID.spans``: what it is, and the version of this layout"""
+SPAN = struct.Struct("<qqQIB3x")
+"""``PID.spans``: begin ns, end ns, thread, name, kind"""
+SAMPLE = struct.Struct("<qqQII")
+"""``PID.samples``: time ns, how long the thread has been runnable ns (-1: unknown), thread, stack,
+how long Python was running when the look was wanted us; the four highest bits of that tell how
+often the look's own thread let go of its core, 1: the lock was free, more: it was taken, 0:
+unknown"""
+BATCH = struct.Struct("<9q3Ii")
+"""``PID.batches``: begin ns, end ns, then ns of: the thread's CPU, the process's CPU, run-queue
+delay of the thread, collating, CPU of pickling batches before this one; characters read, bytes read
+from storage; page faults that read, files opened, samples, worker (-1: the training process).
+-1: not read"""
+TAKE = struct.Struct("<3qiI")
+"""``PID.takes``: begin ns, end ns, CPU ns of unpickling, batches ready or on their way at begin,
+number of iterator"""
+ROW = struct.Struct("<qqI4x")
+"""``PID.rows``: time ns, index of a sample, checksum of what the loader made of it"""
+PAD = struct.Struct("<5qIi")
+"""``PID.padding``: time ns, then positions (rows times length): real, all, all if padded to the
+longest row; what padding is made of; rows, how it was told"""
+MARK = struct.Struct("<qqqIBBH")
+"""``PID.device``: when what ends here began ns (a batch: when it was asked for), when the mark was
+recorded ns, when the device came to it ns (since it came to the first of the window), window, kind,
+whether the mark before had completed (1) or not (0; 2: there is none), 0"""
+CLOCK = struct.Struct("<3qQ")
+"""``PID.clock``: end of an exchange of gradients ns, then of the thread until then: ns on a
+processor, ns waiting for one (-1: unknown); the thread"""
 
 NO_ROLE = ""
 """of a span that is only shown"""

@@ -10,7 +10,7 @@ from whyidle.engine.trial.told import Told
 
 torch = pytest.importorskip("torch")
 
-from whyidle.probe.noise import Noise  # noqa: E402
+from whyidle.probe.trial.gradient_noise import Noise  # noqa: E402
 
 PARAMETERS, SPREAD, MEAN = 50, 0.3, 0.1
 """of the gradient of one sample: standard deviation of each element, and its mean"""

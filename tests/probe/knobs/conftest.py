@@ -21,7 +21,8 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
-from whyidle.probe import guard, knobs  # noqa: E402
+from whyidle.probe import knobs  # noqa: E402
+from whyidle.probe.core import containment as guard  # noqa: E402
 from whyidle.probe.knobs import _writers  # noqa: E402
 
 PLACES = [

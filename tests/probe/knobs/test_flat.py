@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.probe.standin import Loop
+from whyidle.probe.frameworks.torch.checkpoints import Saving
 from whyidle.probe.knobs import _flat, _writers
-from whyidle.probe.saving import Saving
 
 EDIT = {"checkpoint.asynchronous": True}
 MODULE = """

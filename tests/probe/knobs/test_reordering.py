@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from whyidle.probe._settings import describe
+from whyidle.probe.frameworks.torch.loader_facts import describe
 from whyidle.probe.knobs import _ordering, _reordering
 
 EDIT = {_reordering.KNOB: True}

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import DeclinedError, Hand
 from ._codec import PLAIN
 from ._structures import Path, at, equal, moves, near, parts, rebuilt, sizes_of, split

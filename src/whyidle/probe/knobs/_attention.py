@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand
 from ._asking import Asked
 from ._reads import Text

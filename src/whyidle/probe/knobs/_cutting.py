@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from ._chains import Call, Chains
 from ._chance import same, states
 from ._codec import PLAIN, Hole, Snapshot, UnknownError, decode, encode

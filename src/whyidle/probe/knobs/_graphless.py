@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand
 from ._codec import PLAIN
 from ._structures import equal, leaves, near

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from .. import loaded
+from ..core import loaded_modules as loaded
 from . import _attributes
 from ._asking import Asked, text_of, variable
 from ._kept import Places, usual

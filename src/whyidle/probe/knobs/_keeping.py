@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand
 from ._chains import Chains
 from ._shared import EVERY, OFF, Index

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
-from .. import guard, loaded
+from ..core import containment as guard
+from ..core import loaded_modules as loaded
 from ._asking import is_at
 from ._later import Later, again, read
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import DeclinedError, Hand, _resizing
 
 KNOB = "optimizer.scale_learning_rate"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand
 from ._chains import Chains, Taps
 from ._chance import disturb, restore, same, states

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand, _ordering
 from ._chains import of_several
 from ._chance import restore, states

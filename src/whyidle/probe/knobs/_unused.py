@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand
 from ._agreement import agreed
 from ._finishing import KNOB, Exchange

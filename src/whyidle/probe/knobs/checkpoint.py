@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..importing import once_there
+from ..core.import_hooks import once_there
 from . import NO_FORM, DeclinedError, Hand, _flat, _memory
 from ._opened import Opened, put
 from ._state import State, UnknownError, state_of

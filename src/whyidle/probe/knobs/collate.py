@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import NO_FORM, Hand
 from ._trimming import Cut, UnfitError, cut_of, given, trimmed
 from ._unpadded import told_apart

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand, _bars, _keepers
 from ._asking import Asked, meant
 from ._later import Later, settle

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..importing import once_there
+from ..core.import_hooks import once_there
 from . import DeclinedError, Hand
 from ._joinable import Sizes, why_not
 

@@ -1,0 +1,73 @@
+"""A process that leaves without Python's own end: what waits in memory is written first.
+
+``os._exit`` and ``os.execv`` run nothing at exit, so the last moments of such a process would be
+lost, and with them all of one that trained for less than there is between two writes. The writing
+is done by a thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not
+keep a job that means to go.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import containment
+from .patching import put
+from .sampler import PARTING_S
+
+if TYPE_CHECKING:
+    from .events import Loop
+
+CALLS = ("_exit", "execv", "execve")
+"""every other ``os.exec...`` calls one of them"""
+MOST_TEXT = 200
+
+
+def install(loop: Loop) -> None:
+    """Write before any of ``CALLS``."""
+    for name in CALLS:
+        if hasattr(os, name):
+            _wrap(loop, name)
+
+
+def _wrap(loop: Loop, name: str) -> None:
+    original = getattr(os, name)
+    where = f"os.{name}"
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        loop.contained(where, leave, loop)
+        return original(*args, **kwargs)
+
+    wrapper.__module__ = "os"  # by which it can be pickled
+    loop.undo[where] = put(os, name, wrapper)
+
+
+def leave(loop: Loop) -> None:
+    """Write what waits, where this process tells anything at all."""
+    recorder = loop.recorder
+    if recorder.broken or not (recorder.facts or recorder.documents):
+        return
+    written = _thread.allocate_lock()
+    written.acquire()
+
+    def write() -> None:
+        try:
+            containment.contained(recorder.folder, "leaving", recorder.flush)
+        finally:
+            written.release()
+
+    containment.start(write)
+    written.acquire(timeout=PARTING_S)
+
+
+def died_of() -> dict[str, str]:
+    """The exception that ends the program, once Python has printed it."""
+    kind = getattr(sys, "last_type", None)
+    if kind is None:
+        return {}
+    first = str(getattr(sys, "last_value", "")).partition("\n")[0]
+    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}

@@ -1,0 +1,256 @@
+"""What the process says about itself: read once when it first trains, a part of it again later."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.cpu_cores import cores, given_count
+from ...core.recorder import now
+from . import accelerator
+from .debug_modes import asked
+
+if TYPE_CHECKING:
+    from ...core.events import Loop
+
+ENVIRONMENT = (
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "MKL_NUM_THREADS",
+    "CUDA_LAUNCH_BLOCKING",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_SHOW_CPP_STACKTRACES",
+    "NCCL_DEBUG",
+    "PYTHONMALLOC",
+    "PYTHONDEVMODE",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "CUDA_VISIBLE_DEVICES",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "LOCAL_RANK",
+)
+MOST_MEMORY = 2_000
+MOST_OPTIMIZERS = 8
+
+
+def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
+    """Everything known at the first step."""
+    import torch
+
+    kind = accelerator.kind(torch, optimizer)
+    told: dict[str, Any] = {
+        **_identity(loop, torch),
+        "device": kind,
+        "device_index": accelerator.index(optimizer, kind),
+        "device_name": accelerator.name(torch, optimizer),
+        "thread": threading.get_ident(),
+        "first_step": now(),
+        "cores": cores(),
+        "cores_given": given_count(),
+        **_ranks(torch),
+    }
+    told["switches"] = switches(loop, torch)
+    if optimizer is not None:
+        told["optimizer"] = _optimizer(optimizer)
+    return told
+
+
+def _identity(loop: Loop, torch: Any) -> dict[str, Any]:
+    """What holds for a process whether it trains or not; asking for it starts no device."""
+    return {
+        "pid": os.getpid(),
+        "ppid": os.getppid(),
+        "argv": sys.argv[:20],
+        "torch": torch.__version__,
+        "cuda_built": getattr(torch.version, "cuda", None),
+        "cuda_initialized": bool(torch.cuda.is_initialized()),
+        "gpus": _gpus(),
+        "main": threading.main_thread().ident,
+        "process_start": _process_start(),
+        "imported": loop.imported,
+        "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
+    }
+
+
+def seen(loop: Loop) -> None:
+    """Tell of a process that has the framework and does not train, once."""
+    torch, recorder = sys.modules.get("torch"), loop.recorder
+    if torch is None or recorder.presence or recorder.facts:
+        return
+    if "worker.json" in recorder.documents:
+        return
+    try:
+        recorder.presence = {**_identity(loop, torch), "thread": threading.main_thread().ident}
+    except Exception as error:  # contained: nothing is told of it
+        loop.fault("presence", error)
+
+
+def refresh(loop: Loop) -> None:
+    """What may change while it trains. Called by the sampler's thread a few times a second."""
+    told = loop.recorder.facts
+    torch = sys.modules.get("torch")
+    if not told or torch is None:
+        return
+    try:
+        found = {**told["switches"], **shared(loop, torch)}
+        told["switches"] = {**found, "seen": _ever(told, found)}
+        told["saves"] = list(loop.saves)
+        if loop.noting is not None:
+            told["noting"] = list(loop.noting.read())
+        told["skipped_steps"] = loop.skipped
+        _memory(loop, told)
+        _allocator(loop, torch, told)
+    except Exception as error:  # contained: the sampler goes on without it
+        loop.fault("settings", error)
+
+
+def switches(loop: Loop, torch: Any) -> dict[str, Any]:
+    """Switches of the framework and the interpreter, as the calling thread sees them."""
+    return {
+        **shared(loop, torch),
+        "num_threads": torch.get_num_threads(),
+        "num_interop_threads": torch.get_num_interop_threads(),
+        "autocast": bool(torch.is_autocast_enabled()),
+        "gc_threshold": list(gc.get_threshold()),
+    }
+
+
+def shared(loop: Loop, torch: Any) -> dict[str, Any]:
+    """Those that every thread sees alike. Anomaly mode that the job never asked for is on only
+    while PyTorch compiles."""
+    backends = torch.backends
+    asks: dict[str, Callable[[], Any]] = {
+        "anomaly_mode": lambda: bool(torch.is_anomaly_enabled()) and asked(loop),
+        "deterministic": lambda: bool(torch.are_deterministic_algorithms_enabled()),
+        "cudnn_benchmark": lambda: bool(backends.cudnn.benchmark),
+        "cudnn_deterministic": lambda: bool(backends.cudnn.deterministic),
+        "matmul_precision": lambda: _precision(torch),
+        "sync_debug": lambda: _reports_waits(torch),
+    }
+    return {name: _asked(loop, name, ask) for name, ask in asks.items()}
+
+
+def _asked(loop: Loop, name: str, ask: Callable[[], Any]) -> Any:
+    """How a switch is set; None where it does not say."""
+    try:
+        return ask()
+    except Exception as error:  # contained: of one switch, and not of all that is known
+        loop.fault(f"switch {name}", error)
+        return None
+
+
+def _reports_waits(torch: Any) -> bool:
+    """Whether CUDA tells of every wait for it; a CUDA that is not in use is not asked, as that
+    would start it."""
+    cuda = torch.cuda
+    return bool(cuda.is_initialized() and cuda.get_sync_debug_mode())
+
+
+def _precision(torch: Any) -> str:
+    """How exactly float32 matrices are multiplied. A job that has set it by the newer switch, which
+    came with PyTorch 2.9, may not ask by the older one."""
+    try:
+        return str(torch.get_float32_matmul_precision())
+    except RuntimeError:
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+
+
+def _ever(told: dict[str, Any], found: dict[str, Any]) -> dict[str, int]:
+    """How often each switch was seen on."""
+    seen: dict[str, int] = told.get("switches", {}).get("seen", {})
+    on = {key: seen.get(key, 0) + 1 for key, value in found.items() if value is True}
+    return {**seen, **on, "looks": seen.get("looks", 0) + 1}
+
+
+def _ranks(torch: Any) -> dict[str, Any]:
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        rank, world = str(distributed.get_rank()), str(distributed.get_world_size())
+    return {"rank": rank, "world_size": world}
+
+
+def _gpus() -> list[str]:
+    """GPUs that this host has, whatever the framework can see."""
+    try:
+        return sorted(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        return []
+
+
+def _optimizer(optimizer: Any) -> dict[str, Any]:
+    groups = getattr(optimizer, "param_groups", [])
+    tensors = [p for group in groups for p in group["params"]]
+    first = groups[0] if groups else {}
+    return {
+        "name": type(optimizer).__name__,
+        "module": type(optimizer).__module__,
+        "groups": len(groups),
+        "tensors": len(tensors),
+        "elements": sum(p.numel() for p in tensors),
+        "foreach": first.get("foreach"),
+        "fused": first.get("fused"),
+        "capturable": first.get("capturable"),
+        "differentiable": first.get("differentiable"),
+        "momentum": first.get("momentum"),
+    }
+
+
+def another(loop: Loop, name: str, optimizer: Any) -> None:
+    """One that steps beside the first, by the name of its spans; some jobs make ever new ones."""
+    told = loop.recorder.facts
+    known = told.get("optimizers", {})
+    if told and len(known) < MOST_OPTIMIZERS:  # of the first one they tell already
+        told["optimizers"] = {**known, name: _optimizer(optimizer)}
+
+
+def _memory(loop: Loop, told: dict[str, Any]) -> None:
+    """Resident memory against the number of steps, thinned as it grows long."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return
+    series = told.setdefault("memory", [])
+    if not series or series[-1][1] != loop.steps:
+        series.append([now(), loop.steps, pages * os.sysconf("SC_PAGE_SIZE")])
+    if len(series) > MOST_MEMORY:
+        del series[::2]
+
+
+def _allocator(loop: Loop, torch: Any, told: dict[str, Any]) -> None:
+    """Counts of the allocator of device memory; of a job on the CPU there is none."""
+    module = accelerator.module(torch, str(told.get("device")))
+    if not hasattr(module, "memory_stats") or not module.is_initialized():
+        return
+    index = told.get("device_index") or 0
+    stats = module.memory_stats(index)
+    known = told.get("allocator") or {"reads": []}
+    retries = int(stats.get("num_alloc_retries", 0))
+    reads = [*known["reads"], [now(), loop.steps, retries]]
+    told["allocator"] = {
+        "allocated_peak_bytes": int(stats.get("allocated_bytes.all.peak", 0)),
+        "reserved_peak_bytes": int(stats.get("reserved_bytes.all.peak", 0)),
+        "device_bytes": int(module.get_device_properties(index).total_memory),
+        "out_of_memory": int(stats.get("num_ooms", 0)),
+        "reads": reads[:: 2 if len(reads) > MOST_MEMORY else 1],
+    }
+
+
+def _process_start() -> int | None:
+    """When this process began, on the clock of the records."""
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return now() - int(age * 1e9)
