@@ -162,7 +162,7 @@ def watched() -> tuple[Any, Callable[[], None]]:
     for _ in range(WARM):
         step()
     time.sleep(0.5)
-    (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+    (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
     return loop, step
 
 

@@ -17,7 +17,11 @@ LAYERS = 3
 
 @pytest.fixture
 def loop():
-    yield from standin.Trained.hooked(debug_modes.install)
+    found = standin.Trained()
+    found.modes = debug_modes.install(found)
+    yield found
+    for undo in list(found.undo.values())[::-1]:
+        undo()
 
 
 @pytest.fixture
@@ -34,14 +38,14 @@ def test_each_operator_that_needs_a_gradient_is_counted_and_timed(loop, model):
         for _ in range(2):
             forward(model).backward()
             loop.steps += 1
-    (_, *none), (when, calls, spent, span) = loop.noting.read()
+    (_, *none), (when, calls, spent, span) = loop.modes.anomaly.read()
     assert none == [0, 0, 0]
     assert calls >= 2 * (LAYERS + 1)
     assert 0 < spent < span < when
 
 
 def test_a_forward_pass_ends_with_its_step(loop):
-    loop.noting = found = anomaly_mode.Noting(loop)
+    loop.modes.anomaly = found = anomaly_mode.AnomalyMode(loop)
     for begin, end in ((100, 110), (140, 150)):
         found.took(begin, end)
     loop.steps += 1
@@ -55,13 +59,13 @@ def test_other_threads_are_not_counted(loop, model):
         thread = threading.Thread(target=forward, args=(model,))
         thread.start()
         thread.join()
-    assert loop.noting.calls == 0
+    assert loop.modes.anomaly.calls == 0
 
 
 def test_it_costs_nothing_before_anybody_asks(loop, model):
     original = stacks.format_stack
     forward(model)
-    assert loop.noting is None
+    assert loop.modes.anomaly is None
     assert stacks.format_stack is original
 
 
@@ -72,7 +76,7 @@ def test_the_stack_that_is_printed_is_the_jobs_own(loop):
     before, alone = called()
     with torch.autograd.set_detect_anomaly(True):
         found, own = called()
-    assert loop.noting.calls == 1
+    assert loop.modes.anomaly.calls == 1
     assert before[:-1] == alone[:-1]
     assert found[:-1] == own[:-1]
     assert len(found) == len(own)
@@ -88,7 +92,7 @@ def test_a_stack_that_is_noted_already_is_left_as_it_is(loop, monkeypatch):
 
 def test_reads_are_thinned(loop, monkeypatch):
     monkeypatch.setattr(anomaly_mode, "MOST_READS", 10)
-    found = anomaly_mode.Noting(loop)
+    found = anomaly_mode.AnomalyMode(loop)
     for calls in range(100):
         found.calls = calls
         reads = list(found.read())

@@ -13,19 +13,18 @@ from whyidle.probe.frameworks.torch.checkpoints import MOST_SAVES, SURE, Saving
 
 
 class Saved(Loop):
-    """A loop that saves."""
+    """With what is told of its saves."""
 
-    steps, sampler = 3, None
-
-    def __init__(self):
-        super().__init__()
-        self.saves = []
+    @property
+    def saves(self):
+        return self.live_facts["saves"]()
 
 
 @pytest.fixture
 def loop(monkeypatch):
     """One whose hooks come off in the end."""
     saves = Saved()
+    saves.steps = 3
     before = {name: getattr(os, name) for name in SURE}
     Saving(saves).install(torch)
     yield saves

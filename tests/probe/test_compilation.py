@@ -6,13 +6,8 @@ import types
 import pytest
 import standin
 
+from whyidle.probe.core.listener import Listener
 from whyidle.probe.frameworks.torch import compilation
-
-
-class Loop(standin.Loop):
-    def __init__(self):
-        super().__init__()
-        self.folder, self.documents = "/nowhere", {}
 
 
 def forward():
@@ -34,7 +29,7 @@ class Module(types.ModuleType):
 
 @pytest.fixture
 def job(monkeypatch):
-    loop, module = Loop(), Module()
+    loop, module = standin.Loop(), Module()
     monkeypatch.setitem(sys.modules, compilation.MODULE, module)
     compilation.install(loop)
     return loop, module
@@ -93,7 +88,7 @@ def test_the_compiler_s_own_errors_pass_and_are_noted(job, utils):
 
 
 def test_hooks_ask_whether_they_are_traced_before_anything_is(monkeypatch, utils):
-    loop, module = Loop(), Module()
+    loop, module = standin.Loop(), Module()
     asked = []
     module._compile = lambda code: asked.append(loop.asked)
     monkeypatch.setitem(sys.modules, compilation.MODULE, module)
@@ -104,7 +99,7 @@ def test_hooks_ask_whether_they_are_traced_before_anything_is(monkeypatch, utils
 
 
 def test_a_compiler_that_cannot_be_wrapped_may_always_trace(monkeypatch):
-    loop = Loop()
+    loop = standin.Loop()
     monkeypatch.setitem(sys.modules, compilation.MODULE, types.ModuleType(compilation.MODULE))
     compilation.install(loop)
     assert loop.faults[0][0] == "compile"
@@ -112,7 +107,7 @@ def test_a_compiler_that_cannot_be_wrapped_may_always_trace(monkeypatch):
 
 
 def test_a_failed_compilation_is_told(monkeypatch, utils):
-    loop, module = Loop(), Module()
+    loop, module = standin.Loop(), Module()
     module._compile = lambda code: (_ for _ in ()).throw(ValueError("limit"))
     monkeypatch.setitem(sys.modules, compilation.MODULE, module)
     compilation.install(loop)
@@ -123,7 +118,7 @@ def test_a_failed_compilation_is_told(monkeypatch, utils):
 
 def test_a_fault_of_ours_takes_the_wrapper_off(job):
     loop, module = job
-    loop.span = None
+    loop.span = None  # not callable
     before = loop.asked
     assert module._compile(forward.__code__) == (forward.__code__, 0)
     assert loop.faults[0][0] == "compile"
@@ -156,7 +151,7 @@ def test_it_waits_for_the_job_to_import_the_compiler(monkeypatch, tmp_path):
     (tmp_path / f"{name}.py").write_text("def _compile(code):\n    return 5\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    before, loop = list(sys.meta_path), Loop()
+    before, loop = list(sys.meta_path), standin.Loop()
     compilation.install(loop)
     module = __import__(name)
     monkeypatch.delitem(sys.modules, name)
@@ -171,7 +166,7 @@ def test_it_waits_for_the_job_to_import_the_compiler(monkeypatch, tmp_path):
 def test_a_job_that_compiles_nothing_keeps_a_finder_only(monkeypatch):
     monkeypatch.delitem(sys.modules, compilation.MODULE, raising=False)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    before, loop = list(sys.meta_path), Loop()
+    before, loop = list(sys.meta_path), standin.Loop()
     compilation.install(loop)
     assert len(sys.meta_path) == len(before) + 1
     assert sys.meta_path[0].find_spec("json") is None
@@ -181,10 +176,15 @@ def test_a_job_that_compiles_nothing_keeps_a_finder_only(monkeypatch):
     assert loop.asked == 1
 
 
-def test_who_listens_is_told_from_when_to_when(job, utils, monkeypatch):
-    heard = []
-    monkeypatch.setattr(compilation, "listeners", [lambda begin, end: heard.append((begin, end))])
-    _, module = job
+def test_listeners_hear_from_when_to_when(job, utils):
+    class Hears(Listener):
+        listener = "it"
+
+        def on_compilation(self, begin, end):
+            self.heard = begin, end
+
+    loop, module = job
+    loop.subscribe(hears := Hears())
     module._compile(forward.__code__)
-    ((begin, end),) = heard
+    begin, end = hears.heard
     assert begin < end

@@ -16,21 +16,18 @@ PLAIN = _MapDatasetFetcher.fetch
 
 class Loop(standin.Loop):
     def __init__(self):
+        self.later = []
         super().__init__()
-        self.documents, self.rows, self.due = {}, [], []
 
-    def row(self, suffix, layout, row):
-        self.rows.append(suffix)
-
-    def later(self, steps, work):
-        self.due.append((steps, work))
+    def call_later(self, steps, work):
+        self.later.append((steps, work))
 
     def failed(self, where, error):
         raise error
 
     @property
-    def batches(self):
-        return self.rows.count("batches")
+    def measured(self):
+        return [suffix for suffix, _ in self.rows].count("batches")
 
 
 @pytest.fixture
@@ -51,18 +48,18 @@ def take(number):
 
 def test_the_first_batches_are_measured_and_then_there_is_no_wrapper(loop):
     assert take(40) == 40
-    assert loop.batches == loaders.FULL_FIRST
+    assert loop.measured == loaders.FULL_FIRST
     assert _MapDatasetFetcher.fetch is PLAIN
 
 
 def test_after_some_steps_one_more_is_measured(loop):
     take(40)
-    ((steps, resume),) = loop.due
+    ((steps, resume),) = loop.later
     assert steps == loaders.FULL_EVERY
     resume()
     take(40)
-    assert loop.batches == loaders.FULL_FIRST + 1
-    assert len(loop.due) == 2
+    assert loop.measured == loaders.FULL_FIRST + 1
+    assert len(loop.later) == 2
 
 
 def test_a_wrapper_of_somebody_else_stays(loop, monkeypatch):
@@ -75,7 +72,7 @@ def test_a_wrapper_of_somebody_else_stays(loop, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(_MapDatasetFetcher, "fetch", theirs)
-        loop.due[0][1]()
+        loop.later[0][1]()
         assert take(5) == 5
         loop.undo["fetch"]()
         assert _MapDatasetFetcher.fetch is theirs
@@ -87,7 +84,7 @@ def test_where_batches_are_looked_at_for_padding_the_wrapper_stays(loop):
     kept.padding.tries = 10**9
     take(40)
     assert _MapDatasetFetcher.fetch is not PLAIN
-    assert loop.batches == loaders.FULL_FIRST + 1
+    assert loop.measured == loaders.FULL_FIRST + 1
 
 
 def _is_loader(cell):
@@ -122,7 +119,7 @@ def test_where_very_many_workers_have_recorded_one_more_does_not(
     for number in range(before):
         (tmp_path / f"{number}.worker.json").write_text("{}")
     ended = []
-    loop.folder, loop.end = str(tmp_path), lambda: ended.append(True)
+    loop.recorder.folder, loop.recorder.end = str(tmp_path), lambda: ended.append(True)
     loop.watch = loop.finish_with_child = lambda: None
     loop.sampler = type("Sampler", (), {"follow": lambda self, thread: None})()
     monkeypatch.setattr(loader_facts, "MOST_WORKERS", 2)

@@ -12,7 +12,12 @@ from whyidle.probe.frameworks.torch import debug_modes, process_facts  # noqa: E
 
 @pytest.fixture
 def loop():
-    yield from standin.Trained.hooked(debug_modes.install)
+    found = standin.Trained()
+    found.modes = debug_modes.install(found)
+    found.process = process_facts.ProcessFacts(found, found.modes.anomaly_requested)
+    yield found
+    for undo in list(found.undo.values())[::-1]:
+        undo()
 
 
 def test_the_first_line_that_asks_is_noted(loop):
@@ -20,13 +25,13 @@ def test_the_first_line_that_asks_is_noted(loop):
     with torch.autograd.set_detect_anomaly(True):
         assert torch.is_anomaly_enabled()
     assert not torch.is_anomaly_enabled()
-    first = loop.asked["anomaly_mode"].split(";")[0]
+    first = loop.modes.requested["anomaly_mode"].split(";")[0]
     assert first == f"{__file__}({line}): test_the_first_line_that_asks_is_noted"
 
 
 def test_switching_it_off_is_not_asking(loop):
     torch.autograd.set_detect_anomaly(False)
-    assert not loop.asked
+    assert not loop.modes.requested
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
@@ -34,26 +39,30 @@ def test_switching_it_off_is_not_asking(loop):
     ("module", "counts"), [("torch._functorch._aot_autograd", False), ("lightning.trainer", True)]
 )
 def test_what_the_compiler_switches_on_for_itself_is_none_of_the_job_s(loop, module, counts):
-    inside = {"__name__": module, "torch": torch, "seen": lambda: process_facts.shared(loop, torch)}
+    inside = {
+        "__name__": module,
+        "torch": torch,
+        "seen": lambda: loop.process.shared_switches(torch),
+    }
     code = "with torch.autograd.detect_anomaly(check_nan=False):\n    found = seen()"
     exec(code, inside)
     assert inside["found"]["anomaly_mode"] == counts
-    assert bool(loop.asked) == counts
+    assert bool(loop.modes.requested) == counts
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_where_nobody_hears_who_asks_the_mode_itself_counts(loop):
     loop.undo.pop("set_detect_anomaly.__init__")()
     with torch.autograd.set_detect_anomaly(True):
-        assert process_facts.shared(loop, torch)["anomaly_mode"]
-    assert not loop.asked
-    assert not process_facts.shared(loop, torch)["anomaly_mode"]
+        assert loop.process.shared_switches(torch)["anomaly_mode"]
+    assert not loop.modes.requested
+    assert not loop.process.shared_switches(torch)["anomaly_mode"]
 
 
 def test_a_profiler_around_everything(loop):
     with torch.autograd.profiler.profile(enabled=False):
         pass
-    assert "torch_profiler" in loop.asked
+    assert "torch_profiler" in loop.modes.requested
 
 
 def test_a_fault_takes_the_hook_off(loop, monkeypatch):
@@ -67,11 +76,11 @@ def test_a_fault_takes_the_hook_off(loop, monkeypatch):
 
 
 def test_looks_count_what_is_on(loop):
-    debug_modes.look(loop)
+    loop.modes.on_look()
     before = sys.getprofile()
     sys.setprofile(lambda *_: None)
     try:
-        debug_modes.look(loop)
+        loop.modes.on_look()
     finally:
         sys.setprofile(before)
     assert loop.facts["own"]["looks"] == 2

@@ -8,13 +8,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import standin
 
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.importers import probe
 from whyidle.model.marks import MARK
 from whyidle.probe import wire
-from whyidle.probe.frameworks.torch import device_marks
+from whyidle.probe.core import device_marks
+from whyidle.probe.frameworks.torch.device_clock import CudaClock
 from whyidle.testing.builder import ms, us
 from whyidle.testing.guest import Guest
 from whyidle.testing.stream import ImaginedStream
@@ -25,29 +27,6 @@ HOST = us(8)
 """what launching a kernel takes"""
 
 
-class Loop:
-    """The probe's loop, as far as it is asked."""
-
-    def __init__(self):
-        self.rows, self.undo, self.faults, self.device = [], {}, [], None
-        self.recorder, self.bursts = self, None
-
-    def alert(self):
-        """Hooks call us in every step as it is."""
-
-    def row(self, suffix, layout, row):
-        assert suffix == "device"
-        layout.pack(*row)
-        self.rows.append(row)
-
-    def contained(self, work, *args):
-        try:
-            work(*args)
-        except Exception as error:
-            self.faults.append(str(error))
-            self.undo.pop("device")()
-
-
 class Job:
     """One process that trains on the imagined device, with the hooks called where they are."""
 
@@ -55,24 +34,20 @@ class Job:
         self.guest = Guest(device="cuda", **facts)
         self.stream = ImaginedStream(lambda: self.guest.now)
         monkeypatch.setattr(device_marks, "now", lambda: self.guest.now)
-        self.loop = Loop()
-        device_marks.measure(self.loop, self.stream)
+        self.loop = standin.Loop()
+        self.marks = device_marks.DeviceMarks(self.loop, self.stream)
+        self.loop.subscribe(self.marks)
         self.optimizer, self.bounds, self.batches = object(), [], []
-
-    def hook(self, name, *args):
-        measured = self.loop.device
-        if measured is not None and (name == "stepped" or measured.open):
-            self.loop.contained(getattr(measured, name), *args)
 
     def wait(self, duration):
         self.guest.python(LINE, duration)
 
     def batch(self, duration):
         begin = self.guest.now
-        self.hook("mark", device_marks.ASKED, begin)
+        self.loop.emit("on_batch_request")
         self.guest.batch(duration)
         self.batches.append((begin, self.guest.now))
-        self.hook("mark", device_marks.BATCH, begin)
+        self.loop.emit("on_batch_ready", begin)
 
     def launch(self, count, kernel, host=HOST):
         for _ in range(count):
@@ -83,18 +58,18 @@ class Job:
         """Forward, backward, and the optimizer's step."""
         self.launch(count, kernel, host)
         begin = self.guest.now
-        self.hook("mark", device_marks.BACKWARD, begin)
+        self.loop.emit("on_backward_begin", ())
         self.launch(2 * count, kernel, host)
-        self.hook("mark", device_marks.BACKWARD_END, begin)
+        self.loop.emit("on_backward_end", begin)
         self.launch(count, kernel, host)
         self.guest.step(LINE, us(20))
-        self.hook("stepped", self.optimizer)
+        self.loop.emit("on_step", self.optimizer)
         self.bounds.append(self.guest.now)
         self.guest.now = max(self.guest.now, self.stream.done - ms(50))  # a queue has an end
 
     def timeline(self, tmp_path):
         self.guest.save(tmp_path)
-        data = b"".join(wire.MARK.pack(*row) for row in self.loop.rows)
+        data = b"".join(wire.MARK.pack(*row) for _, row in self.loop.rows)
         (tmp_path / "1.device").write_bytes(data)
         assert not self.loop.faults
         return probe.load(tmp_path / "1.spans")
@@ -257,18 +232,18 @@ def test_nothing_is_asked_while_a_graph_is_captured(job):
             job.stream.capture = not job.stream.capture  # in the middle of a step, too
         job.rest(10, us(20), host=us(200))
     assert not job.loop.faults
-    assert job.loop.device is not None
+    assert job.marks in job.loop.listeners
     assert len(job.loop.rows) > 20
 
 
 def test_another_stream_ends_the_window(job):
     starved(job, 100)
-    before = job.loop.device.windows
+    before = job.marks.windows
     for _ in range(100):
         job.batch(us(50))
         job.stream.number += 1
         job.rest(10, us(20))
-    assert job.loop.device.windows <= before + 1
+    assert job.marks.windows <= before + 1
     assert not job.loop.faults
 
 
@@ -288,13 +263,13 @@ def test_events_that_never_complete_end_the_measuring(job):
 
 def test_a_burst_holds_no_calls_of_ours(job):
     starved(job, 100)
-    while not job.loop.device.open:
+    while not job.marks.open:
         starved(job, 1)
-    job.loop.bursts = SimpleNamespace(_running=lambda: True)
+    job.loop.recording_operators = lambda: True
     seen = len(job.stream.calls)
     starved(job, 100)
     assert len(job.stream.calls) == seen
-    job.loop.bursts = None
+    job.loop.recording_operators = bool
     starved(job, 100)
     assert len(job.stream.calls) > seen
 
@@ -314,8 +289,10 @@ def test_a_fault_in_every_call_takes_the_hook_off(job, call):
 
     setattr(job.stream, call, broken)
     starved(job, 200)
-    assert job.loop.faults == ["a planted fault"]
-    assert job.loop.device is None
+    assert [(where, str(error)) for where, error in job.loop.faults] == [
+        ("device", "a planted fault")
+    ]
+    assert job.marks not in job.loop.listeners
 
 
 def test_steps_that_are_not_measured_ask_nothing(job):
@@ -340,7 +317,7 @@ def test_windows_a_second(job, step, most):
     while job.guest.now - begin < 10**10:
         job.batch(step)
         job.rest(2, us(5))
-    assert 0.6 < job.loop.device.windows / 10 <= most
+    assert 0.6 < job.marks.windows / 10 <= most
 
 
 def test_only_the_thread_that_trains_is_measured(job):
@@ -359,7 +336,7 @@ def test_a_forked_child_asks_nothing(job):
     if not pid:
         try:
             seen = len(job.stream.calls)
-            measured = job.loop.device
+            measured = job.marks if job.marks in job.loop.listeners else None
             starved(job, 100)
             told = b"1" if measured is None and len(job.stream.calls) == seen else b"0"
             os.write(writing, told)
@@ -375,7 +352,7 @@ def test_several_optimizers_and_accumulation(job, tmp_path):
         for _ in range(2):
             job.batch(ms(2))
             job.launch(10, us(30))
-        job.hook("stepped", other)
+        job.loop.emit("on_step", other)
         job.rest(10, us(30))
     facts = Facts(job.timeline(tmp_path))
     assert facts.host.progress.late_share == pytest.approx(job.late(), abs=0.02)
@@ -416,7 +393,7 @@ def torch_cuda():
 
 def test_the_calls_that_pytorch_has():
     cuda = torch_cuda()
-    stream = device_marks.Cuda(cuda, 2)
+    stream = CudaClock(cuda, 2)
     first, last = stream.event(), stream.event()
     assert stream.record(first) == 42
     assert first.stream.cuda_stream == 42
@@ -426,9 +403,9 @@ def test_the_calls_that_pytorch_has():
 
 
 def test_captures_of_other_threads_are_heard_of():
-    cuda, loop = torch_cuda(), Loop()
-    stream = device_marks.Cuda(cuda, 0)
-    stream.watch(loop)
+    cuda, loop = torch_cuda(), standin.Loop()
+    stream = CudaClock(cuda, 0)
+    stream.watch_captures(loop)
     graph = cuda.CUDAGraph()
     graph.capture_begin()
     assert stream.capturing()

@@ -93,21 +93,17 @@ def test_what_the_job_saves_in_its_own_way_is_not_read():
     assert read
 
 
-class Loop(standin.Loop):
-    steps = 1
-
-    def row(self, table, layout, row):
-        self.spans.append((table, layout.size, row))
-
-
 @pytest.fixture
 def looking():
-    loop = Loop()
-    return embedding_ids.Ids(loop, padding.Padding(loop))
+    loop = standin.Loop()
+    found = embedding_ids.EmbeddingIds(loop, padding.Padding(loop))
+    loop.subscribe(found)
+    loop.steps, loop.alerts = 1, 0
+    return found
 
 
 def backward(looking, loss):
-    looking.begins((loss,))
+    looking.events.emit("on_backward_begin", (loss,))
     loss.backward()
 
 
@@ -115,15 +111,15 @@ def backward(looking, loss):
 def test_it_looks_at_a_few_backward_passes_and_goes(looking, monkeypatch):
     monkeypatch.setattr(embedding_ids, "now", lambda: 1)  # a busy machine would run past it
     net = Net()
-    looking.consider()
-    looking.consider()
-    assert looking.loop.alerts == 1
+    looking.on_chore()
+    looking.on_chore()
+    assert looking.events.alerts == 1
     for _ in range(embedding_ids.LOOKS + 3):
         backward(looking, net(batch()))
     assert net.words.weight.grad is not None
-    assert [row[0] for row in looking.loop.spans] == ["padding"] * embedding_ids.LOOKS
-    looking.consider()  # its rest is not over
-    assert looking.loop.alerts == 1
+    assert [row[0] for row in looking.events.rows] == ["padding"] * embedding_ids.LOOKS
+    looking.on_chore()  # its rest is not over
+    assert looking.events.alerts == 1
     assert not looking.left
 
 
@@ -131,33 +127,33 @@ def test_it_gives_up_where_nothing_is_told(looking):
     line = torch.nn.Linear(3, 1)
     for _ in range(padding.TRIES):
         looking.next = 0
-        looking.consider()
+        looking.on_chore()
         backward(looking, line(torch.ones(3)).sum())
-    looking.next = looking.loop.alerts = 0
-    looking.consider()
-    assert not looking.loop.alerts
-    assert not looking.loop.spans
+    looking.next = looking.events.alerts = 0
+    looking.on_chore()
+    assert not looking.events.alerts
+    assert not looking.events.rows
 
 
 def test_it_does_not_look_where_batches_tell(looking):
     looking.told.found = True
-    looking.consider()
-    assert not looking.loop.alerts
+    looking.on_chore()
+    assert not looking.events.alerts
 
 
 def test_it_leaves_at_once_when_it_is_told_to(looking):
-    looking.consider()
-    looking.stop()
+    looking.on_chore()
+    looking.events.undo["ids"]()
     backward(looking, Net()(batch()))
-    assert not looking.loop.spans
+    assert not looking.events.rows
 
 
 def test_a_fault_of_its_own_never_reaches_the_job(looking, monkeypatch):
     monkeypatch.setattr(embedding_ids, "of_loss", lambda loss: 1 / 0)
     net = Net()
-    looking.consider()
+    looking.on_chore()
     backward(looking, net(batch()))
     assert net.words.weight.grad is not None
     assert not looking.tries
     assert not looking.left
-    assert [where for where, _ in looking.loop.faults] == ["ids"]
+    assert [where for where, _ in looking.events.faults] == ["ids"]

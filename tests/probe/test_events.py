@@ -5,20 +5,22 @@ import sys
 import types
 
 import pytest
+import standin
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe import wire  # noqa: E402
 from whyidle.probe.core import containment  # noqa: E402
 from whyidle.probe.core import events as loops  # noqa: E402
+from whyidle.probe.core.listener import Listener  # noqa: E402
 from whyidle.probe.core.recorder import ANNOTATION, STEP, Recorder, tag  # noqa: E402
-from whyidle.probe.frameworks.torch import dataloader, gradient_exchange, step_hooks  # noqa: E402
-from whyidle.probe.frameworks.torch.collectives import Ranks  # noqa: E402
+from whyidle.probe.frameworks.torch import dataloader, step_hooks, wording  # noqa: E402
+from whyidle.probe.frameworks.torch.gradient_exchange import GradientExchange  # noqa: E402
 
 
 @pytest.fixture
 def loop(tmp_path):
-    return loops.Loop(Recorder(str(tmp_path)))
+    return loops.Events(Recorder(str(tmp_path)), standin.Framework())
 
 
 class Sgd:
@@ -29,7 +31,7 @@ def test_the_first_optimizer_leads_until_it_steps_no_more(loop):
     first, second = Sgd(), Sgd()
 
     def other(optimizer):
-        loop.other(optimizer, 1, 2)
+        loop.other_stepped(optimizer, 1, 2)
         loop.steps += 1
 
     other(first)
@@ -45,58 +47,49 @@ def test_the_first_optimizer_leads_until_it_steps_no_more(loop):
     assert loop.named == tag(name, STEP)
 
 
-def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps(loop):
-    many = [torch.nn.Parameter(torch.zeros(3)) for _ in range(4)]
-    first, second, third = (
-        kind(many, lr=0.1) for kind in (torch.optim.Adam, torch.optim.Adam, torch.optim.SGD)
-    )
-    loop.optimizes(first)
-    assert "optimizers" not in loop.recorder.facts  # of the first all is told when it has stepped
-    loop.recorder.facts = {"optimizer": {"name": "Adam"}}
-    for one in (second, third, second):
-        loop.optimizes(one)
-    told = loop.recorder.facts["optimizers"]
-    assert list(told) == ["Optimizer.step#Adam.step (2)", "Optimizer.step#SGD.step"]
-    assert [(one["name"], one["tensors"], one["elements"]) for one in told.values()] == [
-        ("Adam", 4, 12),
-        ("SGD", 4, 12),
-    ]
+class Hears(Listener):
+    """Notes what it hears."""
 
+    listener = "it"
 
-def test_of_ever_new_optimizers_the_first_few_are_told(loop):
-    loop.recorder.facts = {"optimizer": {"name": "Sgd"}}
-    made = [Sgd() for _ in range(50)]
-    for one in made:
-        loop.optimizes(one)
-    assert len(loop.recorder.facts["optimizers"]) == 8
+    def __init__(self, loop):
+        self.loop, self.looks, self.stepped = loop, [], []
+
+    def on_look(self):
+        self.looks.append(self.loop.steps)
+
+    def on_step(self, optimizer):
+        self.stepped.append(optimizer)
 
 
 def test_what_is_due_is_done_once_and_looks_go_on(loop, monkeypatch):
-    done, looks = [], []
-    monkeypatch.setattr(loops.debug_modes, "look", lambda _: looks.append(loop.steps))
-    monkeypatch.setattr(loops.Loop, "trains", lambda *_: None)
+    done, hears = [], Hears(loop)
+    loop.subscribe(hears)
+    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
     for step in range(1, 40):
         loop.steps = step
         if step == 12:
-            loop.later(5, lambda: done.append(loop.steps))
+            loop.call_later(5, lambda: done.append(loop.steps))
         if step >= loop.due:
             loop.attend(None)
     assert done == [17]
-    assert looks == [1, 10, 30]
+    assert hears.looks == [1, 10, 30]
     assert loop.due == 100 < sys.maxsize
 
 
-def test_what_is_wanted_is_heard_of_at_the_next_step(loop, monkeypatch):
-    monkeypatch.setattr(loops.debug_modes, "look", lambda _: None)
-    monkeypatch.setattr(loops.Loop, "trains", lambda *_: None)
-    heard = []
+def test_who_wants_steps_hears_of_the_next(loop, monkeypatch):
+    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    hears = Hears(loop)
     for step in range(1, 9):
         loop.steps = step
         if step >= loop.due:
             loop.attend("it")
-        if step in (3, 6):
-            loop.boundary = heard.append if step == 3 else None
-    assert heard == ["it"] * 3
+        if step == 3:
+            hears.wants_steps = True
+            loop.subscribe(hears)
+        if step == 6:
+            loop.undo.pop("it")()
+    assert hears.stepped == ["it"] * 3
     assert not loop.careful
     assert loop.due == 10
     loop.alert()
@@ -104,13 +97,28 @@ def test_what_is_wanted_is_heard_of_at_the_next_step(loop, monkeypatch):
     assert loop.due == 0
 
 
+def test_a_listener_that_fails_hears_of_nothing_any_more(loop, monkeypatch):
+    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    monkeypatch.setattr(Hears, "on_step", lambda *_: 1 / 0)
+    hears, closed = Hears(loop), []
+    hears.close = lambda: closed.append(True)
+    loop.subscribe(hears)
+    for step in (1, 2, 10):
+        loop.steps = step
+        loop.attend("it")
+    assert closed == [True]
+    assert hears not in loop.listeners
+    assert hears.looks == [1]
+
+
 def test_waiting_and_ends_are_told_from_what_was_written(loop):
     loop.home = loops.thread()
     loop.recorder.live_in(loop.home)
     lead = Sgd()
-    loop.other(lead, 1, 2)
+    loop.other_stepped(lead, 1, 2)
     begin = loops.now()
-    loop.took(Sgd, begin)
+    loop.batch_taken(Sgd, begin)
     for end in (10, 20, 30):
         loop.add((loop.named, end - 5, end))
     assert (list(loop.ends), loop.waited) == ([], 0)
@@ -134,17 +142,15 @@ def test_a_fork_begins_anew(loop):
 
 def test_a_backward_pass_has_its_name_from_the_beginning(loop):
     """An optimizer may step before any."""
-    begun = tag(loop.recorder.number(loops.step_hooks.BACKWARD, wire.BACKWARD), loops.OP)
+    begun = tag(loop.recorder.number(wording.BACKWARD, wire.BACKWARD), loops.OP)
     assert loop.backward == begun < 0
     loop.recorder._forget()
     loop._forked()
-    assert loop.backward == tag(
-        loop.recorder.number(loops.step_hooks.BACKWARD, wire.BACKWARD), loops.OP
-    )
+    assert loop.backward == tag(loop.recorder.number(wording.BACKWARD, wire.BACKWARD), loops.OP)
 
 
 def test_ends_outlast_many_other_spans(loop):
-    loop.other(Sgd(), 1, 2)
+    loop.other_stepped(Sgd(), 1, 2)
     for end in (10, 20, 30):
         loop.add((loop.named, end - 5, end))
     for _ in range(5000):
@@ -164,8 +170,8 @@ def test_nothing_is_kept_once_nothing_is_recorded(loop):
 
 
 def test_a_step_that_the_user_marks_looks_what_there_is_to_heed(loop, monkeypatch):
-    monkeypatch.setattr(loops.Loop, "trains", lambda *_: None)
-    loops.step_hooks.step(loop)
+    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    loop.step_marked()
     assert loop.steps == 1
     assert not loop.careful
 
@@ -184,19 +190,19 @@ class Faulty:
 
 
 def of_a_wrap(loop, faulty, owner, monkeypatch):
-    loop.wrap("it", owner, "work", faulty.fail)
+    loop.patch_call("it", owner, "work", faulty.fail)
 
 
 def of_backward(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "backward", owner.work, raising=False)
-    monkeypatch.setattr(loops.Loop, "span", faulty.fail)
+    monkeypatch.setattr(loops.Events, "span", faulty.fail)
     step_hooks._backward(loop, owner)
     return "backward"
 
 
 def of_next(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "__next__", owner.work, raising=False)
-    monkeypatch.setattr(loops.Loop, "took", faulty.fail)
+    monkeypatch.setattr(loops.Events, "batch_taken", faulty.fail)
     step_hooks._next_batch(loop, owner)
     return "__next__"
 
@@ -204,8 +210,9 @@ def of_next(loop, faulty, owner, monkeypatch):
 def of_an_exchange(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "backward", owner.work, raising=False)
     monkeypatch.setattr(torch, "autograd", owner)
-    monkeypatch.setattr(gradient_exchange, "exchanged", faulty.fail)
-    gradient_exchange._backward(Ranks(loop))
+    exchange = GradientExchange(loop, lambda: "gloo")
+    exchange.backward_ended = faulty.fail
+    exchange.install()
     return "backward"
 
 

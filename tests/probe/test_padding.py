@@ -123,20 +123,11 @@ def test_large_batches_are_read_in_part():
     assert found[0] * 4 == found[1] < real.numel() / 3
 
 
-class Loop(standin.Loop):
-    def __init__(self):
-        super().__init__()
-        self.rows = []
-
-    def row(self, suffix, layout, row):
-        self.rows.append((suffix, layout.unpack(layout.pack(*row))))
-
-
 def test_looks_are_bought_from_a_budget(monkeypatch):
     clock = iter(range(0, 10**12, 1000))
     for name in ("now", "cpu"):
         monkeypatch.setattr(padding, name, lambda: next(clock))
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     looking.credit = 0
     for _ in range(5000):
@@ -150,7 +141,7 @@ def test_the_first_looks_come_sooner(monkeypatch):
     clock = iter(range(0, 10**12, 1000))
     for name in ("now", "cpu"):
         monkeypatch.setattr(padding, name, lambda: next(clock))
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     for _ in range(5000):
         looking.taken({"attention_mask": mask()})
@@ -158,7 +149,7 @@ def test_the_first_looks_come_sooner(monkeypatch):
 
 
 def test_where_nothing_tells_nobody_looks_again(monkeypatch):
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     monkeypatch.setattr(padding, "EARLY_BUDGET", 1e9)
     seen = []
@@ -169,7 +160,7 @@ def test_where_nothing_tells_nobody_looks_again(monkeypatch):
 
 
 def test_a_fault_ends_the_looking_and_nothing_else(monkeypatch):
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     monkeypatch.setattr(padding, "of_batch", lambda data: 1 / 0)
     looking.taken(1)

@@ -41,7 +41,7 @@ def test_steps_are_recorded_and_nothing_stays(own, tmp_path, monkeypatch):
     assert own.busy() is None
     assert "KINETO_LOG_LEVEL" not in os.environ
     path = tmp_path / "1.burst-1.json"
-    size = profiler.save(result, str(path))
+    size = own.save(result, str(path))
     assert size == path.stat().st_size
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     names = [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 import small_jobs as jobs  # noqa: E402
 
 from whyidle.probe.core import containment  # noqa: E402
-from whyidle.probe.trial import rounding_noise  # noqa: E402
-from whyidle.probe.trial.rounding_noise import Sway  # noqa: E402
+from whyidle.probe.frameworks.torch import rounding_noise  # noqa: E402
+from whyidle.probe.frameworks.torch.rounding_noise import Sway  # noqa: E402
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 from torch.utils.data import dataloader as loaders  # noqa: E402
 
-from whyidle.probe.trial import sample_counter  # noqa: E402
+from whyidle.probe.core import containment  # noqa: E402
+from whyidle.probe.frameworks.torch import trial_hooks  # noqa: E402
+from whyidle.probe.trial.sample_counter import SampleCounter  # noqa: E402
 
 KIND = loaders._BaseDataLoaderIter
 ROWS = TensorDataset(torch.arange(20.0))
@@ -19,8 +21,8 @@ ROWS = TensorDataset(torch.arange(20.0))
 def counted(tmp_path, monkeypatch):
     for name in ("_next_index", "__next__", "_reset"):
         monkeypatch.setattr(KIND, name, getattr(KIND, name))
-    found = sample_counter.Drawn()
-    sample_counter.install(str(tmp_path), found)
+    found = SampleCounter()
+    trial_hooks.count_samples(str(tmp_path), found)
     yield found
     assert not list(tmp_path.glob("*.faults"))
 
@@ -85,7 +87,7 @@ def test_batches_from_elsewhere_count_nothing(counted):
 
 
 def test_a_fault_of_ours_reaches_no_job(counted, tmp_path, monkeypatch):
-    monkeypatch.setattr(sample_counter.containment, "seen", set())
+    monkeypatch.setattr(containment, "seen", set())
     monkeypatch.setattr(counted, "drew", functools.partial(int, "no number"))
     assert [len(batch[0]) for batch in DataLoader(ROWS, 8)] == [8, 8, 4]
     (faults,) = tmp_path.glob("*.faults")

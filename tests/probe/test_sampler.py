@@ -10,9 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import standin
 
 from whyidle.probe.core import sampler as module
-from whyidle.probe.core.events import Loop
+from whyidle.probe.core.events import Events
 from whyidle.probe.core.recorder import Recorder
 from whyidle.probe.core.sampler import Sampler
 
@@ -79,7 +80,7 @@ def test_a_thread_that_hangs_in_a_write_delays_the_end_for_a_moment_only(recorde
     monkeypatch.setattr(module, "PARTING_S", 0.05)
     monkeypatch.setattr(module, "WAITING_S", 0.001)
     monkeypatch.setattr(module, "FLUSH_S", 0.0)
-    loop = Loop(recorder)
+    loop = Events(recorder, standin.Framework())
     recorder._lock.acquire()  # as a write that does not come back
     loop.sampler = Sampler(recorder, threading.get_ident())
     loop.sampler.start()
@@ -136,7 +137,7 @@ def test_a_thread_that_works_for_ever_is_not(recorder, monkeypatch):
 
 
 def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path):
-    loop = Loop(recorder)
+    loop = Events(recorder, standin.Framework())
     loop.sampler = Sampler(recorder, threading.get_ident())
     loop.sampler.start()
     recorder.facts = {"pid": os.getpid(), "switches": {}}

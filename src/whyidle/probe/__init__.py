@@ -13,6 +13,7 @@ counted (``guard``); the job never sees it.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Collection
 from typing import Any
@@ -26,7 +27,8 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
     folder = os.environ.get("WHYIDLE_RUN")
     if not folder or os.environ.get("WHYIDLE_DISABLE") == "1" or framework not in FRAMEWORKS:
         return
-    from .core import cpu_cores, events, recorder
+    from .core import cpu_cores
+    from .core.session import Session
 
     cpu_cores.note(given)
 
@@ -34,19 +36,17 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
         from . import knobs
 
         knobs.install(folder)  # before the hooks, which are to see what has become of the job
-    _loops.append(events.install(recorder.Recorder(folder)))
+    adapter = importlib.import_module(f"{__name__}.frameworks.{framework}.adapter").Adapter()
+    session = Session(folder, adapter)
+    _sessions.append(session)
     if os.environ.get("WHYIDLE_TRIAL"):
-        from .trial import witness
-
-        witness.install(folder, _loops[-1])
+        adapter.install_trial(session.events, session.awaited)
 
 
-_loops: list[Any] = []
+_sessions: list[Any] = []
 
 
 def step() -> None:
     """A step ends here: ``whyidle.step()`` of a watched process."""
-    for one in _loops:
-        from .frameworks.torch import step_hooks
-
-        step_hooks.step(one)
+    for session in _sessions:
+        session.mark_step()

@@ -7,17 +7,15 @@ they stay slower there is no other burst.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from . import burst_budget
 from .burst_budget import median
+from .events import Events
+from .op_profiler import OpProfiler
 from .recorder import now
-
-if TYPE_CHECKING:
-    from .bursts import Bursts
 
 STEPS = 3
 """of a burst"""
@@ -32,10 +30,37 @@ AFTER_STEPS = 20
 """steps after a burst before they are compared; as many again, if they look slower"""
 
 
+class Recordings(Protocol):
+    """The bursts of one process, as far as their schedule depends on them."""
+
+    events: Events
+    profiler: OpProfiler | None
+    look: bool
+    spent_s: float
+    told: list[dict[str, Any]]
+    wanted: Callable[[], None] | None
+
+    @property
+    def recorded(self) -> list[dict[str, Any]]:
+        """Those that came to their end."""
+
+    def start(self) -> None:
+        """A burst begins at this boundary."""
+
+    def rest(self, why: str) -> None:
+        """No other one is worth it."""
+
+    def puts_off(self, needs_s: float) -> None:
+        """The next one is too dear yet."""
+
+    def tell(self) -> None:
+        """Have the present state written down."""
+
+
 class Choice:
     """What is known of the price and the picture of one process's steps."""
 
-    def __init__(self, bursts: Bursts) -> None:
+    def __init__(self, bursts: Recordings) -> None:
         self.bursts = bursts
         self.attempts = 0
         self.picture: tuple[float, float] | None = None
@@ -60,15 +85,15 @@ class Choice:
 
     def decide(self) -> None:
         """Plan what the next boundary is for, or nothing."""
-        lengths = burst_budget.present(self.bursts.loop.ends.copy())
-        elapsed = (now() - self.bursts.loop.recorder.facts["first_step"]) / 1e9
-        compiled, before = _compiles(), self._compiled
+        lengths = burst_budget.present(self.bursts.events.ends.copy())
+        elapsed = (now() - self.bursts.events.recorder.facts["first_step"]) / 1e9
+        compiled, before = self._compilations(), self._compiled
         self._compiled = compiled
         share = self._wait_share()
         least = burst_budget.LEAST_STEPS, burst_budget.LEAST_S
         if self.bursts.look:
             least = burst_budget.LOOK_STEPS, burst_budget.LOOK_S
-        early = self.bursts.loop.steps < least[0] or elapsed < least[1]
+        early = self.bursts.events.steps < least[0] or elapsed < least[1]
         if early or compiled != before or not self._settled(lengths):
             self._odd = 0
             return
@@ -108,7 +133,7 @@ class Choice:
             self.bursts.puts_off(burst_budget.needed_s(price, self.bursts.spent_s, share))
 
     def _price_s(self) -> float:
-        told = self.bursts.loop.recorder.facts.get("optimizer") or {}
+        told = self.bursts.events.recorder.facts.get("optimizer") or {}
         cuda = self.bursts.profiler is not None and self.bursts.profiler.cuda
         together = bool(told.get("fused") or (cuda and told.get("foreach")))
         tensors = int(told.get("tensors") or 0)
@@ -122,7 +147,7 @@ class Choice:
 
     def _wait_share(self) -> float:
         """Share of the time since the last look that was waited for data."""
-        (waited, looked), self._waited = self._waited, (self.bursts.loop.waited, now())
+        (waited, looked), self._waited = self._waited, (self.bursts.events.waited, now())
         return (self._waited[0] - waited) / max(self._waited[1] - looked, 1) if looked else 0.0
 
     def _compare(self) -> None:
@@ -130,7 +155,7 @@ class Choice:
         if self._unsettled:
             self.resumed = 0
             return
-        ends = [end for end in self.bursts.loop.ends.copy() if end >= self.resumed]
+        ends = [end for end in self.bursts.events.ends.copy() if end >= self.resumed]
         lengths = [(b - a) / 1e9 for a, b in pairwise(ends)]
         before = self.bursts.told[-1]["before_s"]
         if len(lengths) < AFTER_STEPS:
@@ -148,26 +173,21 @@ class Choice:
         else:
             self.bursts.tell()
 
+    def _compilations(self) -> int:
+        profiler = self.bursts.profiler
+        return profiler.count_compilations() if profiler is not None else 0
+
+    def _nodes_made(self) -> int:
+        profiler = self.bursts.profiler
+        return profiler.count_nodes() if profiler is not None else 0
+
     # -- on the training thread ---------------------------------------------------------------
 
     def _count(self) -> None:
-        self._first_node, self._counting = _sequence(), now()
+        self._first_node, self._counting = self._nodes_made(), now()
         self.bursts.wanted = self._counted
 
     def _counted(self) -> None:
         """How many nodes one step's autograd graph has tells how many events it will be."""
-        self._nodes, self.bursts.wanted = _sequence() - self._first_node, None
+        self._nodes, self.bursts.wanted = self._nodes_made() - self._first_node, None
         self.counted_s = self._nodes, (now() - self._counting) / 1e9
-
-
-def _sequence() -> int:
-    """How many nodes of autograd graphs this thread has made."""
-    autograd = sys.modules["torch"]._C._autograd
-    number: Callable[[], int] = getattr(autograd, "_get_sequence_nr", int)
-    return number()
-
-
-def _compiles() -> int:
-    """How many frames torch.compile has looked at."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return int(utils.counters["frames"]["total"]) if utils is not None else 0

@@ -1,10 +1,10 @@
 """Short recordings of every operator: a few steps with PyTorch's profiler.
 
-The sampler's thread decides (``consider``, now and then, by a ``choosing.Choice``; ``watch``, at
-every look), the training thread acts, at step boundaries only: after a step of the optimizer that
-steps first. What a burst disturbs is told in ``PID.bursts.json`` as windows of time, so that no
-statistic counts those steps; the trace is ``PID.burst-N.json``, written and freed by the sampler's
-thread.
+The sampler's thread decides (``on_chore``, now and then, by a ``burst_scheduler.Choice``;
+``on_sample``, at every look), the training thread acts, at step boundaries only: after a step of
+the optimizer that steps first. What a burst disturbs is told in ``PID.bursts.json`` as windows of
+time, so that no statistic counts those steps; the trace is ``PID.burst-N.json``, written and freed
+by the sampler's thread.
 
 Only one rank, only the main thread, and never where the job has a profiler of its own. A fork, that
 profiler or a step that does not end takes a recording down at once.
@@ -14,22 +14,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import wire
-from ..frameworks.torch import accelerator, foreign_profilers
-from ..frameworks.torch.profiler import Profiler, save
 from . import burst_budget, containment
 from .burst_budget import median
 from .burst_scheduler import STEPS, Choice
+from .events import Events
+from .listener import Listener
+from .op_profiler import OpProfiler
 from .recorder import ANNOTATION, now
-
-if TYPE_CHECKING:
-    from .events import Loop
 
 LATE, LATE_S = 3, 0.3
 """times the expected length, and seconds, after which a recording is taken down. Expected is the
@@ -42,11 +39,20 @@ LATER_NS = 1_000_000_000
 SPAN = "whyidle::burst"
 
 
-class Bursts:
-    """Those of one process. ``off`` says why there are no more."""
+class Bursts(Listener):
+    """Those of one process. ``off`` says why there are no more.
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    Args:
+        events: hooks report to it.
+        make_profiler: given the facts of the process, once it trains.
+    """
+
+    listener = "burst"
+
+    def __init__(
+        self, events: Events, make_profiler: Callable[[dict[str, Any]], OpProfiler]
+    ) -> None:
+        self.events, self.make_profiler = events, make_profiler
         self.look = os.environ.get("WHYIDLE_PROFILE") == "look"
         """whether the run is only looked at: then a burst comes soon, whatever it costs"""
         self._forget()
@@ -54,7 +60,7 @@ class Bursts:
 
     def _forget(self) -> None:
         """A forked child begins anew."""
-        self.profiler: Profiler | None = None
+        self.profiler: OpProfiler | None = None
         self.off: str | None = None
         self.closed = False
         self.wanted = None
@@ -77,17 +83,18 @@ class Bursts:
 
     @property
     def wanted(self) -> Callable[[], None] | None:
-        """What the next boundary is for; while there is nothing, the loop tells of none."""
+        """What the next boundary is for; while there is nothing, no step is heard of."""
         return self._wanted
 
     @wanted.setter
     def wanted(self, work: Callable[[], None] | None) -> None:
         self._wanted = work
-        self.loop.boundary = self.boundary if work is not None else None
+        self.wants_steps = work is not None
+        self.events.alert()
 
-    def boundary(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
-        if id(optimizer) == self.loop.lead and self.wanted is not None:
+    def on_step(self, optimizer: Any) -> None:
+        """Do what is wanted where a step of the lead ends."""
+        if id(optimizer) == self.events.lead and self.wanted is not None:
             self.wanted()
 
     def start(self) -> None:
@@ -96,12 +103,12 @@ class Bursts:
         self.put_off = profiler.busy() if profiler else None
         if self.put_off:
             self.tell()
-        if profiler is None or not _on_main() or self.put_off or self.loop.recorder.broken:
+        if profiler is None or not _on_main() or self.put_off or self.events.recorder.broken:
             return
         self._begin = now()
         self.windows = [*self.windows, (self._begin, 0)]
         self.tell()
-        profiler.start(f"ProfilerStep#{self.loop.steps + 1}")
+        profiler.start(f"ProfilerStep#{self.events.steps + 1}")
         self._started = now()  # attaching to a GPU may take a second, and is no late step
         self._until = self._started + int(1e9 * (LATE * STEPS * self._mean_s() + LATE_S))
         self._bounds = [self._started]
@@ -112,7 +119,7 @@ class Bursts:
             return
         self._bounds.append(now())
         if len(self._bounds) <= STEPS:
-            self.profiler.mark(f"ProfilerStep#{self.loop.steps + 1}")
+            self.profiler.mark(f"ProfilerStep#{self.events.steps + 1}")
             return
         self._stop("recorded")
 
@@ -135,7 +142,7 @@ class Bursts:
             *self.told,
             {
                 "state": state,
-                "step": self.loop.steps - len(steps) + 1,
+                "step": self.events.steps - len(steps) + 1,
                 "steps": len(steps),
                 "begin": self._begin,
                 "end": end,
@@ -147,53 +154,54 @@ class Bursts:
             },
         ]
         self.tell()
-        self.loop.span(wire.PROFILING, SPAN, ANNOTATION, self._begin)
+        self.events.span(wire.PROFILING, SPAN, ANNOTATION, self._begin)
         if state != "recorded":
             self.choice.again()
-        elif not self.loop.recorder.broken:
+        elif not self.events.recorder.broken:
             self._result = result
 
     def abandon(self, why: str) -> None:
         """Take a recording down that is under way on this thread, and drop it."""
-        if self.profiler is None or not self._running() or not _on_main():
+        if self.profiler is None or not self.is_running() or not _on_main():
             return
         if self.profiler.capturing():  # to wait for the device now would spoil the job's graph
             self._until = now() + LATER_NS
             return
         self._stop(f"abandoned: {why}")
 
-    def _running(self) -> bool:
+    def is_running(self) -> bool:
+        """Whether every operator is being recorded at this moment."""
         return self.profiler is not None and self.profiler.running
 
     def forbid(self, why: str) -> None:
         """No burst any more."""
         self.off, self.wanted = self.off or why, None
-        if self.profiler is not None and self._running():
+        if self.profiler is not None and self.is_running():
             self.profiler.stay()
         self.abandon(why)
 
     def close(self) -> None:
         """Take everything down, from any thread; what was recorded is kept."""
         self.closed, self.wanted, self.off = True, None, self.off or "closed"
-        if self._running() and not _on_main():
+        if self.is_running() and not _on_main():
             self._interrupt("closed")
         self.abandon("closed")
-        if self.windows and not self.windows[-1][1] and not self._running():
+        if self.windows and not self.windows[-1][1] and not self.is_running():
             self.windows = [*self.windows[:-1], (self._begin, now())]  # a fault came in between
             self.tell()
         if self._saving.acquire(timeout=PARTING_S):  # the sampler's thread may be at it
             self._saving.release()
             self._keep()
-        if not self.told and self.loop.recorder.facts:
+        if not self.told and self.events.recorder.facts:
             self.tell()
 
     def _forks(self) -> None:
         """A child would go on recording, for nobody."""
-        containment.contained(self.loop.recorder.folder, "burst", lambda: self.abandon("a fork"))
+        containment.contained(self.events.recorder.folder, "burst", lambda: self.abandon("a fork"))
 
     # -- on the sampler's thread --------------------------------------------------------------
 
-    def watch(self) -> None:
+    def on_sample(self) -> None:
         """Take a recording down whose steps do not end: what follows may be anything."""
         if self._until and now() > self._until:
             self._until = 0
@@ -207,18 +215,16 @@ class Bursts:
                 self.abandon(why)
             except BaseException as error:  # ctypes would print it, and drop a Ctrl-C
                 if not containment.again(error):
-                    containment.note(self.loop.recorder.folder, "burst", error)
+                    containment.note(self.events.recorder.folder, "burst", error)
             return 0
 
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(late)
         ctypes.pythonapi.Py_AddPendingCall(self._call, None)
 
-    def consider(self) -> None:
+    def on_chore(self) -> None:
         """Decide what is next. A fault ends the bursts, and nothing else."""
-        if not self.closed and self.loop.recorder.facts:
-            self.loop.contained("burst", self._consider)
-
-    def _consider(self) -> None:
+        if self.closed or not self.events.recorder.facts:
+            return
         if self._result is not None:
             self._keep()
         elif self.off is None and self.wanted is None and self._chosen():
@@ -226,18 +232,16 @@ class Bursts:
 
     def _chosen(self) -> bool:
         """Whether this process is one to record."""
-        facts = self.loop.recorder.facts
+        facts = self.events.recorder.facts
         if self.profiler is None:
-            kind = facts.get("device")
-            self.profiler = Profiler(sys.modules["torch"], kind == "cuda", shapes=kind != "cpu")
-            told = accelerator.unrecorded(sys.modules["torch"], facts)
-            self.off = told or self.profiler.refused()
+            self.profiler = self.make_profiler(facts)
+            self.off = self.profiler.refused()
             if self.off is not None:
                 self.tell()
         return self.off is None and self._first_rank()
 
     def _first_rank(self) -> bool:
-        rank = self.loop.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
+        rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
         return str(rank) == "0"
 
     @property
@@ -245,7 +249,7 @@ class Bursts:
         """Whether the first burst of this process is still to come or to end. Nobody waits for
         what the job itself stands in the way of."""
         to_come = self.off is None and not (self.told or self.put_off) and self._first_rank()
-        return not self.closed and (to_come or self._running())
+        return not self.closed and (to_come or self.is_running())
 
     @property
     def recorded(self) -> list[dict[str, Any]]:
@@ -262,7 +266,7 @@ class Bursts:
         return sum(lengths) / max(len(lengths), 1)
 
     def _present(self) -> list[float]:
-        return burst_budget.present([end for end in self.loop.ends.copy() if end <= self._begin])
+        return burst_budget.present([end for end in self.events.ends.copy() if end <= self._begin])
 
     def _keep(self) -> None:
         with self._saving:
@@ -271,12 +275,14 @@ class Bursts:
 
     def _save(self) -> None:
         """Write the trace. Freeing it holds the interpreter's lock: that is a disturbance too."""
+        if self.profiler is None:
+            return
         result, self._result = self._result, None
         one, number = dict(self.told[-1]), len(self.recorded)
         begin = now()
-        path = self.loop.recorder.place(f"burst-{number}.json")
+        path = self.events.recorder.place(f"burst-{number}.json")
         try:
-            one["bytes"] = save(result, path)
+            one["bytes"] = self.profiler.save(result, path)
             one["file"] = os.path.basename(path)
         except OSError as error:
             one["state"] = f"not written: {error.strerror or error}"
@@ -304,7 +310,7 @@ class Bursts:
 
     def tell(self) -> None:
         """Have the present state written down."""
-        self.loop.recorder.documents["bursts.json"] = {
+        self.events.recorder.documents["bursts.json"] = {
             "windows": self.windows,
             "bursts": self.told,
             "off": self.off,
@@ -316,13 +322,14 @@ class Bursts:
         }
 
 
-def install(loop: Loop) -> None:
+def install(events: Events, make_profiler: Callable[[dict[str, Any]], OpProfiler]) -> Bursts | None:
     """Be ready, unless it was asked not to."""
     if os.environ.get("WHYIDLE_PROFILE") == "off":
-        return
-    loop.bursts = bursts = Bursts(loop)
-    loop.undo["burst"] = bursts.close
-    foreign_profilers.watch(loop, bursts.forbid)
+        return None
+    bursts = Bursts(events, make_profiler)
+    events.recording_operators = bursts.is_running
+    events.subscribe(bursts)
+    return bursts
 
 
 def _on_main() -> bool:

@@ -1,33 +1,37 @@
-"""Pauses of Python's garbage collector, as the collector itself tells of them."""
+"""Pauses of Python's garbage collector, by itself and where the script calls it."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import wire
 from . import containment
-from .recorder import OVERHEAD, now
+from .events import Events
+from .recorder import OVERHEAD, PYTHON, now
+from .span_hooks import record_calls
 
-if TYPE_CHECKING:
-    from .events import Loop
 
-
-def install(loop: Loop) -> None:
+def install(events: Events) -> None:
     """Have the collector call us. It says how old the youngest objects are that it leaves out."""
     named = [f"Python GC, generation {number}" for number in range(3)]
+    calls = record_calls(events, wire.GARBAGE_COLLECTION_CALL, "gc.collect", PYTHON)
+    events.patch("gc.collect", gc, "collect", calls)
+    begun = 0
 
     def collected(phase: str, info: dict[str, int]) -> None:
+        nonlocal begun
         try:
             if phase == "start":
-                loop.collecting = now()
-            elif loop.collecting:
-                begin, loop.collecting = loop.collecting, 0
-                loop.span(wire.GARBAGE_COLLECTION, named[info["generation"]], OVERHEAD, begin)
+                begun = now()
+            elif begun:
+                begin, begun = begun, 0
+                label = named[info["generation"]]
+                events.span(wire.GARBAGE_COLLECTION, label, OVERHEAD, begin)
         except BaseException as error:  # Python drops what is raised in here: nothing may be lost
             if not containment.again(error):
-                loop.fault("gc", error)
+                events.fault("gc", error)
 
     dropped = sys.unraisablehook
 
@@ -43,4 +47,4 @@ def install(loop: Loop) -> None:
 
     gc.callbacks.append(collected)
     sys.unraisablehook = unraisable
-    loop.undo["gc"] = undo
+    events.undo["gc"] = undo

@@ -6,12 +6,9 @@ import _thread
 import os
 import signal
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType, ModuleType, TracebackType
+from types import FunctionType, MethodType, TracebackType
 from typing import Any
 
-from .own_files import FOLDER
-
-HIDING = "hiding from torch.compile"
 seen: set[str] = set()
 OF_A_FAULT = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 """signals that a thread raises against itself"""
@@ -96,47 +93,3 @@ def again(error: BaseException) -> bool:
         return False
     start(lambda: _thread.interrupt_main(number))
     return True
-
-
-def compiling() -> Callable[[], bool]:
-    """What PyTorch has to ask whether ``torch.compile`` is tracing, and understands traced."""
-    import torch
-
-    compiler = torch.compiler
-    for name in ("is_dynamo_compiling", "is_compiling"):  # the first asks for least
-        asks: Callable[[], bool] | None = getattr(compiler, name, None)
-        if asks is not None:
-            return asks
-    return torch._utils.is_compiling  # until PyTorch 2.2
-
-
-def skip(code: CodeType) -> None:
-    """Have ``torch.compile`` run this as it is."""
-    from torch._C._dynamo import eval_frame
-
-    if hasattr(eval_frame, "skip_code"):  # until PyTorch 2.6 or so
-        eval_frame.skip_code(code)
-    else:
-        action = eval_frame._FrameAction
-        strategy = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
-        eval_frame.set_code_exec_strategy(code, strategy)
-
-
-def hide(*modules: ModuleType) -> None:
-    """Have ``torch.compile`` run our functions as they are, never trace them."""
-    waiting = [
-        member.__code__
-        for module in modules
-        for owner in (module, *filter(_is_class, vars(module).values()))
-        for member in vars(owner).values()
-        if isinstance(member, FunctionType)
-    ]
-    while waiting:
-        code = waiting.pop()
-        if code.co_filename.startswith(FOLDER):
-            skip(code)
-        waiting += [inner for inner in code.co_consts if isinstance(inner, type(code))]
-
-
-def _is_class(member: object) -> bool:
-    return isinstance(member, type)

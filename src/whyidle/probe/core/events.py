@@ -1,13 +1,18 @@
-"""The call sites of a training loop: next batch, backward, optimizer, save.
+"""Where a framework's hooks report what happens, and where the rest of the probe listens.
 
-What lies between them (forward, loss, Python of the user's own) is told by the sampler, so that
-no module and no tensor is touched: models can still be pickled, copied and compiled.
+A framework's adapter installs hooks; the hooks report to the one ``Events`` of the process: a batch
+was requested or is ready, a backward pass ran, an optimizer has stepped. ``Events`` turns that into
+spans and passes it on to *listeners*, which it knows only by their methods. It imports none of
+them, and no framework.
+
+Hooks of every step have one fast way past all that: what they read lies side by side in slots
+(``HotSlots``), and ``add`` puts three numbers into the recorder's queue. They take the other way
+while ``careful`` is set or ``due`` is reached, which listeners ask for by ``wants_detail`` and
+``wants_steps``.
 """
 
 from __future__ import annotations
 
-import atexit
-import functools
 import multiprocessing.util
 import os
 import sys
@@ -17,73 +22,50 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import wire
-from ..frameworks.torch import (
-    accelerator,
-    anomaly_mode,
-    collectives,
-    compilation,
-    dataloader,
-    debug_modes,
-    device_marks,
-    embedding_ids,
-    evaluation,
-    process_facts,
-    step_hooks,
-)
-from . import bursts, collector_pauses, containment, process_exit, step_limits, tracebacks
-from .patching import patch, take_off
+from . import containment
+from .hook_registry import Framework, HookRegistry
 from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
 from .sampler import Sampler
 
-PACKAGE = __name__.partition(".")[0]
 thread = threading.get_ident
 
+LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
+"""steps after which listeners look at the training thread"""
 MOST_OTHERS = 50
 """steps of other optimizers without one of the lead, after which it is given up"""
+MOST_TEXT = 200
+"""characters of an error that are kept"""
 BACKWARDS = 3
-"""after so many backward passes a process trains, even if no optimizer of PyTorch's is seen"""
+"""after so many backward passes a process trains, even if no optimizer is seen"""
 
 
-class Loop(step_hooks.Hot):
-    """The wrappers of one process. Slots, for hooks reach them soonest."""
+class Events(HookRegistry):
+    """What the hooks of one process report to."""
 
     __slots__ = (
-        "_boundary",
-        "asked",
         "backwards",
         "batches",
-        "bursts",
-        "collecting",
-        "device",
         "ends",
-        "evaluating",
         "full",
-        "ids",
         "imported",
+        "live_facts",
         "looks",
-        "noting",
         "numbers",
-        "off",
         "optimizers",
         "others",
         "planned",
-        "recorder",
+        "recording_operators",
         "sampler",
-        "saves",
-        "skipped",
-        "undo",
         "waited",
     )
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, framework: Framework) -> None:
+        super().__init__(recorder, framework)
         self.imported = now()
-        self.undo: dict[str, Callable[[], Any]] = {}
-        self.off: set[str] = set()
-        """hooks that failed: one that still lies below somebody else's only passes on"""
+        """when the framework had been imported, ns"""
         self.ends: deque[int] = deque(maxlen=512)
         """when the last steps of the lead ended, as far as they were written, ns"""
-        recorder.heard, recorder.ended = self.heard, self.deaf
+        recorder.heard, recorder.ended = self._on_written, self._on_recording_end
         self.planned = 1
         """the step after which something is to be done, and ``due`` if nothing comes before"""
         self.full: Callable[[], None] | None = None
@@ -93,24 +75,17 @@ class Loop(step_hooks.Hot):
         """how many steps others took, how many the lead had before the last of them, and how many
         of them came since its last one"""
         self.numbers: dict[int | str | type, int] = {}
-        """of names: an optimizer's by its id, iterators' by their class, others by themselves"""
-        self.collecting = 0
+        """of names: an optimizer's by its id, iterators' by their class"""
         self.backwards = 0
-        self.skipped = 0
-        self.asked: dict[str, str] = {}
-        self.noting: anomaly_mode.Noting | None = None
-        self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
-        self.evaluating: evaluation.Evaluation | None = None
-        """the one that is under way"""
         self.batches: set[int] = set()
         """tags of batches"""
         self.waited = 0
-        """ns in which the loop waited for its next batch, as far as they were written"""
-        self.bursts: bursts.Bursts | None = None
-        self._boundary: Callable[[Any], None] | None = None
-        self.device: device_marks.Device | None = None
-        self.ids: embedding_ids.Ids | None = None
+        """ns in which the training thread waited for batches, as far as they were written"""
+        self.live_facts: dict[str, Callable[[], Any]] = {}
+        """facts that are read again now and then while the process trains"""
+        self.recording_operators: Callable[[], bool] = bool
+        """whether every operator is being recorded at this moment"""
         self.asks = None
         self._begin()
         os.register_at_fork(after_in_child=self._forked)
@@ -119,7 +94,7 @@ class Loop(step_hooks.Hot):
         """Nothing was seen yet."""
         self.add = self.recorder.short.extend
         self.steps = self.looks = self.backwards = self.batch = self.named = 0
-        self.backward = tag(self.recorder.number(step_hooks.BACKWARD, wire.BACKWARD), OP)
+        self.backward = tag(self.recorder.number(self.framework.backward_label, wire.BACKWARD), OP)
         self.planned = 1
         self.lead, self.iterator, self.others = None, None, (0, 0, 0)
         self.home = 0
@@ -132,156 +107,79 @@ class Loop(step_hooks.Hot):
         self.batches.clear()
         self.sampler = None
 
-    def alert(self) -> None:
-        """There may be more to do in hooks than to record. From any thread."""
-        self.careful, self.due = True, 0
-
     def heed(self) -> None:
         """Look whether there still is. On the thread that trains."""
-        measured, looked = self.device, self.ids
-        often = measured is not None or self._boundary is not None
-        self.due = 0 if often else self.planned
-        self.careful = (
-            not self.steps
-            or self.evaluating is not None
-            or (measured is not None and bool(measured.open))
-            or (looked is not None and looked.left > 0)
-        )
+        careful, often = not self.steps, False
+        for one in self.listeners:
+            careful = careful or one.wants_detail
+            often = often or one.wants_steps
+        self.careful, self.due = careful, 0 if often else self.planned
 
-    @property
-    def boundary(self) -> Callable[[Any], None] | None:
-        """What wants to hear of every optimizer that has stepped."""
-        return self._boundary
-
-    @boundary.setter
-    def boundary(self, work: Callable[[Any], None] | None) -> None:
-        self._boundary = work
-        self.alert()
-
-    def heard(self, spans: list[Short]) -> None:
-        """These spans of the home thread are being written, by the thread that does."""
-        self.ends.extend([end for what, _, end in spans if what == self.named])
-        self.waited += sum(end - begin for what, begin, end in spans if what in self.batches)
-
-    def deaf(self) -> None:
-        """Nothing is recorded any more: not even in memory."""
-        self.add = _keep_nothing
+    # -- spans --------------------------------------------------------------------------------
 
     def span(self, role: str, label: str, kind: int, begin: int) -> None:
         """Record what ends now."""
-        self.numbered(self.recorder.number(label, role), kind, begin)
+        self._numbered(self.recorder.number(label, role), kind, begin)
 
-    def numbered(self, number: int, kind: int, begin: int) -> None:
+    def _numbered(self, number: int, kind: int, begin: int) -> None:
         """The same, where the number of the name is known."""
         span = (begin, now(), thread(), number, kind)  # first: a flush in between takes ``add``
         self.recorder.add(span)
 
-    def watch(self) -> None:
-        """Look at what this thread does from now on."""
-        if self.sampler is None:
-            chores: list[Callable[[], Any]] = [lambda: process_facts.refresh(self)]
-            seen = functools.partial(process_facts.seen, self)
-            self.sampler = Sampler(self.recorder, thread(), chores, seen)
-            if self.ids is not None:
-                chores.append(self.ids.consider)
-            if self.bursts is not None:
-                chores.append(self.bursts.consider)
-                self.sampler.looking = self.bursts.watch
-            chores.append(self.alert)  # what another thread wants can be missed, but not for long
-            self.sampler.start()
+    def _on_written(self, spans: list[Short]) -> None:
+        """These spans of the home thread are being written, by the thread that does."""
+        self.ends.extend([end for what, _, end in spans if what == self.named])
+        self.waited += sum(end - begin for what, begin, end in spans if what in self.batches)
 
-    def finish(self) -> None:
-        """The process ends: nothing of ours may run while its interpreter falls apart."""
-        containment.contained(self.recorder.folder, "the end", self._finish)
+    def _on_recording_end(self) -> None:
+        """Nothing is recorded any more: not even in memory."""
+        self.add = _keep_nothing
 
-    def _finish(self) -> None:
-        if "gc" in self.undo:
-            self.undo.pop("gc")()
-        if self.bursts is not None:
-            containment.contained(self.recorder.folder, "burst", self.bursts.close)
-        sampler, self.sampler = self.sampler, None
-        if sampler is not None and not sampler.stop():
-            return  # it hangs in a write, and so would we
-        if self.recorder.facts and not self.recorder.broken:
-            process_facts.refresh(self)
-            self.recorder.facts["ended"] = now()
-            self.recorder.facts |= process_exit.died_of()
-        elif sampler is not None:
-            process_facts.seen(self)
-            if self.recorder.presence:
-                self.recorder.presence |= {"ended": now(), **process_exit.died_of()}
-        if self.recorder.facts or self.recorder.documents or self.recorder.presence:
-            self.recorder.flush()
-        self.recorder.end()
+    # -- what hooks report --------------------------------------------------------------------
 
-    def finish_with_child(self) -> None:
-        """Have a child of ``multiprocessing`` finish: forked ones run no ``atexit``."""
-        multiprocessing.util.Finalize(None, self.finish, exitpriority=10)
-
-    def contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
-        """A hook's work, none of whose faults reaches the job."""
-        try:
-            if where not in self.off:
-                work(*args)
-        except Exception as error:  # contained, counted, and the hook taken off
-            self.failed(where, error)
-
-    def failed(self, where: str, error: Exception) -> None:
-        """A wrapper of ours failed: it comes off, unless the job is at its limit."""
-        if not isinstance(error, (RecursionError, MemoryError)):
-            self.fault(where, error)
-
-    def fault(self, where: str, error: BaseException) -> None:
-        """A wrapper of ours failed: it comes off."""
-        containment.contain(self.recorder.folder, where, error, lambda: take_off(self, where))
-
-    def trains(self, optimizer: Any) -> None:
-        """From now on this process reports."""
-        if self.recorder.facts:
-            return
-        self.watch()
-        self.home = thread()
-        self.recorder.live_in(self.home)
-        if self.sampler is not None:
-            self.sampler.follow(self.home)
-        self.recorder.facts = process_facts.facts(self, optimizer)
-        self.contained("device", device_marks.begin, self)
-        if multiprocessing.parent_process() is not None:
-            self.finish_with_child()
-
-    def took(self, kind: type, begin: int) -> None:
+    def batch_taken(self, kind: type, begin: int) -> None:
         """An iterator of this class has handed over a batch now."""
         number = self.numbers.get(kind)
         if number is None:
-            name = f"enumerate(DataLoader)#{kind.__name__}.__next__"
-            number = self.numbers[kind] = self.recorder.number(name, step_hooks.batch_role(kind))
+            role, label = self.framework.name_batch(kind)
+            number = self.numbers[kind] = self.recorder.number(label, role)
         if thread() == self.home:
             self.batch = tag(number, ANNOTATION)
             self.batches.add(self.batch)
             self.iterator = kind
             self.add((self.batch, begin, now()))
         else:
-            self.numbered(number, ANNOTATION, begin)
+            self._numbered(number, ANNOTATION, begin)
 
-    def optimizes(self, optimizer: Any) -> int:
+    def backward_ended(self, begin: int) -> None:
+        """A backward pass ends now, and somebody may want to hear of it."""
+        self.span(wire.BACKWARD, self.framework.backward_label, OP, begin)
+        self.emit("on_backward_end", begin)
+        if not self.steps:
+            self.backwards += 1
+            if self.backwards == BACKWARDS:
+                self.trains(None)  # its optimizer is none of the framework's
+        self.heed()
+
+    def number_optimizer(self, optimizer: Any) -> int:
         """The number of the name of an optimizer's steps. Those that take turns are told apart."""
-        name = self.optimizers.get(id(optimizer))
-        if name is None:
-            kind = f"Optimizer.step#{type(optimizer).__name__}.step"
+        label = self.optimizers.get(id(optimizer))
+        if label is None:
+            kind = self.framework.name_optimizer(optimizer)
             same = sum(known.startswith(kind) for known in self.optimizers.values())
-            name = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
-            self.contained("optimizers", process_facts.another, self, name, optimizer)
-        return self.numbers.setdefault(id(optimizer), self.recorder.number(name, wire.OPTIMIZER))
+            label = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
+            self.emit("on_optimizer", label, optimizer)
+        number = self.recorder.number(label, wire.OPTIMIZER)
+        return self.numbers.setdefault(id(optimizer), number)
 
-    def other(self, optimizer: Any, begin: int, end: int) -> None:
+    def other_stepped(self, optimizer: Any, begin: int, end: int) -> None:
         """Not the lead has stepped, or not on the home thread."""
         number = self.numbers.get(id(optimizer))
         if number is None:
-            number = self.optimizes(optimizer)
+            number = self.number_optimizer(optimizer)
         if id(optimizer) != self.lead:
             self._not_lead(optimizer, number)
-        span = (begin, end, thread(), number, STEP)
-        self.recorder.add(span)
+        self.recorder.add((begin, end, thread(), number, STEP))
 
     def _not_lead(self, optimizer: Any, number: int) -> None:
         """It becomes the lead where there is none, or none any more."""
@@ -293,104 +191,124 @@ class Loop(step_hooks.Hot):
             self.named = tag(number, STEP)
             self.lead = id(optimizer)
 
-    def retreats(self) -> None:
-        """A backward pass has ended, and no optimizer was seen to step yet."""
-        self.backwards += 1
-        if self.backwards == BACKWARDS:
-            self.trains(None)  # its optimizer is none of PyTorch's
-
-    def stepped(self, optimizer: Any, begin: int) -> None:
-        """An optimizer's step ends now."""
-        self.numbered(self.optimizes(optimizer), ANNOTATION, begin)
+    def step_skipped(self, optimizer: Any, begin: int) -> None:
+        """A step of an optimizer that was left out ends now: a step all the same."""
+        self._numbered(self.number_optimizer(optimizer), ANNOTATION, begin)
         self.steps += 1
         if self.steps >= self.planned:
-            self.notable(optimizer)
+            self._look(optimizer)
+
+    def step_marked(self) -> None:
+        """The user says that a step ends here."""
+        self.span(wire.STEP_MARKED, "whyidle.step", ANNOTATION, now())
+        self.steps += 1
+        self.trains(None)
+        self.emit("on_step", None)
+        self.heed()
 
     def attend(self, optimizer: Any) -> None:
         """It has stepped, and there may be more to do than to record that."""
         if self.steps >= self.planned:
-            self.notable(optimizer)
-        if self.device is not None:
-            self.ended(optimizer)
-        wanted = self._boundary
-        if wanted is not None:
-            self.contained("burst", wanted, optimizer)
+            self._look(optimizer)
+        self.emit("on_step", optimizer)
         self.heed()
 
-    def notable(self, optimizer: Any) -> None:
+    def _look(self, optimizer: Any) -> None:
         """After the first step, and some later ones."""
-        if self.steps >= debug_modes.LOOKS[self.looks]:
+        if self.steps >= LOOKS[self.looks]:
             self.looks += 1
             if self.steps == 1:
                 self.trains(optimizer)
-            debug_modes.look(self)
+            self.emit("on_look")
         full, self.full = self.full, None
-        self.planned = debug_modes.LOOKS[self.looks]
+        self.planned = LOOKS[self.looks]
         if full is not None:
             full()
 
-    def later(self, steps: int, work: Callable[[], None]) -> None:
+    def call_later(self, steps: int, work: Callable[[], None]) -> None:
         """Have something done so many steps from now, or before."""
         self.full, self.planned = work, min(self.planned, self.steps + steps)
         self.due = min(self.due, self.planned)
 
-    def traced(self) -> None:
-        """From now on ``torch.compile`` may trace this process, or would not tell us if it did."""
-        self.asks = containment.compiling()
+    def note_tracing(self) -> None:
+        """From now on the framework may trace this process, or would not say so if it did."""
+        self.asks = self.framework.is_tracing
 
-    def mark(self, kind: int, begin: int) -> None:
-        """In a step whose progress on the device is measured."""
-        measured = self.device
-        if measured is not None:
-            self.contained("device", measured.mark, kind, begin)
+    # -- the life of the process --------------------------------------------------------------
 
-    def ended(self, optimizer: Any) -> None:
-        """A step ends: its device may have to be measured."""
-        measured = self.device
-        if measured is not None:
-            self.contained("device", measured.stepped, optimizer)
+    def trains(self, optimizer: Any) -> None:
+        """From now on this process reports."""
+        if self.recorder.facts:
+            return
+        self.watch()
+        self.home = thread()
+        self.recorder.live_in(self.home)
+        if self.sampler is not None:
+            self.sampler.follow(self.home)
+        self.recorder.facts = self.framework.describe_training(optimizer)
+        self.emit("on_training_begin", optimizer)
+        if multiprocessing.parent_process() is not None:
+            self.finish_with_child()
 
-    def wrap(
-        self,
-        where: str,
-        owner: Any,
-        name: str,
-        record: Callable[[Any, int], None],
-    ) -> None:
-        """Record every call of ``owner.name``: ``record(first argument, begin)`` after it."""
-        is_compiling = containment.compiling()
+    def watch(self) -> None:
+        """Look at what this thread does from now on."""
+        if self.sampler is None:
+            # what another thread wants can be missed, but not for long
+            chores = (lambda: self.emit("on_chore"), self.alert)
+            self.sampler = Sampler(self.recorder, thread(), chores, self._tell_presence)
+            if self.heard["on_sample"]:
+                self.sampler.looking = lambda: self.emit("on_sample")
+            self.sampler.start()
 
-        def recording(original: Callable[..., Any]) -> Callable[..., Any]:
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if is_compiling():  # traced by torch.compile: then there is nothing to see in here
-                    return original(*args, **kwargs)
-                begin = now()
-                try:
-                    return original(*args, **kwargs)
-                finally:
-                    self.contained(where, record, args[0] if args else None, begin)
+    def _tell_presence(self) -> None:
+        """Tell of a process that has the framework and does not train, once."""
+        recorder = self.recorder
+        if recorder.presence or recorder.facts or "worker.json" in recorder.documents:
+            return
+        try:
+            found = self.framework.describe_process()
+        except Exception as error:  # contained: nothing is told of it
+            self.fault("presence", error)
+            return
+        if found is not None:
+            recorder.presence = {**found, "thread": threading.main_thread().ident}
 
-            return wrapper
+    def finish(self) -> None:
+        """The process ends: nothing of ours may run while its interpreter falls apart."""
+        containment.contained(self.recorder.folder, "the end", self._finish)
 
-        patch(self, where, owner, name, recording)
+    def _finish(self) -> None:
+        if "gc" in self.undo:
+            self.undo.pop("gc")()
+        if "burst" in self.undo:
+            containment.contained(self.recorder.folder, "burst", self.undo["burst"])
+        sampler, self.sampler = self.sampler, None
+        if sampler is not None and not sampler.stop():
+            return  # it hangs in a write, and so would we
+        recorder = self.recorder
+        if recorder.facts and not recorder.broken:
+            self.emit("on_process_end")
+            recorder.facts |= {"ended": now(), **_died_of()}
+        elif sampler is not None:
+            self._tell_presence()
+            if recorder.presence:
+                recorder.presence |= {"ended": now(), **_died_of()}
+        if recorder.facts or recorder.documents or recorder.presence:
+            recorder.flush()
+        recorder.end()
+
+    def finish_with_child(self) -> None:
+        """Have a child of ``multiprocessing`` finish: forked ones run no ``atexit``."""
+        multiprocessing.util.Finalize(None, self.finish, exitpriority=10)
 
 
-def install(recorder: Recorder) -> Loop:
-    """Wrap the call sites of PyTorch."""
-    loop = Loop(recorder)
-    hooks = (step_hooks, dataloader, collectives, collector_pauses, bursts, step_limits)
-    hooks += (evaluation, accelerator, compilation, tracebacks, process_exit, debug_modes)
-    for each in hooks:
-        each.install(loop)
-    if multiprocessing.parent_process() is None and threading.current_thread().name == "MainThread":
-        loop.watch()
-    atexit.register(loop.finish)
-    try:
-        own = [sys.modules[name] for name in list(sys.modules) if name.startswith(PACKAGE)]
-        containment.hide(*own)
-    except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
-        containment.note(recorder.folder, containment.HIDING, error)
-    return loop
+def _died_of() -> dict[str, str]:
+    """The exception that ends the program, once Python has printed it."""
+    kind = getattr(sys, "last_type", None)
+    if kind is None:
+        return {}
+    first = str(getattr(sys, "last_value", "")).partition("\n")[0]
+    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}
 
 
 def _keep_nothing(span: Short) -> None:

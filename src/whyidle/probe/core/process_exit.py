@@ -11,44 +11,40 @@ from __future__ import annotations
 import _thread
 import functools
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import containment
+from .events import Events
 from .patching import put
 from .sampler import PARTING_S
 
-if TYPE_CHECKING:
-    from .events import Loop
-
 CALLS = ("_exit", "execv", "execve")
 """every other ``os.exec...`` calls one of them"""
-MOST_TEXT = 200
 
 
-def install(loop: Loop) -> None:
+def install(events: Events) -> None:
     """Write before any of ``CALLS``."""
     for name in CALLS:
         if hasattr(os, name):
-            _wrap(loop, name)
+            _wrap(events, name)
 
 
-def _wrap(loop: Loop, name: str) -> None:
+def _wrap(events: Events, name: str) -> None:
     original = getattr(os, name)
     where = f"os.{name}"
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        loop.contained(where, leave, loop)
+        events.contained(where, leave, events)
         return original(*args, **kwargs)
 
     wrapper.__module__ = "os"  # by which it can be pickled
-    loop.undo[where] = put(os, name, wrapper)
+    events.undo[where] = put(os, name, wrapper)
 
 
-def leave(loop: Loop) -> None:
+def leave(events: Events) -> None:
     """Write what waits, where this process tells anything at all."""
-    recorder = loop.recorder
+    recorder = events.recorder
     if recorder.broken or not (recorder.facts or recorder.documents):
         return
     written = _thread.allocate_lock()
@@ -62,12 +58,3 @@ def leave(loop: Loop) -> None:
 
     containment.start(write)
     written.acquire(timeout=PARTING_S)
-
-
-def died_of() -> dict[str, str]:
-    """The exception that ends the program, once Python has printed it."""
-    kind = getattr(sys, "last_type", None)
-    if kind is None:
-        return {}
-    first = str(getattr(sys, "last_value", "")).partition("\n")[0]
-    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}

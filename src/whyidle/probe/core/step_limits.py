@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import containment
+from .events import Events
+from .listener import Listener
 
-if TYPE_CHECKING:
-    from .events import Loop
-
-KEPT = ("optimizer", "limits")
+KEPT = ("optimizer",)
+"""hooks that stay, as the framework is walking over them now; they find nothing to write into"""
 
 
-class Limits:
+class StepLimits(Listener):
     """Counts steps, and acts at the limits; None is never."""
 
-    def __init__(self, loop: Loop, steps: int | None, stop_after: int | None) -> None:
-        self.loop = loop
+    listener = "limits"
+    wants_steps = True
+
+    def __init__(self, events: Events, steps: int | None, stop_after: int | None) -> None:
+        self.events = events
         self.steps, self.stop_after = steps, stop_after
         self.first: int | None = None
         self.done = 0
@@ -33,47 +36,40 @@ class Limits:
     def _forked(self) -> None:
         self.first, self.done = None, 0
 
-    def stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
+    def on_step(self, optimizer: Any) -> None:
+        """Act where a limit is reached."""
+        if optimizer is None:
+            return
         if self.first is None:
             self.first = id(optimizer)
         if id(optimizer) != self.first:
             return
         self.done += 1
+        recorder = self.events.recorder
+        reached = self.done == self.stop_after
         if self.done == self.steps:
-            containment.contained(self.loop.recorder.folder, "ending to watch", self._rest)
-        if self.done == self.stop_after:
-            recorder = self.loop.recorder
+            containment.contained(recorder.folder, "ending to watch", self._stop_watching)
+        if reached:
             containment.contained(recorder.folder, "ending the job", recorder.flush)
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             # to this thread: what is sent to the process may reach another, which comes later
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 
-    def _rest(self) -> None:
-        """Take everything off, write what there is, and record nothing any more. Hooks of the
-        optimizer stay, as PyTorch is walking over them now; they find nothing to write into."""
-        loop = self.loop
-        for where in [name for name in reversed(loop.undo) if name not in KEPT]:
-            containment.contained(loop.recorder.folder, where, loop.undo.pop(where))
-        loop.recorder.flush()
-        loop.recorder.end()
+    def _stop_watching(self) -> None:
+        """Take everything off, write what there is, and record nothing any more."""
+        events = self.events
+        kept = KEPT if self.stop_after is None else (*KEPT, self.listener)
+        for where in [name for name in reversed(events.undo) if name not in kept]:
+            containment.contained(events.recorder.folder, where, events.undo.pop(where))
+        events.recorder.flush()
+        events.recorder.end()
 
 
-def install(loop: Loop) -> None:
-    """Count, where something was asked for; else there is no hook at all."""
+def install(events: Events) -> None:
+    """Count, where something was asked for."""
     steps, stop_after = _asked("WHYIDLE_STEPS"), _asked("WHYIDLE_STOP_AFTER")
-    if steps is None and stop_after is None:
-        return
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    is_compiling = containment.compiling()
-    limits = Limits(loop, steps, stop_after)
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            limits.stepped(optimizer)
-
-    loop.undo["limits"] = register_optimizer_step_post_hook(after).remove
+    if steps is not None or stop_after is not None:
+        events.subscribe(StepLimits(events, steps, stop_after))
 
 
 def _asked(name: str) -> int | None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
 
+from .events import Events
 from .own_files import FOLDER
 
 MOST_LINKS = 100
 """exceptions behind one another that are looked at"""
 
 
-def install(loop: Any) -> None:
+def install(events: Events) -> None:
     """Leave our frames out of what is printed when the job fails."""
     if sys.excepthook is not sys.__excepthook__:
         return
@@ -24,7 +24,7 @@ def install(loop: Any) -> None:
     def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        loop.contained("traceback", clean, error)
+        events.contained("traceback", clean, error)
         sys.__excepthook__(kind, error, error.__traceback__ or trace)
 
     def undo() -> None:
@@ -32,7 +32,7 @@ def install(loop: Any) -> None:
             sys.excepthook = sys.__excepthook__
 
     sys.excepthook = excepthook
-    loop.undo["traceback"] = undo
+    events.undo["traceback"] = undo
 
 
 def clean(error: BaseException) -> None:

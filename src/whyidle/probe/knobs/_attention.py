@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from ..core import containment as guard
+from ..frameworks.torch.tracing import tracing_query
 from . import Hand
 from ._asking import Asked
 from ._reads import Text
@@ -50,7 +50,7 @@ class Switch:
         from torch.nn import MultiheadAttention
 
         signature = inspect.signature(MultiheadAttention.forward)
-        compiling = guard.compiling()
+        compiling = tracing_query()
 
         switch = self
 

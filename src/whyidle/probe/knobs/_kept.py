@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
-from ..core import containment as guard
 from ..core import loaded_modules as loaded
+from ..frameworks.torch.tracing import tracing_query
 from ._asking import is_at
 from ._later import Later, again, read
 
@@ -75,7 +75,7 @@ class Places:
     """Where attributes are looked at, and their numbers may be put off still."""
 
     def __init__(self, contained: Callable[..., Any]) -> None:
-        self.compiling = guard.compiling()
+        self.compiling = tracing_query()
         self.contained = contained
         """carries something out, and gives None where that fails"""
         self.nodes: dict[CodeType, set[ast.Attribute]] = {}

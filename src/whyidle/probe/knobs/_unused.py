@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..core import containment as guard
+from ..frameworks.torch.tracing import tracing_query
 from . import Hand
 from ._agreement import agreed
 from ._finishing import KNOB, Exchange
@@ -93,7 +93,7 @@ class Search:
         import torch
 
         signature = inspect.signature(original)
-        is_compiling = guard.compiling()
+        is_compiling = tracing_query()
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             if is_compiling() or not self.without or torch._C._current_graph_task_id() != -1:

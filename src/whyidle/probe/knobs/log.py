@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from ..core import containment as guard
+from ..frameworks.torch.tracing import tracing_query
 from . import Hand, _bars, _keepers
 from ._asking import Asked, meant
 from ._later import Later, settle
@@ -103,7 +103,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
     if not edits.get(KNOB):
         return
-    reads, compiling = Reads(hand), guard.compiling()
+    reads, compiling = Reads(hand), tracing_query()
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def item(self: Any) -> Any:

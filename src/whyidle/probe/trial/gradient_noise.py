@@ -8,10 +8,11 @@ gradients, and an arm of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
-class Noise:
+class GradientNoise:
     """The gradients of one optimizer."""
 
     def __init__(self) -> None:
@@ -20,9 +21,9 @@ class Noise:
         """square of the difference and product of the gradients of two steps, as tensors, so that
         nothing waits for a device"""
 
-    def stepped(self, optimizer: Any) -> None:
-        """It has stepped, and its gradients are still there."""
-        now = dict(_gradients(optimizer))
+    def stepped(self, gradients: Iterable[tuple[int, Any]]) -> None:
+        """A step is over, and its gradients are still there, by a number of their parameter."""
+        now = dict(gradients)
         same = [(self.before[number], one) for number, one in now.items() if number in self.before]
         if same:
             apart = sum((a - b).square().sum().double() for a, b in same)
@@ -33,13 +34,3 @@ class Noise:
     def told(self) -> list[tuple[float, float]]:
         """As numbers."""
         return [(float(apart), float(alike)) for apart, alike in self.found]
-
-
-def _gradients(optimizer: Any) -> Any:
-    import torch
-
-    for group in optimizer.param_groups:
-        for param in group["params"]:
-            one = getattr(param.grad, "_local_tensor", param.grad)
-            if one is not None and one.layout is torch.strided:
-                yield id(param), one.detach().float()

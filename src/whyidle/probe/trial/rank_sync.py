@@ -9,8 +9,8 @@ that trains holds a lock on a file of its own, which the system takes away when 
 from __future__ import annotations
 
 import os
-import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,11 @@ GATHER_S = 1.0
 class Ranks:
     """The ranks of one job, as one of them sees them."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: str, known: Callable[[], tuple[int, int] | None] = lambda: None
+    ) -> None:
+        self.folder, self.known = folder, known
+        """``known``: rank and number of ranks, as the framework knows them"""
         self.rank: int | None = None
         self.world = 1
         self.last: int | None = None
@@ -44,7 +47,7 @@ class Ranks:
         if self.joined:
             return
         self.joined = True
-        self.rank, self.world = place()
+        self.rank, self.world = self.known() or launched()
         if self.world > 1:
             self._hold()
             self.reached.begin()
@@ -101,11 +104,8 @@ class Ranks:
             os.link(draft, os.path.join(self.folder, LAST))
 
 
-def place() -> tuple[int | None, int]:
-    """The rank of this process, and how many there are: as PyTorch knows, or else the launcher."""
-    found = sys.modules.get("torch.distributed")
-    if found is not None and found.is_available() and found.is_initialized():
-        return int(found.get_rank()), int(found.get_world_size())
+def launched() -> tuple[int | None, int]:
+    """The rank of this process, and how many there are, as the launcher says."""
     try:
         return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE") or 1)
     except (KeyError, ValueError):

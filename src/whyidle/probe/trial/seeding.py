@@ -150,19 +150,18 @@ def _once_it_knows() -> None:
     BaseProcess._bootstrap = begins  # type: ignore[attr-defined]
 
 
-def of_torch(torch: Any) -> None:
-    """The same for PyTorch's own generators: all of them start from one number anyway, unless they
-    are told to take another."""
+def make_seed(sow: Callable[[int], Any]) -> Callable[[], int] | None:
+    """What draws the next seed, of the module that asks for it, and gives it to ``sow``: for the
+    generators of a framework. None where nothing is seeded here."""
     if not _seeds:
-        return
-    sow = torch.manual_seed
+        return None
 
     def seed() -> int:
         value = _seeds[0].bits(63)
         sow(value)
         return value
 
-    torch.seed = torch.random.seed = seed
+    return seed
 
 
 _seeds: list[Seeds] = []

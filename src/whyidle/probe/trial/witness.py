@@ -18,7 +18,6 @@ import atexit
 import bisect
 import json
 import os
-import random
 import signal
 import sys
 import time
@@ -27,11 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from ..core import containment, loaded_modules
-from ..frameworks.torch import compilation, trial_state
-from . import gradient_noise, parent_shells, sample_counter, seeding
+from ..core.listener import Listener
+from ..core.trial_state import TrialState
+from . import parent_shells
 from .compile_pauses import Compiled
-from .device_progress import Done
+from .device_progress import DeviceProgress
+from .gradient_noise import GradientNoise
 from .rank_sync import Ranks
+from .sample_counter import SampleCounter
 
 MOST_LOSSES = 20_000
 WITNESSED = 10
@@ -52,11 +54,13 @@ MEMORY_NS = 50_000_000
 clock = time.perf_counter_ns
 
 
-class Witness:
+class Witness(Listener):
     """What one process of a trial tells."""
 
-    def __init__(self, folder: str, asked: dict[str, Any]) -> None:
-        self.folder = folder
+    listener = "trial"
+
+    def __init__(self, folder: str, asked: dict[str, Any], state: TrialState) -> None:
+        self.folder, self.state = folder, state
         self.steps: int = asked.get("steps") or 0
         self.seconds: float = asked.get("seconds") or 0.0
         """both are wanted"""
@@ -67,10 +71,10 @@ class Witness:
         self.rung = 0
         self.per_sample: bool = asked.get("per_sample", False)
         """whether rungs tell how long a sample takes instead"""
-        self.drawn = sample_counter.Drawn()
+        self.drawn = SampleCounter()
         self.samples: list[int] = []
         """used by each mark"""
-        self.noise = gradient_noise.Noise() if asked.get("noise") else None
+        self.noise = GradientNoise() if asked.get("noise") else None
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.first: int | None = None
@@ -88,9 +92,9 @@ class Witness:
         self.device: list[tuple[int, int]] = []
         """after which step the device held how many bytes"""
         self.looked = 0
-        self.done = Done(clock)
+        self.done = DeviceProgress(clock)
         self.compiled = Compiled()
-        self.ranks = Ranks(folder)
+        self.ranks = Ranks(folder, state.rank)
         self.files: dict[str, list[str]] | None = None
         """of the job that are loaded (`loaded`), where they could be looked up"""
         self.failed = self.told = False
@@ -107,9 +111,8 @@ class Witness:
         if self.first is None and self.backwards > BACKWARDS:
             self.marked()
         self.drawn.backward()
-        each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
         if len(self.losses) < MOST_LOSSES:
-            self.losses.append(_light(sum(one.detach().sum() for one in each)))
+            self.losses.append(self.state.loss_of(tensors))
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has stepped."""
@@ -117,33 +120,37 @@ class Witness:
             self.first, self.others = id(optimizer), 0
             self.marks.clear()
             self.samples.clear()
-            self.kept = trial_state.largest(optimizer)
-            containment.contained(self.folder, "device", lambda: self.done.of(optimizer))
+            self.kept = self.state.largest(optimizer)
+            containment.contained(
+                self.folder, "device", lambda: self.done.follow(self.state.device_of(optimizer))
+            )
         if id(optimizer) != self.first:
             self.others += 1
             return
         self.others = 0
         containment.contained(self.folder, "parameters", lambda: self._parameters(optimizer))
         if self.noise is not None:
-            own = self.noise
-            containment.contained(self.folder, "gradients", lambda: own.stepped(optimizer))
+            own, state = self.noise, self.state
+            containment.contained(
+                self.folder, "gradients", lambda: own.stepped(state.gradients(optimizer))
+            )
         self.marked()
 
-    def has_compiled(self, begin: int, end: int) -> None:
+    def on_compilation(self, begin: int, end: int) -> None:
         """Code was compiled, from when to when."""
         self.compiled.heard(len(self.marks), begin, end)
 
     def _parameters(self, optimizer: Any) -> None:
         """What the first steps have done to them."""
         if len(self.marks) == WITNESSED - 1:
-            self.random = trial_state.random_state(self.done.index)
+            self.random = self.state.random_state(self.done.index)
         elif len(self.marks) == WITNESSED:
-            self.norm = trial_state.norm(optimizer)
-            now = trial_state.random_state(self.done.index)
+            self.norm = self.state.norm(optimizer)
+            now = self.state.random_state(self.done.index)
             self.drew = self.random is not None and self.random != now
             if self.kept is not None:
                 before, after = self.kept
-                self.moved, self.kept = (trial_state.local(after) - before).norm(), None
+                self.moved, self.kept = (self.state.local(after) - before).norm(), None
 
     def marked(self) -> None:
         """A step has ended."""
@@ -220,7 +227,7 @@ class Witness:
 
     def _hold(self) -> None:
         self.looked = self.marks[-1]
-        held = trial_state.device_bytes(self.done.index)
+        held = self.state.device_bytes(self.done.index)
         if held is not None:
             self.device.append((len(self.marks), held))
 
@@ -251,69 +258,22 @@ class Witness:
             "unswayed": self.sway is not None and self.sway.failed,
             "rank": self.ranks.rank,
             "world": self.ranks.world,
-            "memory_bytes": trial_state.peak_bytes(),
+            "memory_bytes": _peak_bytes(),
             "device": self.device,
-            "device_peak": trial_state.device_peak(self.done.index),
-            "device_free": trial_state.device_free(self.done.index),
+            "device_peak": self.state.device_peak(self.done.index),
+            "device_free": self.state.device_free(self.done.index),
             "files": self.files,
         }
         self._write("trial", document)
 
 
-def _light(loss: Any) -> Any:
-    """As a number, where reading it waits for nothing."""
-    plain = type(loss).__name__ == "Tensor" and loss.device.type == "cpu"
-    return loss.item() if plain else loss
-
-
-def install(folder: str, loop: Any = None) -> None:
-    """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
-    ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
-    to be off by, if they are), ``eager`` (whether compiled code is to draw the random numbers
-    that it would draw uncompiled), ``per_sample`` (what rungs tell), ``noise`` (whether
-    gradients are compared from step to step) and ``profile`` (whether it goes on until ``loop`` has
-    recorded operators once)."""
-    text = os.environ.get("WHYIDLE_TRIAL")
-    if not text:
-        return
-    import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    asked = json.loads(text)
-    _seed(int(asked.get("seed", 0)))
-    witness = Witness(folder, asked)
-    if asked.get("profile") and loop is not None and loop.bursts is not None:
-        witness.waits = lambda: loop.bursts.awaited
-    if asked.get("sway"):
-        from .rounding_noise import Sway
-
-        witness.sway = Sway(folder, asked["sway"])
-        witness.sway.install()
-    if asked.get("eager"):
-        containment.contained(folder, "random", _draw_eagerly)
-    is_compiling = containment.compiling()
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not is_compiling():
-            witness.stepped(optimizer)
-
-    register_optimizer_step_post_hook(after)
-    compilation.listeners.append(witness.has_compiled)
-    containment.contained(folder, "samples", lambda: sample_counter.install(folder, witness.drawn))
-    original = torch.autograd.backward
-
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        containment.contained(folder, "loss", lambda: witness.saw(tensors))
-        return original(tensors, *args, **kwargs)
-
-    torch.autograd.backward = backward
-    _at_end(witness, lambda: containment.contained(folder, "trial", witness.tell))
-
-
-def _at_end(witness: Witness, tell: Callable[[], None]) -> None:
+def install(witness: Witness) -> None:
     """Have it told when the process ends, as it will; a child that ``multiprocessing`` started ends
     without a word to ``atexit``."""
     from multiprocessing import process, util
+
+    def tell() -> None:
+        containment.contained(witness.folder, "trial", witness.tell)
 
     if process.parent_process() is None:
         atexit.register(tell)
@@ -328,41 +288,15 @@ def _at_end(witness: Witness, tell: Callable[[], None]) -> None:
     sys.excepthook = failed
 
 
-def _draw_eagerly() -> None:
-    from torch._inductor import config
+def _peak_bytes() -> int | None:
+    """Peak resident memory of this process, bytes."""
+    import resource
 
-    config.fallback_random = True
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
 
 
 def _leaving() -> bool:
     """Whether an error is what ends the process: ``multiprocessing`` tells no hook of it."""
     error = sys.exc_info()[1]
     return error is not None and not (isinstance(error, SystemExit) and not error.code)
-
-
-def _seed(added: int) -> None:
-    """What a script does not seed starts from the same numbers in every arm; ``added`` gives others
-    to all that it does."""
-    import torch
-
-    numpy = sys.modules.get("numpy")
-    sows = sys.modules.get(seeding.NAME)  # since before the job's first line, but for PyTorch
-    if sows is not None:
-        sows.of_torch(torch)
-    else:
-        random.seed(added)
-        if numpy is not None:
-            numpy.random.seed(added)
-    torch.manual_seed(added)
-    if added:
-        torch.manual_seed = _shifted(torch.manual_seed, added)
-        random.seed = _shifted(random.seed, added)
-        if numpy is not None:
-            numpy.random.seed = _shifted(numpy.random.seed, added)
-
-
-def _shifted(original: Callable[..., Any], added: int) -> Callable[..., Any]:
-    def seed(value: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return original(value + added if isinstance(value, int) else value, *args, **kwargs)
-
-    return seed

@@ -8,18 +8,21 @@ available settles which devices the process may use, and a script may still choo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ... import wire
-from ...core.patching import patch, spans
-from ...core.recorder import PYTHON, RUNTIME
-from . import evaluation
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
+from ...core.events import Events
+from ...core.patching import Wrap
+from ...core.recorder import PYTHON, RUNTIME, now
+from ...core.span_hooks import record_calls
 
 HOST = ("cpu", "meta")
 CUDA = "cuda"
+READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
+"""methods of a tensor that wait for a device"""
+WAITED_NS = 20_000
+"""a read that returned sooner than this did not wait"""
 
 
 def kind(torch: Any, optimizer: Any) -> str:
@@ -64,32 +67,32 @@ def unrecorded(torch: Any, told: dict[str, Any]) -> str | None:
 
 
 class Queue:
-    """The current stream of one device, as ``device.Stream`` wants it."""
+    """The current stream of one device, as ``DeviceClock`` wants it."""
 
     def __init__(self, module_: Any, index: int) -> None:
         self.module, self.index = module_, index
         self._capturing = getattr(module_, "is_current_stream_capturing", bool)
 
     def event(self) -> Any:
-        """See ``device.Stream``."""
+        """See ``DeviceClock``."""
         return self.module.Event(enable_timing=True)
 
     def record(self, event: Any) -> int:
-        """See ``device.Stream``."""
+        """See ``DeviceClock``."""
         stream = self.module.current_stream(self.index)
         event.record(stream)
         return int(stream.stream_id)
 
     def query(self, event: Any) -> bool:
-        """See ``device.Stream``."""
+        """See ``DeviceClock``."""
         return bool(event.query())
 
     def elapsed_ms(self, first: Any, last: Any) -> float:
-        """See ``device.Stream``."""
+        """See ``DeviceClock``."""
         return float(first.elapsed_time(last))
 
     def capturing(self) -> bool:
-        """See ``device.Stream``."""
+        """See ``DeviceClock``."""
         return bool(self._capturing())
 
 
@@ -104,40 +107,62 @@ def queue(torch: Any, told: dict[str, Any]) -> Queue | None:
     return Queue(found, found.current_device() if index is None else int(index))
 
 
-def watch(loop: Loop, torch: Any, kind_: str) -> None:
+def watch_device(events: Events, torch: Any, kind_: str) -> None:
     """Reads that may wait for this device, its synchronisations, its allocator's emptying."""
-    for name in evaluation.READS:
+    for name in READS:
         if hasattr(torch.Tensor, name):
-            reads = evaluation.read(loop, name, kind_)
-            patch(loop, f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
+            reads = _record_read(events, name, kind_)
+            events.patch(f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
     if kind_ != CUDA:
-        _calls(loop, module(torch, kind_), kind_)
+        _calls(events, module(torch, kind_), kind_)
 
 
-def install(loop: Loop) -> None:
+def install(events: Events) -> None:
     """The calls of CUDA's that a script may import by their names, before it steps."""
     import torch
 
     built: bool = torch.version.cuda is not None or torch.version.hip is not None
     if built:
-        _calls(loop, torch.cuda, CUDA)
+        _calls(events, torch.cuda, CUDA)
     if hasattr(getattr(torch, "accelerator", None), "empty_cache"):
-        emptied = spans(
-            loop,
+        emptied = record_calls(
+            events,
             wire.CACHE_RELEASE,
             "torch.accelerator: empty_cache",
             PYTHON,
             "accelerator.empty_cache",
         )
-        patch(loop, "accelerator.empty_cache", torch.accelerator, "empty_cache", emptied)
+        events.patch("accelerator.empty_cache", torch.accelerator, "empty_cache", emptied)
 
 
-def _calls(loop: Loop, owner: Any, kind_: str) -> None:
+def _calls(events: Events, owner: Any, kind_: str) -> None:
     calls = (
         ("synchronize", wire.SYNCHRONIZE, f"{kind_}DeviceSynchronize", RUNTIME),
         ("empty_cache", wire.CACHE_RELEASE, f"torch.{kind_}: empty_cache", PYTHON),
     )
     for name, role, span, how in calls:
         if hasattr(owner, name):
-            timed = spans(loop, role, span, how, f"{kind_}.{name}")
-            patch(loop, f"{kind_}.{name}", owner, name, timed)
+            timed = record_calls(events, role, span, how, f"{kind_}.{name}")
+            events.patch(f"{kind_}.{name}", owner, name, timed)
+
+
+def _record_read(events: Events, name: str, kind: str) -> Wrap:
+    """A read of a tensor, recorded where it is on this kind of device and had to be waited for."""
+    span = f"{kind}StreamSynchronize (Tensor.{name})"
+    where, resides = f"Tensor.{name} ({kind})", f"is_{kind}"
+    is_compiling = events.framework.is_tracing
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not getattr(self, resides, False):
+                return original(self, *args, **kwargs)
+            begin = now()
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                if now() - begin > WAITED_NS:
+                    events.contained(where, events.span, wire.SCALAR_READ, span, RUNTIME, begin)
+
+        return wrapper
+
+    return wrap

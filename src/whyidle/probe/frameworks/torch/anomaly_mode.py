@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...core.patching import patch
+from ...core.events import Events
 from ...core.recorder import now
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
 
 WHERE = "format_stack"
 MOST_READS = 1_000
 
 
-class Noting:
+class AnomalyMode:
     """How much the training thread noted, and how long that and its forward passes took."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        events.live_facts["noting"] = lambda: list(self.read())
         self.calls = self.ns = self.span_ns = self.last = 0
         self.step = -1
         """in which the last call was"""
@@ -39,13 +37,13 @@ class Noting:
 
         if hasattr(traceback, WHERE):
             self.read()
-            patch(self.loop, WHERE, traceback, WHERE, self._timed)
+            self.events.patch(WHERE, traceback, WHERE, self._timed)
 
     def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             begin = now()
             stack = original(*args, **kwargs)
-            if self.loop.home in (0, threading.get_ident()):
+            if self.events.home in (0, threading.get_ident()):
                 self.took(begin, now())
             if stack and stack[-1].startswith(here):
                 del stack[-1]  # the original leaves out itself only: the last line is ours
@@ -61,7 +59,7 @@ class Noting:
 
     def took(self, begin: int, end: int) -> None:
         """One call."""
-        step = self.loop.steps
+        step = self.events.steps
         since = self.last if step == self.step else begin
         self.calls, self.ns = self.calls + 1, self.ns + end - begin
         self.span_ns += end - since

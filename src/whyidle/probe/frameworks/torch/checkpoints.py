@@ -8,15 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import wire
+from ...core.events import Events
 from ...core.import_hooks import once_there
-from ...core.patching import Wrap, patch, spans
+from ...core.patching import Wrap
 from ...core.recorder import ANNOTATION, now
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
+from ...core.span_hooks import record_calls
 
 cpu = time.thread_time_ns
 
@@ -35,23 +34,25 @@ where no file is: jobs copy models through memory, too, and send them"""
 class Saving:
     """Records saves of one process."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.noted: list[dict[str, Any]] = []
+        events.live_facts["saves"] = lambda: list(self.noted)
         self.last: tuple[int, int] | None = None
         """step and thread of the last save"""
 
     def install(self, torch: Any) -> None:
         """Wrap the functions."""
-        patch(self.loop, "save", torch, "save", self.saves)
+        self.events.patch("save", torch, "save", self.saves)
         leave = once_there(FLAT, "save_file", self._flat)
-        self.loop.undo.setdefault(FLAT, leave)
+        self.events.undo.setdefault(FLAT, leave)
         for name in SURE:
-            patch(self.loop, f"os.{name}", os, name, self.follows(f"os.{name}"))
+            self.events.patch(f"os.{name}", os, name, self.follows(f"os.{name}"))
         os.register_at_fork(after_in_child=self._forget)
 
     def _flat(self, module: Any) -> None:
         """It is there, maybe long after the rest."""
-        self.loop.contained(FLAT, patch, self.loop, FLAT, module, "save_file", self.saves)
+        self.events.contained(FLAT, self.events.patch, FLAT, module, "save_file", self.saves)
 
     def _forget(self) -> None:
         """A child has saved nothing: it never steps, and all that it renames would follow."""
@@ -59,17 +60,17 @@ class Saving:
 
     def saves(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """``torch.save``, with how large the file became."""
-        timed = spans(self.loop, wire.CHECKPOINT, SPAN, ANNOTATION, "save")(original)
+        timed = record_calls(self.events, wire.CHECKPOINT, SPAN, ANNOTATION, "save")(original)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             begin, worked = now(), cpu()
             try:
                 return timed(*args, **kwargs)
             finally:
-                self.last = self.loop.steps, threading.get_ident()
+                self.last = self.events.steps, threading.get_ident()
                 name = "filename" if "filename" in kwargs else "f"
                 target = kwargs.get(name, args[1] if len(args) > 1 else None)
-                self.loop.contained("save", self.saved, target, now() - begin, cpu() - worked)
+                self.events.contained("save", self.saved, target, now() - begin, cpu() - worked)
 
         return wrapper
 
@@ -81,7 +82,7 @@ class Saving:
         path = os.fspath(target) if named else getattr(target, "name", unnamed)
         if not isinstance(path, str):
             return
-        noted = self.loop.saves
+        noted = self.noted
         files = [each for each in noted if each["path"] != MEMORY]
         if len(noted if path == MEMORY else files) >= MOST_SAVES or (path == MEMORY and files):
             return
@@ -95,12 +96,19 @@ class Saving:
         """A call that is part of a save if this thread saved last, and has not stepped since."""
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-            timed = spans(self.loop, wire.CHECKPOINT, SPAN, ANNOTATION, where)(original)
+            timed = record_calls(self.events, wire.CHECKPOINT, SPAN, ANNOTATION, where)(original)
 
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                mine = self.last == (self.loop.steps, threading.get_ident())
+                mine = self.last == (self.events.steps, threading.get_ident())
                 return (timed if mine else original)(*args, **kwargs)
 
             return wrapper
 
         return wrap
+
+
+def install(events: Events) -> None:
+    """Record checkpoints."""
+    import torch
+
+    Saving(events).install(torch)

@@ -12,18 +12,16 @@ import json
 import os
 import socket
 import threading
-import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import wire
 from ...core import containment
+from ...core.events import Events
 from ...core.patching import put
 from ...core.recorder import ANNOTATION, now
-from . import gradient_exchange
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
+from .gradient_exchange import GradientExchange
+from .tracing import HIDING, skip_code
 
 LAUNCH = (
     "RANK",
@@ -72,67 +70,26 @@ thread = threading.get_ident
 class Ranks:
     """What this process knows of its job."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, events: Events) -> None:
+        self.events = events
         self.backend = "gloo"
         self.pending: dict[int, tuple[int, str]] = {}
-        self.models: list[weakref.ref[Any]] = []
-        self.synced = self.unsynced = 0
-        self.queue, self.queue_of = -1, 0
-        self.made = ""
-        self.mark_ns: float | None = None
-        os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        self.models.clear()
-        self.queue, self.queue_of = -1, 0
 
     def note(self, **found: Any) -> None:
         """Write this process's place beside its recording, for ranks that never come to train."""
         environ = os.environ
         told = {"pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname()}
         told |= {"time": now(), "launch": {k: environ[k] for k in LAUNCH if k in environ}, **found}
-        place = os.path.join(self.loop.recorder.folder, f"{os.getpid()}.rank.json")
+        place = os.path.join(self.events.recorder.folder, f"{os.getpid()}.rank.json")
         try:
             with open(place + "~", "w", encoding="utf-8") as file:
                 json.dump(told, file)
             os.replace(place + "~", place)
         except OSError as error:
-            containment.note(self.loop.recorder.folder, "ranks", error)
-
-    def contained(self, where: str, record: Callable[..., None], *values: Any) -> None:
-        """A hook's work, none of whose faults reaches the job."""
-        if where in self.loop.off:
-            return
-        try:
-            record(*values)
-        except (RecursionError, MemoryError):
-            pass  # the job is at its limit: that is no time to do anything about it
-        except Exception as error:  # contained, counted, and the wrapper taken off
-            self.loop.fault(where, error)
-
-    def queued(self) -> int:
-        """How long this thread has waited for a processor, ns, as the kernel counts it."""
-        if self.queue_of != thread():
-            self.queue_of = thread()
-            self.queue = _open_queue()
-        if self.queue < 0:
-            return 0
-        try:
-            return int(os.pread(self.queue, 80, 0).split()[1])
-        except (OSError, ValueError, IndexError):
-            self.queue = -1
-            return 0
+            containment.note(self.events.recorder.folder, "ranks", error)
 
 
-def _open_queue() -> int:
-    try:
-        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1  # not Linux, or hidden
-
-
-def install(loop: Loop) -> None:
+def install(events: Events) -> None:
     """Watch for this process to join a job of several."""
     import torch
 
@@ -141,12 +98,13 @@ def install(loop: Loop) -> None:
     import torch.distributed.distributed_c10d as c10d
     from torch.nn.parallel import DistributedDataParallel
 
-    ranks = Ranks(loop)
+    ranks = Ranks(events)
     if "RANK" in os.environ:
         ranks.note(rank=_number("RANK"), world_size=_number("WORLD_SIZE"))
-    loop.wrap("ranks", c10d, "init_process_group", lambda *_: _joined(ranks))
-    made = functools.partial(gradient_exchange.made, ranks)
-    loop.wrap("ddp", DistributedDataParallel, "__init__", lambda ddp, _: made(ddp))
+    events.patch_call("ranks", c10d, "init_process_group", lambda *_: _joined(ranks))
+    exchange = GradientExchange(events, lambda: ranks.backend)
+    made = exchange.model_wrapped
+    events.patch_call("ddp", DistributedDataParallel, "__init__", lambda ddp, _: made(ddp))
 
 
 def _number(name: str) -> int | None:
@@ -158,7 +116,7 @@ def _joined(ranks: Ranks) -> None:
     """A process group was made: its collectives are recorded from now on."""
     import torch.distributed as dist
 
-    if not dist.is_initialized() or "collectives" in ranks.loop.undo:
+    if not dist.is_initialized() or "collectives" in ranks.events.undo:
         return
     ranks.backend = str(dist.get_backend()).split(":")[0]
     world = dist.get_world_size()
@@ -184,10 +142,10 @@ def _collectives(ranks: Ranks) -> None:
         try:
             return original(work, *args, **kwargs)
         finally:
-            ranks.contained("collectives", _waited, ranks, work, begin)
+            ranks.events.contained("collectives", _waited, ranks, work, begin)
 
     undoes.append(put(Work, "wait", wait))
-    ranks.loop.undo["collectives"] = lambda: [undo() for undo in undoes]
+    ranks.events.undo["collectives"] = lambda: [undo() for undo in undoes]
 
 
 def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[..., Any]:
@@ -199,19 +157,19 @@ def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[...
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         begin = now()
         work = original(self, *args, **kwargs)
-        ranks.contained("collectives", _called, ranks, work, name, begin)
+        ranks.events.contained("collectives", _called, ranks, work, name, begin)
         return work
 
     named: Any = call
     named.__code__ = named.__code__.replace(co_name=method)
-    hide = functools.partial(containment.skip, named.__code__)
-    containment.contained(ranks.loop.recorder.folder, containment.HIDING, hide)
+    hide = functools.partial(skip_code, named.__code__)
+    containment.contained(ranks.events.recorder.folder, HIDING, hide)
     return call
 
 
 def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
     if work is None:  # it has waited already
-        ranks.loop.span(wire.COLLECTIVE, name, ANNOTATION, begin)
+        ranks.events.span(wire.COLLECTIVE, name, ANNOTATION, begin)
         return
     if len(ranks.pending) >= MOST_PENDING:  # never waited for
         ranks.pending.clear()
@@ -220,8 +178,8 @@ def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
 
 def _waited(ranks: Ranks, work: Any, begin: int) -> None:
     called, name = ranks.pending.pop(id(work), (0, ""))
-    recorder = ranks.loop.recorder
-    ranks.loop.span(wire.COLLECTIVE_WAIT, WAIT, ANNOTATION, begin)
+    recorder = ranks.events.recorder
+    ranks.events.span(wire.COLLECTIVE_WAIT, WAIT, ANNOTATION, begin)
     if called:
         number = recorder.number(name, wire.COLLECTIVE)
         recorder.add((called, now(), FLIGHT, number, ANNOTATION))

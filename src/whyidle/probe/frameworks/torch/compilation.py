@@ -10,17 +10,13 @@ from __future__ import annotations
 import functools
 import sys
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import wire
+from ...core.events import Events
 from ...core.import_hooks import Waiter
 from ...core.patching import put
 from ...core.recorder import ANNOTATION, now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...core.events import Loop
 
 MODULE = "torch._dynamo.convert_frame"
 MOST = 200
@@ -31,15 +27,13 @@ DEEPEST = 6
 """frames of the user's stack at a graph break that are kept"""
 LATER = "whyidle::compile#later"
 """label of what is compiled for a function that is not known"""
-listeners: list[Callable[[int, int], object]] = []
-"""are told of each compilation when it is over: from when to when, ns"""
 
 
 class Compiler:
     """What one process has compiled."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, events: Events) -> None:
+        self.events = events
         self.seen: dict[tuple[str, int, str], int] = {}
         self.compiles: list[dict[str, Any]] = []
         self.count = 0
@@ -57,8 +51,8 @@ class Compiler:
         place = f"{key[0]}({key[1]}): {key[2]}"
         name = f"whyidle::compile{' again' if turn > 1 else ''}#{place}"
         role = wire.RECOMPILE if turn > 1 else wire.COMPILE
-        self.loop.span(role, name, ANNOTATION, begin)
-        _tell(begin, end)
+        self.events.span(role, name, ANNOTATION, begin)
+        self.events.emit("on_compilation", begin, end)
         self.count += 1
         self.names[str(number)] = role, name
         if len(self.compiles) < MOST:
@@ -90,7 +84,7 @@ class Compiler:
 
     def tell(self) -> None:
         """Have it written, by another thread: what it gets is not changed any more."""
-        self.loop.recorder.documents["compiles.json"] = {
+        self.events.recorder.documents["compiles.json"] = {
             "count": self.count,
             "functions": len(self.seen),
             "compiles": self.compiles,
@@ -111,7 +105,7 @@ class Compiler:
             handler.register_end_callback(self._ended)
 
     def _began(self, *args: Any) -> None:
-        self.loop.contained("compile later", self._note_begin, *args)
+        self.events.contained("compile later", self._note_begin, *args)
 
     def _note_begin(self, *args: Any) -> None:
         callbacks = sys.modules["torch._dynamo.callback"]
@@ -120,15 +114,15 @@ class Compiler:
         self.begun = 0 if told else now()
 
     def _ended(self, *args: Any) -> None:
-        self.loop.contained("compile later", self._note_end, *args)
+        self.events.contained("compile later", self._note_end, *args)
 
     def _note_end(self, *args: Any) -> None:
         begin, self.begun = self.begun, 0
         if begin:
             number = str(getattr(args[0], "compile_id", ""))
             role, name = self.names.get(number, (wire.COMPILE, LATER))
-            self.loop.span(role, name, ANNOTATION, begin)
-            _tell(begin, now())
+            self.events.span(role, name, ANNOTATION, begin)
+            self.events.emit("on_compilation", begin, now())
 
     def silence(self) -> None:
         """Hear of nothing any more."""
@@ -136,11 +130,6 @@ class Compiler:
         if self._began in getattr(handler, "start_callbacks", ()):
             handler.remove_start_callback(self._began)
             handler.remove_end_callback(self._ended)
-
-
-def _tell(begin: int, end: int) -> None:
-    for listener in listeners:
-        listener(begin, end)
 
 
 def _handler() -> Any:
@@ -166,38 +155,38 @@ def _short(text: Any) -> str | None:
     return str(text)[:LONGEST] if text is not None else None
 
 
-def install(loop: Loop) -> None:
+def install(events: Events) -> None:
     """Wait for the job to import Dynamo, which it may never do."""
     loaded = sys.modules.get(MODULE)
     if loaded is not None:
-        loop.undo["compile"] = loop.traced
-        loop.contained("compile", _attach, loop, loaded)
+        events.undo["compile"] = events.note_tracing
+        events.contained("compile", _attach, events, loaded)
         return
 
     def wake(module: Any) -> None:
         if waiter in sys.meta_path:
             sys.meta_path.remove(waiter)
-        loop.contained("compile", _attach, loop, module)
+        events.contained("compile", _attach, events, module)
 
     def undo() -> None:
         if waiter in sys.meta_path:
             sys.meta_path.remove(waiter)
-        loop.traced()
+        events.note_tracing()
 
     waiter = Waiter(MODULE, wake)
     sys.meta_path.insert(0, waiter)
-    loop.undo["compile"] = undo
+    events.undo["compile"] = undo
 
 
-def _attach(loop: Loop, module: Any) -> None:
-    compiler, original = Compiler(loop), module._compile
+def _attach(events: Events, module: Any) -> None:
+    compiler, original = Compiler(events), module._compile
 
     @functools.wraps(original)
     def _compile(*args: Any, **kwargs: Any) -> Any:
         begin, failed = now(), None
         if "skip" in kwargs:  # how many frames the compiler's own log leaves out: one more now
             kwargs["skip"] += 1
-        loop.contained("compile", loop.traced)
+        events.contained("compile", events.note_tracing)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -205,13 +194,13 @@ def _attach(loop: Loop, module: Any) -> None:
             raise
         finally:
             code, number = args[0] if args else kwargs.get("code"), kwargs.get("compile_id")
-            loop.contained("compile", compiler.compiled, code, number, begin, failed)
+            events.contained("compile", compiler.compiled, code, number, begin, failed)
 
     off = put(module, "_compile", _compile)
 
     def undo() -> None:
         off()
         compiler.silence()
-        loop.traced()
+        events.note_tracing()
 
-    loop.undo["compile"] = undo
+    events.undo["compile"] = undo

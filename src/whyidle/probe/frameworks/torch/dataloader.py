@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import wire
+from ...core.events import Events
 from ...core.patching import put
 from ...core.recorder import ANNOTATION, now
 from ...wire import BATCH, ROW, TAKE
@@ -39,10 +40,10 @@ NOTHING: Counts = (0, 0, 0, 0, 0)
 class Loader:
     """What one process knows of its loaders. ``worker`` is -1 outside loader workers."""
 
-    def __init__(self, loop: Any) -> None:
-        self.loop = loop
-        self.recorder = loop.recorder
-        self.padding = padding.Padding(loop)
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.recorder = events.recorder
+        self.padding = padding.Padding(events)
         self.wrapped = True
         self.switch: Callable[[bool], None] = lambda _: None
         """puts the wrapper of making a batch on, and takes it off"""
@@ -80,7 +81,7 @@ class Loader:
         """No batch is to be measured for some steps: not even a call of ours is made."""
         self.wrapped = False
         self.switch(False)
-        self.loop.later(FULL_EVERY, self._resume)
+        self.events.call_later(FULL_EVERY, self._resume)
 
     def _resume(self) -> None:
         if not self.wrapped:
@@ -154,11 +155,12 @@ class Loader:
             self.recorder.end()
             return
         self.recorder.documents["worker.json"] = worker(info.id)
-        self.loop.undo["hand-off"] = _time_pickling(self)
+        self.events.undo["hand-off"] = _time_pickling(self)
         sys.addaudithook(self._audit)
-        self.loop.watch()
-        self.loop.sampler.follow(threading.get_ident())
-        self.loop.finish_with_child()
+        self.events.watch()
+        if self.events.sampler is not None:
+            self.events.sampler.follow(threading.get_ident())
+        self.events.finish_with_child()
 
     def _audit(self, event: str, _: Any) -> None:
         if event == "open":
@@ -172,7 +174,7 @@ class Loader:
         self.iterators += 1
         iterator._whyidle = self.iterators
         name = f"{sys.modules[type(loader).__module__].__file__}(1): __iter__"
-        self.loop.span(wire.LOADER_START, name, ANNOTATION, begin)
+        self.events.span(wire.LOADER_START, name, ANNOTATION, begin)
         told = describe(loader)
         if told not in self.settings:
             if len(self.settings) > MOST_ITERATORS:
@@ -198,19 +200,19 @@ class Loader:
             self._count(data)
 
 
-def install(loop: Any) -> None:
+def install(events: Events) -> None:
     """Wrap making batches, making iterators and taking batches from workers."""
     from torch.utils.data import dataloader
     from torch.utils.data._utils import fetch
 
-    loader = Loader(loop)
-    loop.ids = embedding_ids.Ids(loop, loader.padding)
-    _wrap_fetch(loop, loader, (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher))
-    _wrap_made(loop, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
-    _wrap_taken(loop, loader, dataloader._MultiProcessingDataLoaderIter)
+    loader = Loader(events)
+    events.subscribe(embedding_ids.EmbeddingIds(events, loader.padding))
+    _wrap_fetch(events, loader, (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher))
+    _wrap_made(events, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
+    _wrap_taken(events, loader, dataloader._MultiProcessingDataLoaderIter)
 
 
-def _wrap_fetch(loop: Any, loader: Loader, kinds: tuple[Any, ...]) -> None:
+def _wrap_fetch(events: Events, loader: Loader, kinds: tuple[Any, ...]) -> None:
     plain = {kind: kind.fetch for kind in kinds}
     wrapped = {kind: _fetching(loader, kind.fetch) for kind in kinds}
 
@@ -225,7 +227,7 @@ def _wrap_fetch(loop: Any, loader: Loader, kinds: tuple[Any, ...]) -> None:
         loader.switch = lambda _: None
         switch(False)
 
-    loop.undo["fetch"], loader.switch = undo, switch
+    events.undo["fetch"], loader.switch = undo, switch
     switch(True)
 
 
@@ -250,7 +252,7 @@ def _fetching(loader: Loader, original: Callable[..., Any]) -> Callable[..., Any
 
 def _measured(loader: Loader, original: Callable[..., Any], fetcher: Any, index: Any) -> Any:
     """Make a batch, and record it with all its counters."""
-    loop, mark, data, collate = loader.loop, None, None, None
+    events, mark, data, collate = loader.events, None, None, None
     loader.depth += 1
     try:
         mark = loader.begin()
@@ -258,7 +260,7 @@ def _measured(loader: Loader, original: Callable[..., Any], fetcher: Any, index:
             collate = fetcher.collate_fn
             fetcher.collate_fn = _timed_collate(loader, collate)
     except Exception as error:  # contained
-        loop.failed("fetch", error)
+        events.failed("fetch", error)
     try:
         data = original(fetcher, index)
         return data
@@ -270,7 +272,7 @@ def _measured(loader: Loader, original: Callable[..., Any], fetcher: Any, index:
             try:
                 loader.end(mark, index, data)
             except Exception as error:  # contained
-                loop.failed("fetch", error)
+                events.failed("fetch", error)
 
 
 def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[..., Any]:
@@ -285,41 +287,41 @@ def _timed_collate(loader: Loader, collate: Callable[..., Any]) -> Callable[...,
     return timed
 
 
-def _wrap_made(loop: Any, loader: Loader, base: Any, kind: Any) -> None:
+def _wrap_made(events: Events, loader: Loader, base: Any, kind: Any) -> None:
     """``DataLoader._get_iterator`` makes every iterator, whatever its class."""
     original = kind._get_iterator
 
     @functools.wraps(original)
     def _get_iterator(self: Any) -> Any:
-        if "iterator" in loop.off:
+        if "iterator" in events.off:
             return original(self)
         begin = now()
         made = original(self)
         try:
             if isinstance(made, base):
                 loader.iterator(made, self, begin)
-                if hasattr(made, "_data_queue") and "unpickling" not in loop.undo:
-                    loop.undo["unpickling"] = _time_unpickling(loader)
+                if hasattr(made, "_data_queue") and "unpickling" not in events.undo:
+                    events.undo["unpickling"] = _time_unpickling(loader)
         except Exception as error:  # contained
-            loop.failed("iterator", error)
+            events.failed("iterator", error)
         return made
 
-    loop.undo["iterator"] = put(kind, "_get_iterator", _get_iterator)
+    events.undo["iterator"] = put(kind, "_get_iterator", _get_iterator)
 
 
-def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
+def _wrap_taken(events: Events, loader: Loader, kind: Any) -> None:
     original = kind._next_data
 
     @functools.wraps(original)
     def _next_data(self: Any) -> Any:
-        if "taken" in loop.off:
+        if "taken" in events.off:
             return original(self)
         begin, ready, data = now(), -1, None
         try:
             ready = _ready(self)
             loader.unpickled = 0
         except Exception as error:  # contained
-            loop.failed("taken", error)
+            events.failed("taken", error)
         try:
             data = original(self)
             return data
@@ -328,9 +330,9 @@ def _wrap_taken(loop: Any, loader: Loader, kind: Any) -> None:
                 loader.taken(self, begin, ready, data)
                 loader.padding.taken(data)
             except Exception as error:  # contained
-                loop.failed("taken", error)
+                events.failed("taken", error)
 
-    loop.undo["taken"] = put(kind, "_next_data", _next_data)
+    events.undo["taken"] = put(kind, "_next_data", _next_data)
 
 
 def _ready(iterator: Any) -> int:

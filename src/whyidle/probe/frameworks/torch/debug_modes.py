@@ -9,70 +9,82 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...core.patching import patch
+from ...core.events import Events
+from ...core.listener import Listener
+from ...core.patching import Wrap
 from ...core.sampler import describe
 from ...core.thread_stacks import outwards
-from .anomaly_mode import Noting
+from .anomaly_mode import AnomalyMode
 
-if TYPE_CHECKING:
-    from ...core.events import Loop
-
-LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
-"""steps after which the training thread looks at itself"""
 _HEARS = ("set_detect_anomaly.__init__", "detect_anomaly.__enter__")
 """hooks that hear of it"""
 _COMPILER = "torch._"
 """private parts of PyTorch switch anomaly mode on for a moment: tracing a graph, for its stacks"""
 
 
-def install(loop: Loop) -> None:
-    """Note who switches a mode on."""
-    from torch import autograd
+class DebugModes(Listener):
+    """Those of one process. ``requested``: mode -> the stack of the first line that asked for it;
+    a new dictionary for each change, as other threads read it."""
 
-    asks = [
-        ("anomaly_mode", "__init__", getattr(autograd, "set_detect_anomaly", None)),
-        ("anomaly_mode", "__enter__", getattr(autograd, "detect_anomaly", None)),
-        ("torch_profiler", "__enter__", getattr(autograd.profiler, "profile", None)),
-        ("torch_profiler", "__enter__", getattr(autograd.profiler, "emit_nvtx", None)),
-    ]
-    for mode, name, kind in asks:
-        if kind is not None:
-            where = f"{kind.__name__}.{name}"
-            patch(loop, where, kind, name, _noting(loop, where, mode))
+    listener = "debugging modes"
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.requested: dict[str, str] = {}
+        self.anomaly: AnomalyMode | None = None
+
+    def install(self, autograd: Any) -> None:
+        """Note who switches a mode on."""
+        asks = [
+            ("anomaly_mode", "__init__", getattr(autograd, "set_detect_anomaly", None)),
+            ("anomaly_mode", "__enter__", getattr(autograd, "detect_anomaly", None)),
+            ("torch_profiler", "__enter__", getattr(autograd.profiler, "profile", None)),
+            ("torch_profiler", "__enter__", getattr(autograd.profiler, "emit_nvtx", None)),
+        ]
+        for mode, name, kind in asks:
+            if kind is not None:
+                where = f"{kind.__name__}.{name}"
+                self.events.patch(where, kind, name, self._noting(where, mode))
+
+    def _noting(self, where: str, mode: str) -> Wrap:
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def wrapper(self_: Any, *args: Any, **kwargs: Any) -> Any:
+                if mode not in self.requested:
+                    on = args[0] if args else kwargs.get("mode", True)
+                    self.events.contained(where, self._note, mode, bool(on), sys._getframe(1))
+                return original(self_, *args, **kwargs)
+
+            return wrapper
+
+        return wrap
+
+    def _note(self, mode: str, on: bool, frame: FrameType) -> None:
+        if on and not str(frame.f_globals.get("__name__")).startswith(_COMPILER):
+            self.requested = {**self.requested, mode: describe(outwards(frame))}
+            if mode == "anomaly_mode" and self.anomaly is None:
+                self.anomaly = AnomalyMode(self.events)
+                self.anomaly.install()
+
+    def anomaly_requested(self) -> bool:
+        """Whether the job asked for anomaly mode; where a hook that would know has come off, it may
+        have."""
+        hooks = self.events.undo
+        return "anomaly_mode" in self.requested or any(where not in hooks for where in _HEARS)
+
+    def on_look(self) -> None:
+        """Count how often a mode of this thread was on, of how many looks."""
+        told = self.events.recorder.facts
+        if not told:
+            return
+        before = told.get("own", {})
+        on = {mode: before.get(mode, 0) + 1 for mode, value in thread_modes().items() if value}
+        told["own"] = {**before, **on, "looks": before.get("looks", 0) + 1}
+        told["asked"] = self.requested
 
 
-def _noting(
-    loop: Loop, where: str, mode: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if mode not in loop.asked:
-                on = args[0] if args else kwargs.get("mode", True)
-                loop.contained(where, _note, loop, mode, bool(on), sys._getframe(1))
-            return original(self, *args, **kwargs)
-
-        return wrapper
-
-    return wrap
-
-
-def asked(loop: Loop) -> bool:
-    """Whether the job asked for anomaly mode; where a hook that would know has come off, it may
-    have."""
-    return "anomaly_mode" in loop.asked or any(where not in loop.undo for where in _HEARS)
-
-
-def _note(loop: Loop, mode: str, on: bool, frame: FrameType) -> None:
-    if on and not str(frame.f_globals.get("__name__")).startswith(_COMPILER):
-        loop.asked = {**loop.asked, mode: describe(outwards(frame))}
-        if mode == "anomaly_mode" and loop.noting is None:
-            loop.noting = Noting(loop)
-            loop.noting.install()
-
-
-def own() -> dict[str, bool]:
+def thread_modes() -> dict[str, bool]:
     """Modes of the calling thread."""
     import torch
 
@@ -84,12 +96,11 @@ def own() -> dict[str, bool]:
     }
 
 
-def look(loop: Loop) -> None:
-    """The training thread looks at itself: how often a mode was on, of how many looks."""
-    told = loop.recorder.facts
-    if not told:
-        return
-    before = told.get("own", {})
-    on = {mode: before.get(mode, 0) + 1 for mode, value in own().items() if value}
-    told["own"] = {**before, **on, "looks": before.get("looks", 0) + 1}
-    told["asked"] = loop.asked
+def install(events: Events) -> DebugModes:
+    """Note who switches a mode on, and look at the training thread."""
+    from torch import autograd
+
+    modes = DebugModes(events)
+    modes.install(autograd)
+    events.subscribe(modes)
+    return modes

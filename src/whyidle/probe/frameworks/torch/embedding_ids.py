@@ -12,7 +12,10 @@ import sys
 import time
 from typing import Any
 
+from ...core.events import Events
+from ...core.listener import Listener
 from ...core.recorder import now
+from ...wire import PAD
 from . import padding
 
 IDS = 5
@@ -25,39 +28,42 @@ LOOKS = 4
 """backward passes in a row"""
 
 
-class Ids:
+class EmbeddingIds(Listener):
     """Looks at the ids of the embeddings that one process trains."""
 
-    def __init__(self, loop: Any, told: padding.Padding) -> None:
-        self.loop, self.told = loop, told
+    listener = "ids"
+
+    def __init__(self, events: Events, told: padding.Padding) -> None:
+        self.events, self.told = events, told
         self.tries = padding.TRIES
         self.credit = padding.CREDIT_NS
         self.next = self.left = 0
-        loop.undo["ids"] = self.stop
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Never look again."""
         self.tries = self.left = 0
+        self.wants_detail = False
 
-    def consider(self) -> None:
+    def on_chore(self) -> None:
         """Now and then, on another thread: shall the next backward passes be looked at?"""
-        wanted = self.tries and self.loop.steps and not self.told.found
+        wanted = self.tries and self.events.steps and not self.told.found
         if wanted and not self.left and now() >= self.next:
-            self.left = LOOKS
-            self.loop.alert()
+            self.left, self.wants_detail = LOOKS, True
+            self.events.alert()
 
-    def begins(self, args: tuple[Any, ...]) -> None:
-        """A backward pass begins."""
+    def on_backward_begin(self, args: tuple[Any, ...]) -> None:
+        """Look at its loss, where it is wanted."""
         if self.left:
             self.left -= 1
-            self.loop.contained("ids", self._look, args)
+            self.wants_detail = self.left > 0
+            self._look(args)
 
     def _look(self, args: tuple[Any, ...]) -> None:
         begin, cost = now(), time.thread_time_ns()
         found = of_loss(args[0]) if args else None
         if found is not None:
             self.tries = padding.TRIES
-            self.loop.recorder.row("padding", padding.PAD, (begin, *found))
+            self.events.recorder.row("padding", PAD, (begin, *found))
         else:
             self.tries -= 1
         spent = time.thread_time_ns() - cost

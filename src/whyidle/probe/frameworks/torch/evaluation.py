@@ -1,50 +1,32 @@
-"""What interrupts or surrounds a step: evaluation, explicit collections, synchronisations.
-
-All of it is rare, so each record may also note the caller's stack at once.
-"""
+"""Evaluations, and steps that gradient scaling leaves out. Both are rare."""
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import wire
-from ...core import containment
-from ...core.patching import Wrap, mark, patch, spans
-from ...core.recorder import ANNOTATION, PYTHON, RUNTIME, now
-from .checkpoints import Saving
+from ...core.events import Events
+from ...core.listener import Listener
+from ...core.patching import Wrap
+from ...core.recorder import ANNOTATION, now
+from ...core.span_hooks import mark_place
 
-if TYPE_CHECKING:
-    from ...core.events import Loop
-
-READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
-"""methods of a tensor that wait for a device"""
 WITHOUT_GRADIENTS = wire.EVALUATION, "evaluation"
 WITH_GRADIENTS = wire.EVALUATION_WITH_GRADIENTS, "evaluation#grad"
 """role and label of evaluations"""
-WAITED_NS = 20_000
-"""a read that returned sooner than this did not wait"""
 
 
-def install(loop: Loop) -> None:
-    """Wrap the call sites around a step."""
+def install(events: Events) -> None:
+    """Wrap the switches between training and evaluation."""
     import torch
 
-    patch(
-        loop,
-        "gc.collect",
-        gc,
-        "collect",
-        spans(loop, wire.GARBAGE_COLLECTION_CALL, "gc.collect", PYTHON),
-    )
-    Saving(loop).install(torch)
-    _evaluation(loop, torch)
-    _scaler(loop, torch)
+    _evaluation(events, torch)
+    _scaler(events, torch)
 
 
-class Evaluation:
+class Evaluation(Listener):
     """From ``Module.eval()`` to the return to training. A backward in between shows that only a
     part of the model, or another model, was frozen: then it was no evaluation. Where a framework
     returns to training without ``Module.train()`` (Lightning sets each module's flag), the model
@@ -54,8 +36,10 @@ class Evaluation:
     through the same calls in every step.
     """
 
-    def __init__(self, loop: Loop, grad: Callable[[], bool], switches: list[Switch]) -> None:
-        self.loop, self.grad, self.switches = loop, grad, switches
+    listener = "evaluation batches"
+
+    def __init__(self, events: Events, grad: Callable[[], bool], switches: list[Switch]) -> None:
+        self.events, self.grad, self.switches = events, grad, switches
         self.begin = 0
         self.evaluated: Callable[[], Any] = bool
         """the module whose ``eval()`` began it, while it lives"""
@@ -67,53 +51,64 @@ class Evaluation:
         if not self.begin:
             self.begin, self.without = now(), not self.grad()
             self.evaluated = weakref.ref(module)
-            self.loop.evaluating = self
-            self.loop.alert()
+            self.wants_detail = True
+            self.events.alert()
             for where, owner, name, wrap in self.switches:
-                patch(self.loop, where, owner, name, wrap(self))
-            mark(self.loop, self.begin)
+                self.events.patch(where, owner, name, wrap(self))
+            mark_place(self.events, self.begin)
 
-    def asked(self) -> None:
-        """A batch is asked for: of training again, where the model trains."""
-        if getattr(self.evaluated(), "training", False):
+    def on_batch_request(self) -> None:
+        """A batch of training again, where the model trains."""
+        if self.begin and getattr(self.evaluated(), "training", False):
             self.closes()
+
+    def on_batches_end(self) -> None:
+        """The evaluation's loader has no more batches."""
+        if self.begin:
+            self.closes()
+
+    def on_backward_end(self, begin: int) -> None:
+        """Only a part of the model was frozen."""
+        if self.begin:
+            self.ends()
 
     def closes(self) -> None:
         """``Module.train()`` was called, or the evaluation's loader has no more batches."""
         begin = self.begin
         self.ends()
-        if begin and self.loop.steps:
+        if begin and self.events.steps:
             without = self.without or not self.grad()
             name = WITHOUT_GRADIENTS if without else WITH_GRADIENTS
-            self.loop.span(*name, ANNOTATION, begin)
+            self.events.span(*name, ANNOTATION, begin)
 
     def ends(self) -> None:
         """It is over, or was none."""
-        self.begin, self.loop.evaluating = 0, None
+        self.begin, self.wants_detail = 0, False
         for where, *_ in self.switches:
-            self.loop.undo.pop(where, bool)()
+            self.events.undo.pop(where, bool)()
 
 
 Switch = tuple[str, Any, str, Callable[[Evaluation], Wrap]]
 """where, owner and name of what switches gradients off, and what to make of it"""
 
 
-def _evaluation(loop: Loop, torch: Any) -> None:
+def _evaluation(events: Events, torch: Any) -> None:
     modes = (torch.no_grad, torch.inference_mode)
     switches: list[Switch] = [(kind.__name__, kind, "__enter__", _without) for kind in modes]
     switches.append(("set_grad_enabled", torch.set_grad_enabled, "__init__", _switched))
-    evaluation = Evaluation(loop, torch.is_grad_enabled, switches)
-    compiling = containment.compiling()
+    evaluation = Evaluation(events, torch.is_grad_enabled, switches)
+    events.subscribe(evaluation)
+    compiling = events.framework.is_tracing
     module = torch.nn.Module
-    patch(loop, "evaluation", module, "eval", _evals(loop, evaluation, compiling))
-    patch(loop, "evaluation end", module, "train", _trains(loop, evaluation, compiling))
+    events.patch("evaluation", module, "eval", _evals(events, evaluation, compiling))
+    events.patch("evaluation end", module, "train", _trains(events, evaluation, compiling))
 
 
-def _evals(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
+def _evals(events: Events, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any) -> Any:
             if not compiling():
-                loop.contained("evaluation", evaluation.opens, self)
+                events.contained("evaluation", evaluation.opens, self)
             return original(self)
 
         return wrapper
@@ -121,11 +116,11 @@ def _evals(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) ->
     return wrap
 
 
-def _trains(loop: Loop, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
+def _trains(events: Events, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, mode: bool = True) -> Any:
             if evaluation.begin and mode and not compiling():
-                loop.contained("evaluation end", evaluation.closes)
+                events.contained("evaluation end", evaluation.closes)
             return original(self, mode)
 
         return wrapper
@@ -155,47 +150,26 @@ def _switched(evaluation: Evaluation) -> Wrap:
     return wrap
 
 
-def _scaler(loop: Loop, torch: Any) -> None:
+def _scaler(events: Events, torch: Any) -> None:
     """A step that gradient scaling skips is a step all the same."""
     scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
 
+    skipped = 0
+    events.live_facts["skipped_steps"] = lambda: skipped
+
+    def skip(optimizer: Any, begin: int) -> None:
+        nonlocal skipped
+        skipped += 1
+        events.step_skipped(optimizer, begin)
+
     def steps(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            begin, before = now(), loop.steps
+            begin, before = now(), events.steps
             result = original(self, optimizer, *args, **kwargs)
-            if loop.steps == before:
-                loop.contained("scaler", _skipped, loop, optimizer, begin)
+            if events.steps == before:
+                events.contained("scaler", skip, optimizer, begin)
             return result
 
         return wrapper
 
-    patch(loop, "scaler", scaler, "step", steps)
-
-
-def _skipped(loop: Loop, optimizer: Any, begin: int) -> None:
-    loop.skipped += 1
-    loop.stepped(optimizer, begin)
-
-
-def read(loop: Loop, name: str, kind: str) -> Wrap:
-    """A read of a tensor, recorded where it is on this kind of device and had to be waited for."""
-    span = f"{kind}StreamSynchronize (Tensor.{name})"
-    resides = f"is_{kind}"
-    is_compiling = containment.compiling()
-
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not getattr(self, resides, False):
-                return original(self, *args, **kwargs)
-            begin = now()
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                if now() - begin > WAITED_NS:
-                    loop.contained(
-                        f"Tensor.{name} ({kind})", loop.span, wire.SCALAR_READ, span, RUNTIME, begin
-                    )
-
-        return wrapper
-
-    return wrap
+    events.patch("scaler", scaler, "step", steps)

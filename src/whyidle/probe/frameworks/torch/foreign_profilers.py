@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.events import Events
 from ...core.patching import put
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
 
 CALLS = (
     ("torch.profiler", "_KinetoProfile", "__init__"),
@@ -24,21 +22,21 @@ CALLS = (
 WHY = "the job uses a profiler of its own"
 
 
-def watch(loop: Loop, forbid: Callable[[str], None]) -> None:
+def watch(events: Events, forbid: Callable[[str], None]) -> None:
     """Have ``forbid`` called, before the profiler is made or started."""
     for module, owner, name in CALLS:
         found = getattr(sys.modules.get(module), owner, None)
         if hasattr(found, name):
-            _wrap(loop, forbid, found, name)
+            _wrap(events, forbid, found, name)
 
 
-def _wrap(loop: Loop, forbid: Callable[[str], None], owner: Any, name: str) -> None:
+def _wrap(events: Events, forbid: Callable[[str], None], owner: Any, name: str) -> None:
     original = getattr(owner, name)
 
     @wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        loop.contained("burst", forbid, WHY)
+        events.contained("burst", forbid, WHY)
         return original(*args, **kwargs)
 
     where = f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
-    loop.undo[where] = put(owner, name, wrapper)
+    events.undo[where] = put(owner, name, wrapper)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...core.events import Events
 from ...core.recorder import now
 from ...wire import PAD
 
@@ -47,14 +48,14 @@ Named = list[tuple[str, Any]]
 class Padding:
     """Looks at the batches that one process takes."""
 
-    def __init__(self, loop: Any) -> None:
-        self.loop = loop
+    def __init__(self, events: Events) -> None:
+        self.events = events
         self.next = 0
         self.tries = TRIES
         self.credit = CREDIT_NS
         self.found = False
         """whether the batches told it"""
-        loop.undo["padding"] = self.stop
+        events.undo["padding"] = self.stop
 
     def stop(self) -> None:
         """Never look again."""
@@ -63,14 +64,14 @@ class Padding:
     def taken(self, data: Any) -> None:
         """A batch is there."""
         if self.tries and data is not None and now() >= self.next:
-            self.loop.contained("padding", self._look, data)
+            self.events.contained("padding", self._look, data)
 
     def _look(self, data: Any) -> None:
         begin, cost = now(), cpu()
         found = of_batch(data)
         if found is not None:
             self.tries, self.found = TRIES, True
-            self.loop.recorder.row("padding", PAD, (begin, *found))
+            self.events.recorder.row("padding", PAD, (begin, *found))
         else:
             self.tries -= 1
         spent = cpu() - cost

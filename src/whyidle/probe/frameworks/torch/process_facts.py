@@ -8,15 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict
 
 from ...core.cpu_cores import cores, given_count
+from ...core.events import Events
+from ...core.listener import Listener
 from ...core.recorder import now
 from . import accelerator
-from .debug_modes import asked
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
 
 ENVIRONMENT = (
     "OMP_NUM_THREADS",
@@ -41,110 +39,146 @@ MOST_MEMORY = 2_000
 MOST_OPTIMIZERS = 8
 
 
-def facts(loop: Loop, optimizer: Any) -> dict[str, Any]:
-    """Everything known at the first step."""
-    import torch
+class Switches(TypedDict, total=False):
+    """Switches of the framework and the interpreter; None: one does not say how it is set."""
 
-    kind = accelerator.kind(torch, optimizer)
-    told: dict[str, Any] = {
-        **_identity(loop, torch),
-        "device": kind,
-        "device_index": accelerator.index(optimizer, kind),
-        "device_name": accelerator.name(torch, optimizer),
-        "thread": threading.get_ident(),
-        "first_step": now(),
-        "cores": cores(),
-        "cores_given": given_count(),
-        **_ranks(torch),
-    }
-    told["switches"] = switches(loop, torch)
-    if optimizer is not None:
-        told["optimizer"] = _optimizer(optimizer)
-    return told
+    anomaly_mode: bool | None
+    deterministic: bool | None
+    cudnn_benchmark: bool | None
+    cudnn_deterministic: bool | None
+    matmul_precision: str | None
+    sync_debug: bool | None
+    num_threads: int
+    num_interop_threads: int
+    autocast: bool
+    gc_threshold: list[int]
+    seen: dict[str, int]
+    """how often each was on, of how many ``looks``"""
 
 
-def _identity(loop: Loop, torch: Any) -> dict[str, Any]:
-    """What holds for a process whether it trains or not; asking for it starts no device."""
-    return {
-        "pid": os.getpid(),
-        "ppid": os.getppid(),
-        "argv": sys.argv[:20],
-        "torch": torch.__version__,
-        "cuda_built": getattr(torch.version, "cuda", None),
-        "cuda_initialized": bool(torch.cuda.is_initialized()),
-        "gpus": _gpus(),
-        "main": threading.main_thread().ident,
-        "process_start": _process_start(),
-        "imported": loop.imported,
-        "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
-    }
+class OptimizerFacts(TypedDict):
+    """What is told of an optimizer."""
+
+    name: str
+    module: str
+    groups: int
+    tensors: int
+    elements: int
+    foreach: bool | None
+    fused: bool | None
+    capturable: bool | None
+    differentiable: bool | None
+    momentum: float | None
 
 
-def seen(loop: Loop) -> None:
-    """Tell of a process that has the framework and does not train, once."""
-    torch, recorder = sys.modules.get("torch"), loop.recorder
-    if torch is None or recorder.presence or recorder.facts:
-        return
-    if "worker.json" in recorder.documents:
-        return
-    try:
-        recorder.presence = {**_identity(loop, torch), "thread": threading.main_thread().ident}
-    except Exception as error:  # contained: nothing is told of it
-        loop.fault("presence", error)
+class ProcessFacts(Listener):
+    """Reads them for the recorder. ``anomaly_requested``: whether the job asked for anomaly mode,
+    which is on for moments while PyTorch compiles as well."""
 
+    listener = "process facts"
 
-def refresh(loop: Loop) -> None:
-    """What may change while it trains. Called by the sampler's thread a few times a second."""
-    told = loop.recorder.facts
-    torch = sys.modules.get("torch")
-    if not told or torch is None:
-        return
-    try:
-        found = {**told["switches"], **shared(loop, torch)}
+    def __init__(self, events: Events, anomaly_requested: Callable[[], bool]) -> None:
+        self.events, self.anomaly_requested = events, anomaly_requested
+
+    def describe_training(self, optimizer: Any) -> dict[str, Any]:
+        """Everything known at the first step."""
+        import torch
+
+        kind = accelerator.kind(torch, optimizer)
+        told: dict[str, Any] = {
+            **self._identity(torch),
+            "device": kind,
+            "device_index": accelerator.index(optimizer, kind),
+            "device_name": accelerator.name(torch, optimizer),
+            "thread": threading.get_ident(),
+            "first_step": now(),
+            "cores": cores(),
+            "cores_given": given_count(),
+            **_ranks(torch),
+        }
+        told["switches"] = self.switches(torch)
+        if optimizer is not None:
+            told["optimizer"] = _optimizer(optimizer)
+        return told
+
+    def describe_process(self) -> dict[str, Any] | None:
+        """What holds for a process whether it trains or not; asking for it starts no device."""
+        torch = sys.modules.get("torch")
+        return None if torch is None else self._identity(torch)
+
+    def _identity(self, torch: Any) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "argv": sys.argv[:20],
+            "torch": torch.__version__,
+            "cuda_built": getattr(torch.version, "cuda", None),
+            "cuda_initialized": bool(torch.cuda.is_initialized()),
+            "gpus": _gpus(),
+            "main": threading.main_thread().ident,
+            "process_start": _process_start(),
+            "imported": self.events.imported,
+            "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
+        }
+
+    def on_chore(self) -> None:
+        """Read again what may change while the process trains."""
+        self.events.contained("settings", self._refresh)
+
+    on_process_end = on_chore
+
+    def _refresh(self) -> None:
+        told = self.events.recorder.facts
+        torch = sys.modules.get("torch")
+        if not told or torch is None:
+            return
+        found: dict[str, Any] = {**told["switches"], **self.shared_switches(torch)}
         told["switches"] = {**found, "seen": _ever(told, found)}
-        told["saves"] = list(loop.saves)
-        if loop.noting is not None:
-            told["noting"] = list(loop.noting.read())
-        told["skipped_steps"] = loop.skipped
-        _memory(loop, told)
-        _allocator(loop, torch, told)
-    except Exception as error:  # contained: the sampler goes on without it
-        loop.fault("settings", error)
+        for name, ask in self.events.live_facts.items():
+            told[name] = ask()
+        _memory(told, self.events.steps)
+        _allocator(torch, told, self.events.steps)
 
+    def on_optimizer(self, label: str, optimizer: Any) -> None:
+        """Tell of one that steps beside the first, by its label; some jobs make ever new ones."""
+        told = self.events.recorder.facts
+        known = told.get("optimizers", {})
+        if told and len(known) < MOST_OPTIMIZERS:  # of the first one they tell already
+            told["optimizers"] = {**known, label: _optimizer(optimizer)}
 
-def switches(loop: Loop, torch: Any) -> dict[str, Any]:
-    """Switches of the framework and the interpreter, as the calling thread sees them."""
-    return {
-        **shared(loop, torch),
-        "num_threads": torch.get_num_threads(),
-        "num_interop_threads": torch.get_num_interop_threads(),
-        "autocast": bool(torch.is_autocast_enabled()),
-        "gc_threshold": list(gc.get_threshold()),
-    }
+    def switches(self, torch: Any) -> Switches:
+        """All switches, as the calling thread sees them."""
+        return {
+            **self.shared_switches(torch),
+            "num_threads": torch.get_num_threads(),
+            "num_interop_threads": torch.get_num_interop_threads(),
+            "autocast": bool(torch.is_autocast_enabled()),
+            "gc_threshold": list(gc.get_threshold()),
+        }
 
+    def shared_switches(self, torch: Any) -> Switches:
+        """Those that every thread sees alike."""
+        cudnn, ask = torch.backends.cudnn, self._ask
+        deterministic = torch.are_deterministic_algorithms_enabled
+        return {
+            "anomaly_mode": ask("anomaly_mode", lambda: self._anomaly_mode(torch)),
+            "deterministic": ask("deterministic", lambda: bool(deterministic())),
+            "cudnn_benchmark": ask("cudnn_benchmark", lambda: bool(cudnn.benchmark)),
+            "cudnn_deterministic": ask("cudnn_deterministic", lambda: bool(cudnn.deterministic)),
+            "matmul_precision": ask("matmul_precision", lambda: _precision(torch)),
+            "sync_debug": ask("sync_debug", lambda: _reports_waits(torch)),
+        }
 
-def shared(loop: Loop, torch: Any) -> dict[str, Any]:
-    """Those that every thread sees alike. Anomaly mode that the job never asked for is on only
-    while PyTorch compiles."""
-    backends = torch.backends
-    asks: dict[str, Callable[[], Any]] = {
-        "anomaly_mode": lambda: bool(torch.is_anomaly_enabled()) and asked(loop),
-        "deterministic": lambda: bool(torch.are_deterministic_algorithms_enabled()),
-        "cudnn_benchmark": lambda: bool(backends.cudnn.benchmark),
-        "cudnn_deterministic": lambda: bool(backends.cudnn.deterministic),
-        "matmul_precision": lambda: _precision(torch),
-        "sync_debug": lambda: _reports_waits(torch),
-    }
-    return {name: _asked(loop, name, ask) for name, ask in asks.items()}
+    def _anomaly_mode(self, torch: Any) -> bool:
+        return bool(torch.is_anomaly_enabled()) and self.anomaly_requested()
 
-
-def _asked(loop: Loop, name: str, ask: Callable[[], Any]) -> Any:
-    """How a switch is set; None where it does not say."""
-    try:
-        return ask()
-    except Exception as error:  # contained: of one switch, and not of all that is known
-        loop.fault(f"switch {name}", error)
-        return None
+    def _ask(self, name: str, ask: Callable[[], Any]) -> Any:
+        """How a switch is set; None where it does not say."""
+        try:
+            return ask()
+        except Exception as error:  # contained: of one switch, and not of all that is known
+            self.events.fault(f"switch {name}", error)
+            return None
 
 
 def _reports_waits(torch: Any) -> bool:
@@ -186,7 +220,7 @@ def _gpus() -> list[str]:
         return []
 
 
-def _optimizer(optimizer: Any) -> dict[str, Any]:
+def _optimizer(optimizer: Any) -> OptimizerFacts:
     groups = getattr(optimizer, "param_groups", [])
     tensors = [p for group in groups for p in group["params"]]
     first = groups[0] if groups else {}
@@ -204,15 +238,7 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
     }
 
 
-def another(loop: Loop, name: str, optimizer: Any) -> None:
-    """One that steps beside the first, by the name of its spans; some jobs make ever new ones."""
-    told = loop.recorder.facts
-    known = told.get("optimizers", {})
-    if told and len(known) < MOST_OPTIMIZERS:  # of the first one they tell already
-        told["optimizers"] = {**known, name: _optimizer(optimizer)}
-
-
-def _memory(loop: Loop, told: dict[str, Any]) -> None:
+def _memory(told: dict[str, Any], steps: int) -> None:
     """Resident memory against the number of steps, thinned as it grows long."""
     try:
         with open("/proc/self/statm") as file:
@@ -220,13 +246,13 @@ def _memory(loop: Loop, told: dict[str, Any]) -> None:
     except (OSError, ValueError, IndexError):
         return
     series = told.setdefault("memory", [])
-    if not series or series[-1][1] != loop.steps:
-        series.append([now(), loop.steps, pages * os.sysconf("SC_PAGE_SIZE")])
+    if not series or series[-1][1] != steps:
+        series.append([now(), steps, pages * os.sysconf("SC_PAGE_SIZE")])
     if len(series) > MOST_MEMORY:
         del series[::2]
 
 
-def _allocator(loop: Loop, torch: Any, told: dict[str, Any]) -> None:
+def _allocator(torch: Any, told: dict[str, Any], steps: int) -> None:
     """Counts of the allocator of device memory; of a job on the CPU there is none."""
     module = accelerator.module(torch, str(told.get("device")))
     if not hasattr(module, "memory_stats") or not module.is_initialized():
@@ -235,7 +261,7 @@ def _allocator(loop: Loop, torch: Any, told: dict[str, Any]) -> None:
     stats = module.memory_stats(index)
     known = told.get("allocator") or {"reads": []}
     retries = int(stats.get("num_alloc_retries", 0))
-    reads = [*known["reads"], [now(), loop.steps, retries]]
+    reads = [*known["reads"], [now(), steps, retries]]
     told["allocator"] = {
         "allocated_peak_bytes": int(stats.get("allocated_bytes.all.peak", 0)),
         "reserved_peak_bytes": int(stats.get("reserved_bytes.all.peak", 0)),

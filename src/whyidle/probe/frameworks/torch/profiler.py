@@ -13,6 +13,8 @@ recording there. Whoever traces already (nsys, ncu, a Kineto daemon) is left alo
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 LEAST_CUDA = (12, 6)
@@ -32,8 +34,11 @@ SILENT = "99"
 class Profiler:
     """One thread's profiler: ``start``, ``mark`` at every boundary, ``stop``."""
 
-    def __init__(self, torch: Any, cuda: bool, shapes: bool | None = None) -> None:
+    def __init__(
+        self, torch: Any, cuda: bool, shapes: bool | None = None, unrecorded: str | None = None
+    ) -> None:
         self._torch = torch
+        self._unrecorded = unrecorded
         self.cuda = cuda
         self._shapes = cuda if shapes is None else shapes
         self.running = False
@@ -42,6 +47,8 @@ class Profiler:
 
     def refused(self) -> str | None:
         """Why this process cannot be recorded at all."""
+        if self._unrecorded:
+            return self._unrecorded
         told = next((name for name in TRACERS if os.environ.get(name)), None)
         if told:
             return f"{told} is set"
@@ -126,15 +133,24 @@ class Profiler:
             result = self._torch.autograd._disable_profiler()
         return result
 
+    def save(self, result: Any, path: str) -> int:
+        """Write a recording whole or not at all, from any thread. Returns its size in bytes.
 
-def save(result: Any, path: str) -> int:
-    """Write a recording whole or not at all, from any thread. Returns its size in bytes.
+        Raises:
+            OSError: nothing could be written.
+        """
+        draft = path + "~"
+        result.save(draft)
+        size = os.stat(draft).st_size
+        os.replace(draft, path)
+        return size
 
-    Raises:
-        OSError: nothing could be written.
-    """
-    draft = path + "~"
-    result.save(draft)
-    size = os.stat(draft).st_size
-    os.replace(draft, path)
-    return size
+    def count_nodes(self) -> int:
+        """How many nodes of autograd graphs this thread has made."""
+        number: Callable[[], int] = getattr(self._torch._C._autograd, "_get_sequence_nr", int)
+        return number()
+
+    def count_compilations(self) -> int:
+        """How many frames ``torch.compile`` has looked at."""
+        utils = sys.modules.get("torch._dynamo.utils")
+        return int(utils.counters["frames"]["total"]) if utils is not None else 0

@@ -1,9 +1,14 @@
-"""What a training process holds: parameters, random numbers, memory of the host and the device."""
+"""What a training process of PyTorch holds; see ``core.trial_state``."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
+
+from ...core.trial_state import TrialDevice
+from . import accelerator
+from .device_clock import clock_of
 
 MOST_ELEMENTS = 1 << 16
 
@@ -70,9 +75,39 @@ def _cuda() -> Any:
     return cuda if cuda.is_initialized() else None
 
 
-def peak_bytes() -> int | None:
-    """Peak resident memory of this process, bytes."""
-    import resource
+def device_of(optimizer: Any) -> TrialDevice:
+    """Where the parameters of an optimizer are."""
+    import torch
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)
+    kind = accelerator.kind(torch, optimizer)
+    index, module = accelerator.index(optimizer, kind), accelerator.module(torch, kind)
+    facts = {"device": kind, "device_index": index}
+    return TrialDevice(module, index, None if module is None else clock_of(torch, facts))
+
+
+def loss_of(tensors: Any) -> Any:
+    """The sum of what a backward pass starts from: of one on the CPU a number, as reading it waits
+    for nothing."""
+    each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+    loss: Any = sum(one.detach().sum() for one in each)
+    plain = type(loss).__name__ == "Tensor" and loss.device.type == "cpu"
+    return loss.item() if plain else loss
+
+
+def gradients(optimizer: Any) -> Iterator[tuple[int, Any]]:
+    """Those that an optimizer takes, of this rank, by a number of their parameter."""
+    import torch
+
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            one = getattr(param.grad, "_local_tensor", param.grad)
+            if one is not None and one.layout is torch.strided:
+                yield id(param), one.detach().float()
+
+
+def rank() -> tuple[int, int] | None:
+    """Of this process, and the number of ranks; None where no group was made."""
+    found = sys.modules.get("torch.distributed")
+    if found is not None and found.is_available() and found.is_initialized():
+        return int(found.get_rank()), int(found.get_world_size())
+    return None

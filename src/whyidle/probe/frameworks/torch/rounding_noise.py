@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..core import containment
+from ...core import containment
+from .tracing import tracing_query
 
 OUTPUTS, GRADIENTS = 0, 1
 """kinds: of gradients all ranks draw the same, so that their parameters stay the same"""
@@ -38,7 +39,7 @@ class Sway:
         from torch.nn.modules.module import register_module_forward_hook
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        compiling = containment.compiling()
+        compiling = tracing_query()
 
         def after(module: Any, args: Any, output: Any) -> Any:
             return None if compiling() else self.contained(lambda: self.output(output, module))

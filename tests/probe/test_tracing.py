@@ -1,6 +1,6 @@
 import pytest
 
-from whyidle.probe.core import containment
+from whyidle.probe.frameworks.torch import tracing
 
 torch = pytest.importorskip("torch")
 
@@ -12,7 +12,7 @@ def test_an_old_pytorch_is_asked_in_its_own_way(monkeypatch):
         for name in ("is_dynamo_compiling", "is_compiling")
         if hasattr(torch.compiler, name)
     ]
-    assert containment.compiling()() is False
+    assert tracing.tracing_query()() is False
     for expected in (*known, oldest):
-        assert containment.compiling() is expected
+        assert tracing.tracing_query() is expected
         monkeypatch.delattr(torch.compiler, expected.__name__, raising=False)

@@ -8,7 +8,7 @@ completed, at the beginning of a later one; they are rare enough for an average 
 fraction of them (``STRIDES``).
 
 Every call is made by the thread that trains. None is made while a CUDA graph is captured, which a
-query would break: by this thread, or, as far as PyTorch's ``CUDAGraph`` tells, by any other. None
+query would break: by this thread, or, as far as the framework tells, by any other. None
 is made in a forked child. Nothing waits: marks that do not complete end the measuring.
 
 ``PID.device`` holds one row per mark, see ``MARK``.
@@ -17,19 +17,14 @@ is made in a forked child. Nothing waits: marks that do not complete end the mea
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ...core.patching import patch
-from ...core.recorder import now
-from ...wire import MARK
-from . import accelerator
-
-if TYPE_CHECKING:
-    from ...core.events import Loop
+from ..wire import MARK
+from .events import Events
+from .listener import Listener
+from .recorder import now
 
 STEPPED, BATCH, BACKWARD, BACKWARD_END, ASKED = 1, 2, 3, 4, 5
 NONE_BEFORE = 2
@@ -51,7 +46,7 @@ MOST_WAITING = 4
 """windows that wait to be completed"""
 
 
-class Stream(Protocol):
+class DeviceClock(Protocol):
     """What a device must offer: all that is asked of one. No call may wait."""
 
     def event(self) -> Any:
@@ -70,64 +65,6 @@ class Stream(Protocol):
         """Whether work is being captured, rather than done: then nothing above may be called."""
 
 
-class Cuda:
-    """The current stream of one device, through ``torch.cuda``."""
-
-    def __init__(self, cuda: Any, index: int) -> None:
-        self.cuda, self.index = cuda, index
-        self.captures = 0
-        """captures under way that PyTorch knows of, on any thread"""
-
-    def event(self) -> Any:
-        """PyTorch makes CUDA's event at its first recording."""
-        return self.cuda.Event(enable_timing=True)
-
-    def record(self, event: Any) -> int:
-        """See ``Stream``."""
-        stream = self.cuda.current_stream(self.index)
-        event.record(stream)
-        return int(stream.cuda_stream)
-
-    def query(self, event: Any) -> bool:
-        """See ``Stream``."""
-        return bool(event.query())
-
-    def elapsed_ms(self, first: Any, last: Any) -> float:
-        """See ``Stream``; to half a microsecond, and seven digits."""
-        return float(first.elapsed_time(last))
-
-    def capturing(self) -> bool:
-        """See ``Stream``."""
-        return self.captures > 0 or bool(self.cuda.is_current_stream_capturing())
-
-    def watch(self, loop: Loop) -> None:
-        """Hear of captures on any thread."""
-        graph = getattr(self.cuda, "CUDAGraph", None)
-        if hasattr(graph, "capture_begin"):
-            patch(loop, "device capture", graph, "capture_begin", self._begins)
-            patch(loop, "device capture end", graph, "capture_end", self._ends)
-
-    def _begins(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            self.captures += 1
-            try:
-                return original(*args, **kwargs)
-            except BaseException:
-                self.captures -= 1
-                raise
-
-        return wrapper
-
-    def _ends(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.captures = max(0, self.captures - 1)
-
-        return wrapper
-
-
 class Mark(NamedTuple):
     """One event of a window."""
 
@@ -138,11 +75,15 @@ class Mark(NamedTuple):
     before: int
 
 
-class Device:
-    """The windows of one training thread. ``open`` holds the marks of the one under way."""
+class DeviceMarks(Listener):
+    """The windows of one training thread, on the current stream of its device. ``open`` holds the
+    marks of the one under way."""
 
-    def __init__(self, loop: Loop, stream: Stream) -> None:
-        self.loop, self.stream = loop, stream
+    listener = "device"
+    wants_steps = True
+
+    def __init__(self, events: Events, clock: DeviceClock) -> None:
+        self.events, self.clock = events, clock
         self.thread = threading.get_ident()
         self.open: list[Mark] = []
         self.waiting: deque[list[Mark]] = deque()
@@ -157,9 +98,32 @@ class Device:
     def _forked(self) -> None:
         """The device is the parent's, and so are its events: a child does not even drop them."""
         self.thread = -1
-        self.loop.device = None
+        self.events.undo.pop(self.listener, bool)()
 
-    def stepped(self, optimizer: Any) -> None:
+    @property
+    def wants_detail(self) -> bool:  # type: ignore[override]
+        """Whether a window is open."""
+        return bool(self.open)
+
+    def on_batch_request(self) -> None:
+        """A batch is asked for."""
+        if self.open:
+            self.mark(ASKED, now())
+
+    def on_batch_ready(self, begin: int) -> None:
+        """It was handed over."""
+        self.mark(BATCH, begin)
+
+    def on_backward_begin(self, args: tuple[Any, ...]) -> None:
+        """A backward pass begins."""
+        if self.open:
+            self.mark(BACKWARD, now())
+
+    def on_backward_end(self, begin: int) -> None:
+        """It is over."""
+        self.mark(BACKWARD_END, begin)
+
+    def on_step(self, optimizer: Any) -> None:
         """An optimizer has stepped: a window ends, goes on, or begins."""
         self._since += 1
         if self.open:
@@ -174,7 +138,7 @@ class Device:
             return
         self._due = self._next((moment - self._begun) // self._since)
         self._begun, self._since = moment, 0
-        if not self.stream.capturing():
+        if not self.clock.capturing():
             self._read()
             if len(self.waiting) < MOST_WAITING:
                 self._key = id(optimizer)
@@ -191,10 +155,10 @@ class Device:
         """Something of interest ends now, if a window is open."""
         if not self.open or not self._mine():
             return
-        if len(self.open) >= MOST_MARKS or self._recorded() or self.stream.capturing():
+        if len(self.open) >= MOST_MARKS or self._recorded() or self.clock.capturing():
             self._abandon()
             return
-        before = self.stream.query(self.open[-1].event)
+        before = self.clock.query(self.open[-1].event)
         if self._add(kind, begin, int(before)) != self._number:
             self._abandon()  # another stream: its order says nothing about the first
 
@@ -203,13 +167,12 @@ class Device:
 
     def _recorded(self) -> bool:
         """A burst is to show the job's calls, not ours."""
-        bursts = self.loop.bursts
-        return bursts is not None and bursts._running()
+        return self.events.recording_operators()
 
     def _add(self, kind: int, begin: int, before: int) -> int:
-        event = self.free.pop() if self.free else self.stream.event()
+        event = self.free.pop() if self.free else self.clock.event()
         host = now()
-        number = self.stream.record(event)
+        number = self.clock.record(event)
         self.open.append(Mark(kind, begin, host, event, before))
         return number
 
@@ -220,46 +183,12 @@ class Device:
 
     def _read(self) -> None:
         """Take what the device has come to."""
-        while self.waiting and self.stream.query(self.waiting[0][-1].event):
+        while self.waiting and self.clock.query(self.waiting[0][-1].event):
             window = self.waiting.popleft()
             first = window[0].event
             for mark in window:
-                ms = 0.0 if mark.event is first else self.stream.elapsed_ms(first, mark.event)
+                ms = 0.0 if mark.event is first else self.clock.elapsed_ms(first, mark.event)
                 row = (mark.begin, mark.host, round(ms * 1e6), self.windows, mark.kind, mark.before)
-                self.loop.recorder.row("device", MARK, (*row, 0))
+                self.events.recorder.row("device", MARK, (*row, 0))
             self.windows += 1
             self.free += [mark.event for mark in window]
-
-
-def begin(loop: Loop) -> None:
-    """Measure the device that the process trains on, where it has events that can be timed."""
-    facts, torch = loop.recorder.facts, sys.modules["torch"]
-    stream = stream_of(torch, facts)
-    if stream is None:
-        return
-    measure(loop, stream)
-    if isinstance(stream, Cuda):
-        stream.watch(loop)
-    accelerator.watch(loop, torch, str(facts["device"]))
-
-
-def stream_of(torch: Any, told: dict[str, Any]) -> Stream | None:
-    """The stream of the device that a process told it trains on; None where nothing of it can be
-    timed."""
-    if told.get("device") != accelerator.CUDA:
-        return accelerator.queue(torch, told)
-    cuda, index = torch.cuda, told.get("device_index")
-    if not (cuda.is_initialized() and cuda.is_available()):
-        return None
-    return Cuda(cuda, cuda.current_device() if index is None else int(index))
-
-
-def measure(loop: Loop, stream: Stream) -> None:
-    """Measure on this stream, from this thread."""
-    loop.device = Device(loop, stream)
-    loop.alert()
-
-    def undo() -> None:
-        loop.device = None
-
-    loop.undo["device"] = undo
