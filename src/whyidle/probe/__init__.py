@@ -4,11 +4,12 @@ Standard library only, plus the framework it is in. It is loaded by path under a
 so the training's Python needs no whyidle installed, and nothing here may import the rest of
 whyidle.
 
-``boot/sitecustomize.py`` waits for a framework to be imported and then calls ``install``. A
-handful of call sites are wrapped; each records when it was called, and for how long, in memory.
-Another thread samples what the training threads are doing a few dozen times a second, and writes
-everything to append-only files (``recorder``). A fault in a wrapper takes that wrapper off and is
-counted (``guard``); the job never sees it.
+``boot/sitecustomize.py`` waits for a framework to be imported and then calls ``install``. The
+framework's adapter (``frameworks/NAME/adapter.py``) wraps a few call sites; each reports when
+it was called, and for how long, to ``core/events.py``, which keeps that in memory. Another thread
+samples what the training threads are doing a few dozen times a second (``core/sampler.py``), and
+writes everything to append-only files (``core/recorder.py``; their layout is ``wire.py``). A fault
+in a hook takes that hook off and is counted (``core/containment.py``); the job never sees it.
 """
 
 from __future__ import annotations

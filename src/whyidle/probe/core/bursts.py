@@ -1,4 +1,4 @@
-"""Short recordings of every operator: a few steps with PyTorch's profiler.
+"""Short recordings of every operator: a few steps with the framework's profiler.
 
 The sampler's thread decides (``on_chore``, now and then, by a ``burst_scheduler.Choice``;
 ``on_sample``, at every look), the training thread acts, at step boundaries only: after a step of

@@ -43,7 +43,7 @@ RUNG_STEPS, RUNG_LEAST = 6, 3
 MOST_OTHERS = 50
 """steps of other optimizers in a row, after which the one that came first is given up"""
 BACKWARDS = 8
-"""after so many backward passes without a step of an optimizer of PyTorch's each is a step"""
+"""after so many backward passes without a step of an optimizer each is a step"""
 LONGER, MUCH_LONGER, MORE_STEPS = 3.0, 6.0, 24
 """times as long as asked it goes on at most for operators that are to be recorded; the second where
 steps are so long that it has not yet seen as many"""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...core import containment
+from ...core import adapter, containment
 from ...core.device_marks import DeviceMarks
 from ...core.events import Events
 from ...core.listener import Listener
@@ -33,7 +33,7 @@ from .tracing import HIDING, hide_modules, tracing_query
 PACKAGE = __name__.partition(".")[0]
 
 
-class Adapter:
+class Adapter(adapter.Adapter):
     """See ``core.adapter.Adapter``."""
 
     name = "torch"
