@@ -14,7 +14,7 @@ from whyidle.probe.frameworks.torch import debug_modes, process_facts  # noqa: E
 def loop():
     found = standin.Trained()
     found.modes = debug_modes.install(found)
-    found.process = process_facts.ProcessFacts(found, found.modes.anomaly_requested)
+    found.process = process_facts.FactsReader(found, found.modes.anomaly_requested)
     yield found
     for undo in list(found.undo.values())[::-1]:
         undo()

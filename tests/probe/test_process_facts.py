@@ -14,7 +14,7 @@ NEWER = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
 
 
 def described(loop):
-    return process_facts.ProcessFacts(loop, lambda: False)
+    return process_facts.FactsReader(loop, lambda: False)
 
 
 @pytest.fixture

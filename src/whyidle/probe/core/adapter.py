@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
+from ..wire import ProcessFacts
 from .events import Events
 from .hook_registry import Framework
 from .op_profiler import OpProfiler
@@ -29,7 +30,7 @@ class Adapter(Framework, Protocol):
         """Have the framework's compiler leave the probe's functions alone; once all are loaded.
         Faults are noted in ``folder``."""
 
-    def op_profiler(self, facts: dict[str, Any]) -> OpProfiler:
+    def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
         """What records every operator. ``facts`` are those of the process."""
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:

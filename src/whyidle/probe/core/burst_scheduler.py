@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
+from ..wire import OptimizerFacts
 from . import burst_budget
 from .burst_budget import median
 from .events import Events
@@ -133,7 +134,8 @@ class Choice:
             self.bursts.puts_off(burst_budget.needed_s(price, self.bursts.spent_s, share))
 
     def _price_s(self) -> float:
-        told = self.bursts.events.recorder.facts.get("optimizer") or {}
+        facts = self.bursts.events.recorder.facts
+        told: OptimizerFacts | dict[str, Any] = facts.get("optimizer") or {}
         cuda = self.bursts.profiler is not None and self.bursts.profiler.cuda
         together = bool(told.get("fused") or (cuda and told.get("foreach")))
         tensors = int(told.get("tensors") or 0)

@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from .. import wire
+from ..wire import ProcessFacts
 from . import burst_budget, containment
 from .burst_budget import median
 from .burst_scheduler import STEPS, Choice
@@ -49,9 +50,7 @@ class Bursts(Listener):
 
     listener = "burst"
 
-    def __init__(
-        self, events: Events, make_profiler: Callable[[dict[str, Any]], OpProfiler]
-    ) -> None:
+    def __init__(self, events: Events, make_profiler: Callable[[ProcessFacts], OpProfiler]) -> None:
         self.events, self.make_profiler = events, make_profiler
         self.look = os.environ.get("WHYIDLE_PROFILE") == "look"
         """whether the run is only looked at: then a burst comes soon, whatever it costs"""
@@ -322,7 +321,7 @@ class Bursts(Listener):
         }
 
 
-def install(events: Events, make_profiler: Callable[[dict[str, Any]], OpProfiler]) -> Bursts | None:
+def install(events: Events, make_profiler: Callable[[ProcessFacts], OpProfiler]) -> Bursts | None:
     """Be ready, unless it was asked not to."""
     if os.environ.get("WHYIDLE_PROFILE") == "off":
         return None

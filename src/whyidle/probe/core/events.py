@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import wire
+from ..wire import ProcessFacts
 from . import containment
 from .hook_registry import Framework, HookRegistry
 from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
@@ -288,11 +289,11 @@ class Events(HookRegistry):
         recorder = self.recorder
         if recorder.facts and not recorder.broken:
             self.emit("on_process_end")
-            recorder.facts |= {"ended": now(), **_died_of()}
+            recorder.facts = {**recorder.facts, "ended": now(), **_died_of()}
         elif sampler is not None:
             self._tell_presence()
             if recorder.presence:
-                recorder.presence |= {"ended": now(), **_died_of()}
+                recorder.presence = {**recorder.presence, "ended": now(), **_died_of()}
         if recorder.facts or recorder.documents or recorder.presence:
             recorder.flush()
         recorder.end()
@@ -302,7 +303,7 @@ class Events(HookRegistry):
         multiprocessing.util.Finalize(None, self.finish, exitpriority=10)
 
 
-def _died_of() -> dict[str, str]:
+def _died_of() -> ProcessFacts:
     """The exception that ends the program, once Python has printed it."""
     kind = getattr(sys, "last_type", None)
     if kind is None:

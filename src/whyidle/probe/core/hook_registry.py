@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ..wire import ProcessFacts
 from . import containment
 from .listener import EVENTS, Heard, Listener
 from .patching import Wrap, replace_function
@@ -24,10 +25,10 @@ class Framework(Protocol):
     def name_optimizer(self, optimizer: Any) -> str:
         """Label of an optimizer's steps."""
 
-    def describe_process(self) -> dict[str, Any] | None:
+    def describe_process(self) -> ProcessFacts | None:
         """What holds for the process whether it trains or not; None where nothing can be said."""
 
-    def describe_training(self, optimizer: Any) -> dict[str, Any]:
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
         """What is known when the process begins to train. ``optimizer`` is None where the framework
         has none."""
 

@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import Any
 
 from .. import wire
-from ..wire import MAGIC, SAMPLE, SPAN
+from ..wire import MAGIC, SAMPLE, SPAN, ProcessFacts
 from . import containment
 from .disk_quota import Enough, Room
 
@@ -75,8 +75,8 @@ class Recorder:
 
     def _forget(self) -> None:
         """A forked child records for itself, from nothing."""
-        self.facts: dict[str, Any] = {}
-        self.presence: dict[str, Any] = {}
+        self.facts: ProcessFacts = {}
+        self.presence: ProcessFacts = {}
         """what is told of a process that has not trained; empty while nothing is"""
         self.documents: dict[str, Any] = {}
         self.tables: dict[str, tuple[struct.Struct, list[Any]]] = {}

@@ -16,6 +16,7 @@ from ...core.events import Events
 from ...core.patching import Wrap
 from ...core.recorder import PYTHON, RUNTIME, now
 from ...core.span_hooks import record_calls
+from ...wire import ProcessFacts
 
 HOST = ("cpu", "meta")
 CUDA = "cuda"
@@ -58,7 +59,7 @@ def name(torch: Any, optimizer: Any) -> str | None:
     return None if ask is None else str(ask())
 
 
-def unrecorded(torch: Any, told: dict[str, Any]) -> str | None:
+def unrecorded(torch: Any, told: ProcessFacts) -> str | None:
     """Why a burst would not show this device's kernels, and so would show a job of the CPU."""
     kind_ = str(told.get("device"))
     if kind_ in (*HOST, CUDA) or getattr(module(torch, kind_), "KERNELS_IN_PROFILES", False):
@@ -96,7 +97,7 @@ class Queue:
         return bool(self._capturing())
 
 
-def queue(torch: Any, told: dict[str, Any]) -> Queue | None:
+def queue(torch: Any, told: ProcessFacts) -> Queue | None:
     """The stream of the device that the process told it trains on; None for CUDA, which has a
     class of its own, and for devices without events that can be timed."""
     kind_ = str(told.get("device"))

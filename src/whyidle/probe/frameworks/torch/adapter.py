@@ -11,6 +11,7 @@ from ...core.device_marks import DeviceMarks
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.trial_state import TrialState
+from ...wire import ProcessFacts
 from . import (
     accelerator,
     checkpoints,
@@ -26,7 +27,7 @@ from . import (
     wording,
 )
 from .device_clock import CudaClock, clock_of
-from .process_facts import ProcessFacts
+from .process_facts import FactsReader
 from .profiler import Profiler
 from .tracing import HIDING, hide_modules, tracing_query
 
@@ -44,7 +45,7 @@ class Adapter(adapter.Adapter):
 
     def __init__(self) -> None:
         self.is_tracing = tracing_query()
-        self._facts: ProcessFacts | None = None
+        self._facts: FactsReader | None = None
 
     def install(self, events: Events) -> None:
         """Wrap the call sites of PyTorch."""
@@ -56,7 +57,7 @@ class Adapter(adapter.Adapter):
         accelerator.install(events)
         compilation.install(events)
         modes = debug_modes.install(events)
-        self._facts = ProcessFacts(events, modes.anomaly_requested)
+        self._facts = FactsReader(events, modes.anomaly_requested)
         events.subscribe(self._facts)
         events.subscribe(DeviceHooks(events))
 
@@ -68,15 +69,15 @@ class Adapter(adapter.Adapter):
         except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
             containment.note(folder, HIDING, error)
 
-    def describe_process(self) -> dict[str, Any] | None:
+    def describe_process(self) -> ProcessFacts | None:
         """What holds for the process whether it trains or not."""
         return None if self._facts is None else self._facts.describe_process()
 
-    def describe_training(self, optimizer: Any) -> dict[str, Any]:
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
         """What is known when it begins to train."""
         return {} if self._facts is None else self._facts.describe_training(optimizer)
 
-    def op_profiler(self, facts: dict[str, Any]) -> Profiler:
+    def op_profiler(self, facts: ProcessFacts) -> Profiler:
         """PyTorch's own profiler."""
         torch, kind = sys.modules["torch"], facts.get("device")
         unrecorded = accelerator.unrecorded(torch, facts)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.device_marks import DeviceClock
 from ...core.events import Events
+from ...wire import ProcessFacts
 from . import accelerator
 
 
@@ -68,7 +69,7 @@ class CudaClock:
         return wrapper
 
 
-def clock_of(torch: Any, facts: dict[str, Any]) -> DeviceClock | None:
+def clock_of(torch: Any, facts: ProcessFacts) -> DeviceClock | None:
     """That of the device that a process trains on; None where nothing of it can be timed."""
     if facts.get("device") != accelerator.CUDA:
         return accelerator.queue(torch, facts)

@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, cast
 
 from ...core.cpu_cores import cores, given_count
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.recorder import now
+from ...wire import OptimizerFacts, ProcessFacts, Switches
 from . import accelerator
 
 ENVIRONMENT = (
@@ -39,39 +40,7 @@ MOST_MEMORY = 2_000
 MOST_OPTIMIZERS = 8
 
 
-class Switches(TypedDict, total=False):
-    """Switches of the framework and the interpreter; None: one does not say how it is set."""
-
-    anomaly_mode: bool | None
-    deterministic: bool | None
-    cudnn_benchmark: bool | None
-    cudnn_deterministic: bool | None
-    matmul_precision: str | None
-    sync_debug: bool | None
-    num_threads: int
-    num_interop_threads: int
-    autocast: bool
-    gc_threshold: list[int]
-    seen: dict[str, int]
-    """how often each was on, of how many ``looks``"""
-
-
-class OptimizerFacts(TypedDict):
-    """What is told of an optimizer."""
-
-    name: str
-    module: str
-    groups: int
-    tensors: int
-    elements: int
-    foreach: bool | None
-    fused: bool | None
-    capturable: bool | None
-    differentiable: bool | None
-    momentum: float | None
-
-
-class ProcessFacts(Listener):
+class FactsReader(Listener):
     """Reads them for the recorder. ``anomaly_requested``: whether the job asked for anomaly mode,
     which is on for moments while PyTorch compiles as well."""
 
@@ -80,12 +49,12 @@ class ProcessFacts(Listener):
     def __init__(self, events: Events, anomaly_requested: Callable[[], bool]) -> None:
         self.events, self.anomaly_requested = events, anomaly_requested
 
-    def describe_training(self, optimizer: Any) -> dict[str, Any]:
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
         """Everything known at the first step."""
         import torch
 
         kind = accelerator.kind(torch, optimizer)
-        told: dict[str, Any] = {
+        told: ProcessFacts = {
             **self._identity(torch),
             "device": kind,
             "device_index": accelerator.index(optimizer, kind),
@@ -101,12 +70,12 @@ class ProcessFacts(Listener):
             told["optimizer"] = _optimizer(optimizer)
         return told
 
-    def describe_process(self) -> dict[str, Any] | None:
+    def describe_process(self) -> ProcessFacts | None:
         """What holds for a process whether it trains or not; asking for it starts no device."""
         torch = sys.modules.get("torch")
         return None if torch is None else self._identity(torch)
 
-    def _identity(self, torch: Any) -> dict[str, Any]:
+    def _identity(self, torch: Any) -> ProcessFacts:
         return {
             "pid": os.getpid(),
             "ppid": os.getppid(),
@@ -132,10 +101,10 @@ class ProcessFacts(Listener):
         torch = sys.modules.get("torch")
         if not told or torch is None:
             return
-        found: dict[str, Any] = {**told["switches"], **self.shared_switches(torch)}
+        found: Switches = {**told["switches"], **self.shared_switches(torch)}
         told["switches"] = {**found, "seen": _ever(told, found)}
         for name, ask in self.events.live_facts.items():
-            told[name] = ask()
+            cast("dict[str, Any]", told)[name] = ask()
         _memory(told, self.events.steps)
         _allocator(torch, told, self.events.steps)
 
@@ -197,14 +166,14 @@ def _precision(torch: Any) -> str:
         return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
 
 
-def _ever(told: dict[str, Any], found: dict[str, Any]) -> dict[str, int]:
+def _ever(told: ProcessFacts, found: Switches) -> dict[str, int]:
     """How often each switch was seen on."""
     seen: dict[str, int] = told.get("switches", {}).get("seen", {})
     on = {key: seen.get(key, 0) + 1 for key, value in found.items() if value is True}
     return {**seen, **on, "looks": seen.get("looks", 0) + 1}
 
 
-def _ranks(torch: Any) -> dict[str, Any]:
+def _ranks(torch: Any) -> ProcessFacts:
     rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -238,7 +207,7 @@ def _optimizer(optimizer: Any) -> OptimizerFacts:
     }
 
 
-def _memory(told: dict[str, Any], steps: int) -> None:
+def _memory(told: ProcessFacts, steps: int) -> None:
     """Resident memory against the number of steps, thinned as it grows long."""
     try:
         with open("/proc/self/statm") as file:
@@ -252,16 +221,16 @@ def _memory(told: dict[str, Any], steps: int) -> None:
         del series[::2]
 
 
-def _allocator(torch: Any, told: dict[str, Any], steps: int) -> None:
+def _allocator(torch: Any, told: ProcessFacts, steps: int) -> None:
     """Counts of the allocator of device memory; of a job on the CPU there is none."""
     module = accelerator.module(torch, str(told.get("device")))
     if not hasattr(module, "memory_stats") or not module.is_initialized():
         return
     index = told.get("device_index") or 0
     stats = module.memory_stats(index)
-    known = told.get("allocator") or {"reads": []}
+    known = told.get("allocator")
     retries = int(stats.get("num_alloc_retries", 0))
-    reads = [*known["reads"], [now(), steps, retries]]
+    reads = [*(known["reads"] if known else []), [now(), steps, retries]]
     told["allocator"] = {
         "allocated_peak_bytes": int(stats.get("allocated_bytes.all.peak", 0)),
         "reserved_peak_bytes": int(stats.get("reserved_bytes.all.peak", 0)),

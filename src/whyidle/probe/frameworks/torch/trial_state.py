@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.trial_state import TrialDevice
+from ...wire import ProcessFacts
 from . import accelerator
 from .device_clock import clock_of
 
@@ -81,7 +82,7 @@ def device_of(optimizer: Any) -> TrialDevice:
 
     kind = accelerator.kind(torch, optimizer)
     index, module = accelerator.index(optimizer, kind), accelerator.module(torch, kind)
-    facts = {"device": kind, "device_index": index}
+    facts: ProcessFacts = {"device": kind, "device_index": index}
     return TrialDevice(module, index, None if module is None else clock_of(torch, facts))
 
 
