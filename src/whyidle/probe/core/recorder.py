@@ -4,7 +4,7 @@ The hot path puts three numbers into a queue. A daemon thread empties it every n
 appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
 SIGKILL. Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one
 per line, in order of their number, before the first record that uses them. A disk that fills, or a
-folder that vanishes, ends the recording and nothing else; before one fills, ``room`` does.
+folder that vanishes, ends the recording and nothing else; before one fills, ``disk_quota`` does.
 """
 
 from __future__ import annotations
