@@ -116,29 +116,17 @@ def test_imports_go_down_only(path: Path):
             assert target in MAY_IMPORT[own], f"{own} imports {target}"
 
 
-NAME_THEIR_OWNER = {"probe", "emulator"}
-"""layers whose hooks and parts name what owns them (the loop, the device) in annotations: there, an
-import for types only is none"""
-
-
 def dotted(path: Path) -> str:
     package = ["whyidle"] if path.is_relative_to(ROOT) else []
     return ".".join([*package, *inside(path).parts]).removesuffix(".py")
 
 
 def modules_of(path: Path) -> set[str]:
-    """Files of ours that a file imports, for types only or not; see ``NAME_THEIR_OWNER``."""
+    """Files of ours that a file imports, for types only or not."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    typed = [
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    ]
-    skipped = typed if layer(path) in NAME_THEIR_OWNER else []
     found = set()
     for node in ast.walk(tree):
-        if node in skipped or not isinstance(node, ast.Import | ast.ImportFrom):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
@@ -156,6 +144,36 @@ def test_no_circles_of_imports():
     while free := [name for name, needs in waiting.items() if not needs & set(waiting)]:
         waiting = {name: needs for name, needs in waiting.items() if name not in free}
     assert not waiting, "these import each other, or what does"
+
+
+PROBE_MAY_IMPORT = {
+    "__init__": {"core", "knobs"},
+    "wire": set(),
+    "core": {"core", "wire"},
+    "trial": {"core", "trial"},
+    "frameworks": {"core", "frameworks", "knobs", "trial", "wire"},
+    "knobs": {"core", "frameworks", "knobs"},
+    "isolation": {"isolation"},
+    "boot": set(),
+}
+"""part of the probe -> the parts that it may import"""
+NO_FRAMEWORK = {"__init__", "wire", "core", "trial", "boot"}
+"""parts that import no framework, not even inside a function"""
+
+
+def part(name: str) -> str:
+    """The part of the probe that a dotted name lies in."""
+    inner = name.split(".")[2:]
+    return inner[0] if inner else "__init__"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if layer(path) == "probe"], ids=dotted)
+def test_the_probe_s_core_knows_no_framework(path: Path):
+    own = part(dotted(path).removesuffix(".__init__"))
+    found = {part(name) for name in modules_of(path)} - {"__init__"}
+    assert found <= PROBE_MAY_IMPORT[own], f"{own} imports {found}"
+    foreign = {name.partition(".")[0] for name in imports(path)} - sys.stdlib_module_names
+    assert not foreign or own not in NO_FRAMEWORK, f"{own} imports {foreign}"
 
 
 def test_causes_do_not_import_each_other():

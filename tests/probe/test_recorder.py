@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from whyidle.importers import probe
-from whyidle.probe import guard, room, wire
-from whyidle.probe import recorder as recording
-from whyidle.probe.recorder import ANNOTATION, OP, STEP, Recorder, tag
+from whyidle.probe import wire
+from whyidle.probe.core import containment, disk_quota
+from whyidle.probe.core import recorder as recording
+from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, tag
 
 
 @pytest.fixture
@@ -117,11 +118,11 @@ def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
     ids=["enough", "full", "room", "a file system that tells no sizes"],
 )
 def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, left, why):
-    monkeypatch.setattr(guard, "seen", set())
-    monkeypatch.setattr(room, "MOST_BYTES", most)
-    monkeypatch.setattr(room, "EVERY_BYTES", 200)
+    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(disk_quota, "MOST_BYTES", most)
+    monkeypatch.setattr(disk_quota, "EVERY_BYTES", 200)
     told = {"f_bavail": (left or 0) // 4096, "f_frsize": 4096, "f_blocks": left and 1 << 40}
-    monkeypatch.setattr(room.os, "statvfs", lambda folder: type("Disk", (), told))
+    monkeypatch.setattr(disk_quota.os, "statvfs", lambda folder: type("Disk", (), told))
     recorder._forget()
     recorder.facts = {"pid": 1}
     for _ in range(20):
@@ -140,8 +141,8 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
 
 
 def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
-    monkeypatch.setattr(guard, "seen", set())
-    monkeypatch.setattr(room, "MOST_BYTES", 100)
+    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(disk_quota, "MOST_BYTES", 100)
     recorder.facts, whole = {"pid": 1}, recorder._replace
 
     def full(suffix, document):

@@ -1,7 +1,7 @@
 """What our own probe wrote inside a watched command: one Timeline per process that trained.
 
 A run's folder holds, per process, ``PID.facts.json``, ``PID.spans``, ``PID.samples`` and their
-texts; see ``whyidle.probe.recorder`` for the layout. Files may end anywhere: a torn record at the
+texts; see ``whyidle.probe.wire`` for the layout. Files may end anywhere: a torn record at the
 end is dropped. Stack samples are only decoded here; ``analysis.sampling`` interprets them.
 """
 
