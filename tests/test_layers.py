@@ -33,6 +33,8 @@ MAY_IMPORT = {
     "engine": {"engine", "catalog", "store", "importers", "analysis", "model", "errors"},
     "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
     "cli": {"cli", "engine", "exporters", "catalog", "store", "model", "errors"},
+    "api": {"api", "engine", "exporters", "store", "model", "errors"},
+    "integrations": {"integrations", "api", "errors"},
     "probe": {"probe"},
     "__main__": {"cli"},
 }
@@ -43,7 +45,8 @@ MOST_LINES = 400
 LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
-OPTIONAL = {"optuna", "ray", "torch", "pynvml", "tensorflow", "jax"}
+INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
+OPTIONAL = {"optuna", "ray", "torch", "pynvml", "tensorflow", "jax", "IPython", *INTEGRATED}
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
@@ -59,6 +62,8 @@ THIRD_PARTY = {
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "cli": {"msgspec", "rich"},
     "errors": set(),
+    "api": {"IPython"},
+    "integrations": INTEGRATED,
     "probe": {"torch"},
     "__main__": set(),
 }
@@ -161,6 +166,9 @@ def test_files_are_short():
     assert not [name for name in LONGER if lengths.get(name, 0) <= MOST_LINES], "no longer needed"
 
 
+HEAVY = {"numpy", "rich", "msgspec", "isal", "psutil", "json", "multiprocessing"}
+
+
 def run_python(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
@@ -175,11 +183,18 @@ def test_every_module_imports_on_a_bare_install():
         ".".join(["whyidle", *path.relative_to(ROOT).with_suffix("").parts]) for path in FILES
     ]
     modules = [name.removesuffix(".__init__") for name in modules if "testing" not in name]
+    modules = [name for name in modules if "integrations." not in name]  # they name their extra
     run_python(
         "import importlib, sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(OPTIONAL)!r}))\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
     )
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    loaded = run_python("import whyidle, sys; print(*sys.modules)").split()
+    assert not [name for name in loaded if name.startswith("whyidle.")]
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["explain", "--help"], ["--version"], ["oops"]])
@@ -191,5 +206,4 @@ def test_help_loads_nothing_heavy(arguments: list[str]):
         "except SystemExit: pass\n"
         "print('LOADED', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
     ).rpartition("LOADED")[2]
-    heavy = {"numpy", "rich", "msgspec", "isal", "psutil", "json", "multiprocessing"}
-    assert not heavy & set(loaded.split())
+    assert not HEAVY & set(loaded.split())

@@ -13,6 +13,7 @@ counted (``guard``); the job never sees it.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Collection
 from typing import Any
@@ -39,6 +40,19 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
         from . import trial
 
         trial.install(folder, _loops[-1])
+
+
+def uninstall() -> None:
+    """End the recording of this process and take every hook off; the process goes on, and may
+    ``install`` again for another recording."""
+    from . import guard
+
+    while _loops:
+        loop = _loops.pop()
+        atexit.unregister(loop.finish)
+        loop.finish(dying=False)
+        while loop.undo:
+            guard.contained(loop.recorder.folder, *loop.undo.popitem())
 
 
 _loops: list[Any] = []

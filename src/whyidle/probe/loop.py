@@ -192,11 +192,12 @@ class Loop(hot.Hot):
             chores.append(self.alert)  # what another thread wants can be missed, but not for long
             self.sampler.start()
 
-    def finish(self) -> None:
-        """The process ends: nothing of ours may run while its interpreter falls apart."""
-        guard.contained(self.recorder.folder, "the end", self._finish)
+    def finish(self, *, dying: bool = True) -> None:
+        """The process ends: nothing of ours may run while its interpreter falls apart. Or, where it
+        is not ``dying``, the recording ends before it."""
+        guard.contained(self.recorder.folder, "the end", lambda: self._finish(dying))
 
-    def _finish(self) -> None:
+    def _finish(self, dying: bool) -> None:
         if "gc" in self.undo:
             self.undo.pop("gc")()
         if self.bursts is not None:
@@ -207,7 +208,7 @@ class Loop(hot.Hot):
         if self.recorder.facts and not self.recorder.broken:
             settings.refresh(self)
             self.recorder.facts["ended"] = now()
-            self.recorder.facts |= leaving.died_of()
+            self.recorder.facts |= leaving.died_of() if dying else {}
         elif sampler is not None:
             settings.seen(self)
             if self.recorder.presence:
