@@ -55,4 +55,4 @@ def _show_diagnosis(shell: Any, watch: Watch, names: list[str], *, failed: bool)
         return
     shell.user_ns.update(dict.fromkeys(names, diagnosis))
     if not failed:
-        display(diagnosis)  # type: ignore[no-untyped-call]
+        display(diagnosis)

@@ -29,12 +29,6 @@ PROBE = "_whyidle_probe"
 def watch(store: str | Path | None = None, profile: Profile = "auto") -> Watch:
     """Watch the own process from the beginning of a ``with`` block to its end.
 
-    ::
-
-        with whyidle.watch() as w:
-            train()
-        w.diagnosis
-
     Only this process and the loader workers that it starts in the block are watched; for a job of
     several ranks use ``whyidle run``. In a process that ``whyidle run`` watches, and where
     ``WHYIDLE_DISABLE=1`` is set, the block runs and ``w.diagnosis`` is None.
@@ -44,6 +38,11 @@ def watch(store: str | Path | None = None, profile: Profile = "auto") -> Watch:
             the working directory.
         profile: ``auto`` records every operator of a few steps with the framework's profiler once
             step times are steady, ``off`` never does, and ``look`` does so immediately.
+
+    Examples:
+        >>> with whyidle.watch() as w:
+        ...     train()
+        >>> w.diagnosis
     """
     return Watch(store, profile)
 
