@@ -13,12 +13,12 @@ pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: demo watch test test-live clinic check format docs site pictures bench clean
 
-demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and heal another
+demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
 	$(DEMO)/bin/whyidle explain $(DEMO)/out/trace.json.gz --store $(DEMO)/out/store \
 	  --html $(DEMO)/out/why.html
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/why.html"
-	@$(DEMO)/bin/python -c 'import torch, PIL' 2>/dev/null && $(MAKE) -s watch heal || \
+	@$(DEMO)/bin/python -c 'import torch, PIL' 2>/dev/null && $(MAKE) -s watch fix || \
 	  echo "no '$(TORCH)' or no Pillow in your package index: nothing was trained and watched"
 
 watch:
@@ -28,11 +28,11 @@ watch:
 	  $(DEMO)/bin/python examples/photos/train.py --photos $(DEMO)/photos --out $(DEMO)/out/model.pt
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
-heal:
-	@echo; echo "And a job on a far disk, healed: tried for two or three minutes, nothing of it overwritten."
+fix:
+	@echo; echo "And a job on a far disk, fixed: tried for two or three minutes, nothing of it overwritten."
 	@rm -rf $(DEMO)/far && mkdir $(DEMO)/far && cp examples/far/train.py $(DEMO)/far
-	cd $(DEMO)/far && ../bin/whyidle fix --budget 3m --html healed.html ../bin/python train.py
-	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/healed.html"
+	cd $(DEMO)/far && ../bin/whyidle fix --budget 3m --html fixed.html ../bin/python train.py
+	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/fixed.html"
 
 test: check  ## everything: lint, types, tests; what failed has a second try, by itself
 	$(bin)/python -m pytest -n 2 --dist worksteal || { test $$? -eq 1 && echo "what failed, again, alone:" && \

@@ -75,10 +75,10 @@ def larger_batch(before: Facts, after: Facts, small: int, large: int) -> int:
 def experiment(folder: Path, before: str, after: str, fix: str) -> int:
     """One row; 1 where the interval misses."""
     told = [
-        prescription.predicted
+        each.predicted
         for finding in diagnose([_load(folder, before)]).findings
-        for prescription in finding.prescriptions
-        if prescription.treatment == fix and prescription.predicted
+        for each in finding.fixes
+        if each.fix == fix and each.predicted
     ]
     old, new = _median_ms(folder, before), _median_ms(folder, after)
     if not told:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import psutil
 
+from emulator import fake_nvml
 from whyidle.engine.monitor import Monitor
 from whyidle.model.telemetry import Target
 from whyidle.model.telemetry_lines import Columns, Lines
 from whyidle.sources import _group, _machine, _pressure, _tree, host, nvml, replay
 from whyidle.sources._levels import Levels
 from whyidle.sources._process import parse_io, parse_stat, parse_waited
-from whyidle.testing import fake_nvml
 
 ROOT = Path("/")
 CHILDREN = 4

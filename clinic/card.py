@@ -47,7 +47,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         sick: options that plant it.
         cured: options of the twin without it.
         fix: the cure in words.
-        treatment: id of the product's prescription that is this cure, where it has one.
+        fix_id: id of the product's fix that is this cure, where it has one.
         advice: it is nothing that a process can be given while it runs: something is done less
             often, elsewhere, or by other code.
     """
@@ -60,7 +60,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sick: Options = {}
     cured: Options = {}
     fix: str
-    treatment: str = ""
+    fix_id: str = ""
     advice: bool = False
 
     @property
@@ -83,7 +83,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What a sheet and each of its cases have in common.
 
     Attributes:
-        consent: what the cure may change in the numbers, as in a prescription.
+        consent: what the cure may change in the numbers, as in a fix.
         measure: what the cure shortens: a steady ``steps``, or the ``whole`` job, start included
             (``--steps`` is then fixed, ``--seconds`` not given).
         beside: its device sleeps and its host is idle for most of a step: it may run side by side

@@ -193,8 +193,8 @@ def _told(outcome: Outcome, case: Case, seen: runs.Watched, recording: Path) -> 
 def named(finding: Finding) -> Named:
     """What is scored of a finding."""
     predicted = {
-        one.treatment: (one.predicted.speedup, one.predicted.low, one.predicted.high)
-        for one in finding.prescriptions
+        one.fix: (one.predicted.speedup, one.predicted.low, one.predicted.high)
+        for one in finding.fixes
         if one.predicted
     }
     return Named(

@@ -100,8 +100,8 @@ def rows(found: Sequence[Healed]) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for one in found:
-        kept = ", ".join(t.treatment for t in one.tried if t.kept)
-        other = ", ".join(f"{t.treatment} ({t.why[:60]})" for t in one.tried if not t.kept)
+        kept = ", ".join(t.fix for t in one.tried if t.kept)
+        other = ", ".join(f"{t.fix} ({t.why[:60]})" for t in one.tried if not t.kept)
         numbers = " | ".join(f"{x:.2f}" if x else "" for x in (one.oracle, one.gain, one.safe_gain))
         name = f"{one.id} (advice)" if one.advice else one.id
         lines.append(f"| {name} | {numbers} | {kept or one.error[-80:]} | {other} |")

@@ -35,29 +35,29 @@ command = []
 made = "2026-01-01T00:00:00+00:00"
 whyidle = "0"
 [[fix]]
-treatment = "loader-workers"
+fix = "loader-workers"
 consent = "rounding"
 [fix.edits]
 loader.workers = 2
 loader.persistent_workers = true
 [[fix]]
-treatment = "gc-freeze"
+fix = "gc-freeze"
 consent = "none"
 [fix.edits]
 gc.freeze = true
 gc.collect_interval_steps = 50
 [[fix]]
-treatment = "fused-optimizer"
+fix = "fused-optimizer"
 consent = "rounding"
 [fix.edits]
 optimizer.fused = true
 [[fix]]
-treatment = "evaluate-without-gradients"
+fix = "evaluate-without-gradients"
 consent = "none"
 [fix.edits]
 evaluation.gradients = false
 [[fix]]
-treatment = "async-checkpoint"
+fix = "async-checkpoint"
 consent = "none"
 [fix.edits]
 checkpoint.asynchronous = true
@@ -68,7 +68,7 @@ checkpoint.asynchronous = true
 class Tried(msgspec.Struct, frozen=True):
     """One fix of the product's: what its trial showed, or why it had none."""
 
-    treatment: str
+    fix: str
     tried: bool
     kept: bool
     predicted: float | None

@@ -208,9 +208,9 @@ def _advised(case: Case, outcome: Outcome, most: int | None = None) -> Iterator[
         key = f"cured {number}" if len(case.inject) > 1 else "cured"
         gain = outcome.gains.get(key)
         naming = [one for one in serious if one.cause in fault.names]
-        same = [one for one in naming if fault.treatment in one.predicted]
-        one = next(iter(same if fault.treatment else naming), None)
-        told = one.best(fault.treatment) if one else None
+        same = [one for one in naming if fault.fix_id in one.predicted]
+        one = next(iter(same if fault.fix_id else naming), None)
+        told = one.best(fault.fix_id) if one else None
         if gain is not None and one is not None and told is not None:
             yield one, told, gain
 

@@ -41,7 +41,7 @@ def scratch(case: Case, mode: Mode = "cpu", first: str = "") -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="job-"))
     try:
         text = (WORKLOADS / f"{case.workload}.py").read_text(encoding="utf-8")
-        first += "import whyidle.testing.emulated; " if mode == "emulated" else ""
+        first += "import emulator.device; " if mode == "emulated" else ""
         (folder / NAME).write_text(first + text, encoding="utf-8")
         yield folder
     finally:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+import emulator
 import whyidle
 from clinic.card import LATER, WORKLOADS, Case, Mode, Options
 from whyidle.store.atomic import write_atomic
@@ -26,7 +27,7 @@ Span = tuple[float, float]
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding: ``predicted`` is (speed-up, low, high) of each treatment that has one."""
+    """One finding: ``predicted`` is (speed-up, low, high) of each fix that has one."""
 
     cause: str
     family: str
@@ -35,10 +36,10 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     lost: float
     predicted: dict[str, tuple[float, float, float]]
 
-    def best(self, treatment: str = "") -> tuple[float, float, float] | None:
-        """The prediction of one treatment, or else the most that is promised."""
-        if treatment in self.predicted:
-            return self.predicted[treatment]
+    def best(self, fix: str = "") -> tuple[float, float, float] | None:
+        """The prediction of one fix, or else the most that is promised."""
+        if fix in self.predicted:
+            return self.predicted[fix]
         return max(self.predicted.values(), default=None)
 
 
@@ -224,11 +225,11 @@ def _hash(*things: object) -> str:
 
 @lru_cache(maxsize=1)
 def product() -> str:
-    """A hash of the product's source."""
-    root = Path(whyidle.__file__).parent
+    """A hash of the source of the product and of the emulated device."""
     total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    for root in (Path(whyidle.__file__).parent, Path(emulator.__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:12]
 
 

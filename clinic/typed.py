@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from clinic.card import Measure, Mode, Options
+from emulator.environment import add_emulator
 
 NAME = "train.py"
 """every script's name, where it runs"""
@@ -45,7 +46,8 @@ def _cores(count: int) -> list[int]:
 
 
 def environment(options: Options) -> dict[str, str]:
-    """Ours, with what the card sets, and the product importable from any folder."""
+    """Ours, with what the card sets, and the product and the emulated device importable from any
+    folder."""
     kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
     path = [str(Path(entry).absolute()) for entry in kept.get("PYTHONPATH", "").split(":") if entry]
     kept["PYTHONPATH"] = os.pathsep.join(path)
@@ -55,7 +57,7 @@ def environment(options: Options) -> dict[str, str]:
         own["WHYIDLE_EMULATED"] = msgspec.json.encode(
             {name: _parsed(value) for name, value in device.items()}
         ).decode()
-    return {**kept, **QUIET, **own}
+    return add_emulator({**kept, **QUIET, **own})
 
 
 def _parsed(value: object) -> object:

@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import signal
 import sys
 
 import pytest
@@ -17,3 +18,12 @@ def one_thread():
     wait for a core by spinning take it from those that they wait for."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def default_hangup():
+    """What is started meanwhile ends by SIGHUP, as in a terminal: under ``nohup`` a process and
+    all that it starts ignore the signal, and tests that send it need one who does not."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

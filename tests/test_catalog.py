@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -24,22 +25,41 @@ def test_names_are_those_of_the_files():
     assert not [name for name in catalog.names("exporters") if name.startswith("_")]
 
 
+def table(family: str):
+    return importlib.import_module(f"whyidle.fixes.advice.{family}").ADVICE
+
+
 def test_ids_and_families_are_those_of_the_files():
     for name, found in catalog.causes().items():
         assert name == found.id
         assert found.test.__module__ == f"whyidle.causes.{found.family}.{name.replace('-', '_')}"
-    for name, fix in catalog.treatments().items():
-        assert fix.decide.__module__ == f"whyidle.treatments.{name.replace('-', '_')}"
+    for name, fix in catalog.fixes().items():
+        assert fix.id == name
+        assert fix.title
+        if fix.decide.__module__ != "whyidle.model.fix":  # else it is a row of a table
+            assert fix.decide.__module__ == f"whyidle.fixes.{name.replace('-', '_')}"
+    rows = {row.id for family in catalog.names("fixes.advice") for row in table(family)}
+    assert rows < set(catalog.fixes())
+    assert not any(fix.startswith("advice") for fix in catalog.fixes())
 
 
 def test_every_treated_cause_exists():
-    treated = {name for fix in catalog.treatments().values() for name in fix.treats}
+    treated = {name for fix in catalog.fixes().values() for name in fix.causes}
     assert treated <= set(catalog.causes())
 
 
 def test_an_unknown_plug_in_is_named_with_the_known():
     with pytest.raises(CatalogError, match="terminal"):
         catalog.module("exporters", "telegram")
+
+
+def test_a_source_that_is_not_installed_is_named_by_a_variable(monkeypatch: pytest.MonkeyPatch):
+    assert "emulator.source" not in catalog.sources()
+    monkeypatch.setenv("WHYIDLE_SOURCES", "emulator.source")
+    assert {"emulator.source", *catalog.names("sources")} == set(catalog.sources())
+    monkeypatch.setenv("WHYIDLE_SOURCES", "emulator.nowhere")
+    with pytest.raises(CatalogError, match="nowhere"):
+        catalog.sources()
 
 
 @cause("Comes from elsewhere", bucket="host", needs=("steps",))

@@ -1,4 +1,4 @@
-"""Every registered cause and treatment keeps its contract."""
+"""Every registered cause and fix keeps its contract."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from whyidle.testing import contracts, form_contracts
 from whyidle.testing.jobs import SICK, healthy
 
 CAUSES = sorted(catalog.causes())
-TREATMENTS = sorted(catalog.treatments())
+FIXES = sorted(catalog.fixes())
 
 
 @lru_cache(maxsize=16)
@@ -43,13 +43,13 @@ def test_proofs_are_complete_deterministic_and_need_their_evidence(cause):
             contracts.check_abstains(cause, [recorded(name)])
 
 
-@pytest.mark.parametrize("name", TREATMENTS)
-def test_treatment(name):
-    contracts.check_treatment(catalog.treatments()[name], catalog.causes())
+@pytest.mark.parametrize("name", FIXES)
+def test_fix(name):
+    contracts.check_fix(catalog.fixes()[name], catalog.causes())
 
 
-def test_every_cause_has_a_treatment():
-    treated = {cause for t in catalog.treatments().values() for cause in t.treats}
+def test_every_cause_has_a_fix():
+    treated = {cause for t in catalog.fixes().values() for cause in t.causes}
     assert not sorted(set(CAUSES) - treated)
 
 

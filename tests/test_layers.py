@@ -16,14 +16,16 @@ import pytest
 import whyidle
 
 ROOT = Path(whyidle.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+EMULATOR = Path(__file__).parents[1] / "emulator"
+"""stands beside the package, under the same rules"""
+FILES = sorted([*ROOT.rglob("*.py"), *EMULATOR.rglob("*.py")])
 
 MAY_IMPORT = {
     "model": {"model"},
     "errors": set(),
     "analysis": {"analysis", "model", "errors"},
     "causes": {"causes", "analysis", "model"},
-    "treatments": {"treatments", "model"},
+    "fixes": {"fixes", "model"},
     "patches": {"patches", "model"},
     "importers": {"importers", "model", "errors"},
     "sources": {"sources", "model", "errors"},
@@ -37,6 +39,7 @@ MAY_IMPORT = {
     "integrations": {"integrations", "api", "errors"},
     "probe": {"probe"},
     "__main__": {"cli"},
+    "emulator": {"emulator", "sources", "model", "errors"},
 }
 """layer -> the layers that it may import, besides ``whyidle`` itself (its version)"""
 
@@ -46,19 +49,19 @@ LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
 INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
-OPTIONAL = {"optuna", "ray", "torch", "pynvml", "tensorflow", "jax", "IPython", *INTEGRATED}
+OPTIONAL = {"ray", "torch", "pynvml", "tensorflow", "jax", "IPython", *INTEGRATED}
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
     "causes": {"numpy"},
-    "treatments": {"numpy"},
+    "fixes": {"numpy"},
     "patches": {"libcst"},
     "importers": {"numpy", "msgspec", "isal"},
     "sources": {"psutil", "pynvml"},
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),
-    "engine": {"numpy", "msgspec", "optuna", "psutil", "pynvml", "ray"},
+    "engine": {"numpy", "msgspec", "psutil", "pynvml", "ray"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "cli": {"msgspec", "rich"},
     "errors": set(),
@@ -66,12 +69,17 @@ THIRD_PARTY = {
     "integrations": INTEGRATED,
     "probe": {"torch"},
     "__main__": set(),
+    "emulator": {"numpy", "torch"},
 }
 
 
+def inside(path: Path) -> Path:
+    """A file's place in the package, or in the emulator's."""
+    return path.relative_to(ROOT if path.is_relative_to(ROOT) else EMULATOR.parent)
+
+
 def layer(path: Path) -> str:
-    first = path.relative_to(ROOT).parts[0]
-    return first.removesuffix(".py")
+    return inside(path).parts[0].removesuffix(".py")
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -87,28 +95,31 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(inside(p)))
 def test_imports_go_down_only(path: Path):
     own = layer(path)
     for name in imports(path):
         top, *rest = name.split(".")
+        if top == own == "emulator":
+            continue
         if top != "whyidle":
             foreign = top not in sys.stdlib_module_names
             assert not foreign or top in THIRD_PARTY.get(own, set()), f"{own} imports {top}"
             continue
         target = rest[0] if rest else ""
-        inside = (ROOT / target).is_dir() or (ROOT / f"{target}.py").is_file()
-        if inside and own != "__init__":
+        ours = (ROOT / target).is_dir() or (ROOT / f"{target}.py").is_file()
+        if ours and own != "__init__":
             assert target in MAY_IMPORT[own], f"{own} imports {target}"
 
 
-NAME_THEIR_OWNER = {"probe", "testing"}
+NAME_THEIR_OWNER = {"probe", "emulator"}
 """layers whose hooks and parts name what owns them (the loop, the device) in annotations: there, an
 import for types only is none"""
 
 
 def dotted(path: Path) -> str:
-    return ".".join(["whyidle", *path.relative_to(ROOT).parts]).removesuffix(".py")
+    package = ["whyidle"] if path.is_relative_to(ROOT) else []
+    return ".".join([*package, *inside(path).parts]).removesuffix(".py")
 
 
 def modules_of(path: Path) -> set[str]:
@@ -145,7 +156,7 @@ def test_no_circles_of_imports():
 
 def test_causes_do_not_import_each_other():
     for path in FILES:
-        if layer(path) in ("causes", "treatments", "patches") and path.name[0] != "_":
+        if layer(path) in ("causes", "fixes", "patches") and path.name[0] != "_":
             for name in imports(path):
                 parts = name.split(".")
                 if parts[:2] == ["whyidle", layer(path)]:
@@ -154,14 +165,12 @@ def test_causes_do_not_import_each_other():
 
 
 def test_no_drawer_for_everything():
-    names = {part for path in FILES for part in path.relative_to(ROOT).with_suffix("").parts}
+    names = {part for path in FILES for part in inside(path).with_suffix("").parts}
     assert not names & FORBIDDEN_NAMES
 
 
 def test_files_are_short():
-    lengths = {
-        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in FILES
-    }
+    lengths = {str(inside(path)): path.read_text(encoding="utf-8").count("\n") for path in FILES}
     assert not {name: n for name, n in lengths.items() if n > MOST_LINES and name not in LONGER}
     assert not [name for name in LONGER if lengths.get(name, 0) <= MOST_LINES], "no longer needed"
 
@@ -179,10 +188,8 @@ def run_python(code: str) -> str:
 
 def test_every_module_imports_on_a_bare_install():
     """Without any extra: neither a framework nor a vendor's library."""
-    modules = [
-        ".".join(["whyidle", *path.relative_to(ROOT).with_suffix("").parts]) for path in FILES
-    ]
-    modules = [name.removesuffix(".__init__") for name in modules if "testing" not in name]
+    modules = [dotted(path).removesuffix(".__init__") for path in ROOT.rglob("*.py")]
+    modules = [name for name in modules if "testing" not in name]
     modules = [name for name in modules if "integrations." not in name]  # they name their extra
     run_python(
         "import importlib, sys\n"

@@ -97,4 +97,4 @@ def test_a_rank_out_of_memory_is_named_while_the_others_hang(tmp_path):
 
 
 def test_a_larger_batch_is_never_without_consent():
-    assert catalog.treatments()["larger-batch"].consent == "convergence"
+    assert catalog.fixes()["larger-batch"].consent == "convergence"

@@ -7,7 +7,7 @@ import dataclasses
 import whyidle
 from whyidle import __main__, errors
 from whyidle.cli import _app
-from whyidle.model import buckets, cause, diagnosis, signals, treatment
+from whyidle.model import buckets, cause, diagnosis, fix, signals
 
 
 def options(verb: str) -> set[str]:
@@ -73,7 +73,7 @@ def test_what_plug_ins_build_on():
         *("headline", "low", "high", "predicted", "evidence", "confidence", "where", "facts"),
         "bucket",
     ]
-    assert [f.name for f in dataclasses.fields(treatment.Plan)] == [
+    assert [f.name for f in dataclasses.fields(fix.Proposal)] == [
         *("summary", "edits", "predicted", "risk", "automatic", "faster")
     ]
     assert {"device_events", "steps", "shapes", "several_ranks"} <= set(signals.SIGNALS)

@@ -299,8 +299,8 @@ def test_truth(truth: Truth) -> None:
     _check(diagnosis)
     if truth.cured:
         speedup = _step_s(recorded) / _step_s(_timelines(truth.cured()))
-        offers = serious[0].prescriptions
-        told = next(p.predicted for p in offers if truth.fix in (p.treatment, None))
+        offers = serious[0].fixes
+        told = next(p.predicted for p in offers if truth.fix in (p.fix, None))
         assert told.low * 0.98 <= speedup <= told.high * 1.02
 
 
@@ -324,7 +324,7 @@ def _check(diagnosis: Diagnosis) -> None:
     for finding in found:
         assert 0.0 <= finding.lost.low <= finding.lost.high <= shares[finding.bucket] + 1e-6
         claimed[finding.bucket] += (finding.lost.low + finding.lost.high) / 2
-        told = [p.predicted for p in finding.prescriptions if p.predicted]
+        told = [p.predicted for p in finding.fixes if p.predicted]
         assert all(p.low <= p.speedup <= p.high for p in told)
         worth = max((p.speedup for p in told), default=1.0)
         assert finding.severity == "info" or worth >= 1.03

@@ -106,7 +106,7 @@ def examine(name: str, case: Case, rounds: int) -> tuple[str, ...]:
     ratios = np.array(sick) / np.array(cured)
     ratio, low, high = np.median(sick) / np.median(cured), ratios.min(), ratios.max()
     measured = f"{ratio:.2f} ({low:.2f}-{high:.2f})"
-    offers = [p["predicted"] for p in first.get("prescriptions", []) if p["predicted"]]
+    offers = [p["predicted"] for p in first.get("fixes", []) if p["predicted"]]
     if first["cause"] != case.cause or not offers:
         return name, first["cause"], "-", measured, "no: another finding"
     told = max(offers, key=lambda offer: offer["speedup"])

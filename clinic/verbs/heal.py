@@ -20,7 +20,7 @@ def healed(args: argparse.Namespace) -> int:
     for number, (case, mode) in enumerate(jobs, 1):
         one = heal(case, mode, results, float(args.budget), args.lock)
         found.append(one)
-        kept = ", ".join(trial.treatment for trial in one.tried if trial.kept)
+        kept = ", ".join(trial.fix for trial in one.tried if trial.kept)
         said = f"x{one.gain:.2f}" if one.gain else one.error[-120:]
         oracle = f" of x{one.oracle:.2f}" if one.oracle else ""
         print(f"[{number}/{len(jobs)}] {case.id} {said}{oracle} {kept}", flush=True)

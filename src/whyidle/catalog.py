@@ -2,13 +2,14 @@
 
 The folder listing is the registry. Names are listed without importing anything; a plug-in is
 imported when it is asked for. Files that begin with an underscore are parts, not plug-ins. Other
-packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.treatments``,
+packages add theirs through the entry-point groups ``whyidle.causes``, ``whyidle.fixes``,
 ``whyidle.patches``, ``whyidle.importers``, ``whyidle.exporters``.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -17,10 +18,10 @@ from typing import TypeVar
 
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
+from whyidle.model.fix import Fix
 from whyidle.model.patch import SourceForm
-from whyidle.model.treatment import Treatment
 
-Plugin = TypeVar("Plugin", Cause, Treatment, SourceForm)
+Plugin = TypeVar("Plugin", Cause, Fix, SourceForm)
 
 
 def names(folder: str) -> list[str]:
@@ -39,6 +40,29 @@ def module(folder: str, name: str) -> ModuleType:
     return importlib.import_module(f"whyidle.{folder}.{name}")
 
 
+def sources() -> dict[str, ModuleType]:
+    """Every source of telemetry by name: those of this package, and the modules that the variable
+    ``WHYIDLE_SOURCES`` names, separated by commas.
+
+    Raises:
+        CatalogError: a module of that variable cannot be imported.
+    """
+    found = {name: module("sources", name) for name in names("sources")}
+    paths = filter(None, os.environ.get("WHYIDLE_SOURCES", "").split(","))
+    return {**found, **{path: _import_source(path) for path in paths}}
+
+
+def _import_source(path: str) -> ModuleType:
+    try:
+        return importlib.import_module(path)
+    except ImportError as error:
+        raise CatalogError(
+            f"The source {path!r} cannot be imported.",
+            why=f"{error}.",
+            hint="Correct WHYIDLE_SOURCES, or unset it.",
+        ) from error
+
+
 @lru_cache(maxsize=1)
 def causes() -> dict[str, Cause]:
     """Every root cause by id."""
@@ -52,9 +76,14 @@ def causes() -> dict[str, Cause]:
 
 
 @lru_cache(maxsize=1)
-def treatments() -> dict[str, Treatment]:
-    """Every treatment by id."""
-    return _folder("treatments", Treatment)
+def fixes() -> dict[str, Fix]:
+    """Every fix by id: a file each, and the rows of the tables of advice."""
+    found = _folder("fixes", Fix)
+    for family in names("fixes.advice"):
+        path = f"whyidle.fixes.advice.{family}"
+        for row in importlib.import_module(path).ADVICE:
+            _add(found, row, path)
+    return dict(sorted(found.items()))
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +97,9 @@ def _folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:
     found: dict[str, Plugin] = {}
     for stem in names(folder):
         path = f"whyidle.{folder}.{stem}"
-        _register(found, kind, importlib.import_module(path), path)
+        plugin = importlib.import_module(path)
+        if not hasattr(plugin, "__path__"):  # a folder holds something else
+            _register(found, kind, plugin, path)
     _add_entry_points(found, f"whyidle.{folder}", kind)
     return found
 
@@ -79,7 +110,10 @@ def _register(found: dict[str, Plugin], kind: type[Plugin], plugin: ModuleType, 
         raise CatalogError(
             f"{path} declares {len(things)} of {kind.__name__}.", why="A plug-in file declares one."
         )
-    thing = things[0]
+    _add(found, things[0], path)
+
+
+def _add(found: dict[str, Plugin], thing: Plugin, path: str) -> None:
     if thing.id in found:
         raise CatalogError(f"{path} declares {thing.id!r} a second time.")
     found[thing.id] = thing

@@ -149,7 +149,7 @@ def test_a_cold_start_is_none_of_the_throughput():
     batches = np.zeros(2, BATCH)
     batches["samples"], batches["worker"] = 32, -1
     facts = fed(calls=1, cold_ms=1000, batches=batches)
-    assert facts.cold_start
+    assert facts.slow_start
     assert samples_per_s(facts) == pytest.approx(3200, rel=0.15)
 
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.job import Job
 from whyidle.analysis.outside import Outside
 from whyidle.analysis.stillness import Still
 from whyidle.analysis.stopping import CONFIRMED, NONE, STOPPED, confirmed, held, stops
-from whyidle.engine import _stopped
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -85,13 +83,6 @@ def test_ranks_that_are_stopped_alike_hold_up_nobody():
         is None
     )
     assert held([rank(0, [RUNS] * 12), rank(1, [SLEEPS] * 12)]) is None
-
-
-def test_a_stopped_process_is_a_note():
-    notes = _stopped.notes_on(Job((rank(0, [STOPPED, RUNS, *[STOPPED] * 10]),)))
-    assert len(notes) == 1
-    assert "the training process was found stopped" in notes[0]
-    assert _stopped.notes_on(Job((rank(0, [RUNS] * 12),))) == []
 
 
 def test_a_rank_of_which_nothing_was_read_may_be_stopped_as_well():

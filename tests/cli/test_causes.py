@@ -23,7 +23,7 @@ def test_the_table_has_every_cause(capsys: pytest.CaptureFixture[str]):
 def test_each_page_has_its_sections(name: str, capsys: pytest.CaptureFixture[str]):
     assert main(["causes", name]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all(heading in lines for heading in (*SECTIONS, "Evidence needed", "Treatments"))
+    assert all(heading in lines for heading in (*SECTIONS, "Evidence needed", "Fixes"))
     assert all(len(line) <= 80 for line in lines)
 
 

@@ -11,7 +11,7 @@ from whyidle.cli import fix as verb
 from whyidle.engine._own_files import OwnFiles
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.patch import Patch
-from whyidle.engine.trial import engine, handover, heal
+from whyidle.engine.trial import executor, handover, heal
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.handover import Handover
 from whyidle.engine.trial.heal import STOPPED, Healed
@@ -46,7 +46,7 @@ def fix(monkeypatch, capsys):
     seen = diagnose([job(loader_ms=42.0).timeline()])
 
     def run(*options, stopped=None, enough_s=None, error=None, handed=None, ranks=1, **device):
-        def healed(_):
+        def fixed(_):
             if error is not None:
                 raise error
             gain = Effect(2.0, 1.8, 2.2, 2)
@@ -60,8 +60,8 @@ def fix(monkeypatch, capsys):
             )
             return Healed(before, before, [one], [FIX], [], one, 1.0, stopped, enough_s)
 
-        monkeypatch.setattr(heal, "heal", healed)
-        monkeypatch.setattr(engine, "start", lambda *_: Engine())
+        monkeypatch.setattr(heal, "heal", fixed)
+        monkeypatch.setattr(executor, "start", lambda *_: Engine())
         monkeypatch.setattr(handover, "hand_over", lambda *_: handed)
         status = _app.run(["fix", *options, "python", "train.py"])
         return status, capsys.readouterr()
@@ -141,7 +141,7 @@ def test_without_a_gpu_no_money_is_told_and_why(fix, ranks):
 def test_ctrl_c_is_an_exit_status_and_keeps_what_is_proven(fix, tmp_path):
     status, told = fix(stopped=STOPPED)
     assert status == 130
-    assert "HEALED" in told.out
+    assert "FIXED" in told.out
     assert (tmp_path / "plan.toml").is_file()
     assert fix(stopped="no time")[0] == 0
 
@@ -181,6 +181,6 @@ def test_the_document_is_named_by_the_run_that_is_kept(fix, tmp_path, capsys):
     told = msgspec.json.decode((tmp_path / "fix.json").read_bytes())
     assert _app.run(["report", told["run"]["id"], "--json", "-"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == told["run"]["id"]
-    healed = told["detail"]["healed"]["run"]
-    assert _app.run(["report", healed, "--json", "-"]) == 0
-    assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == healed
+    fixed = told["detail"]["fixed"]["run"]
+    assert _app.run(["report", fixed, "--json", "-"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == fixed

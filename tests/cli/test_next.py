@@ -6,7 +6,7 @@ import pytest
 from whyidle.cli import _next
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Attribution, Healed, Trial
+from whyidle.model.diagnosis import Attribution, FixedJob, Trial
 from whyidle.testing.demo import job
 
 
@@ -18,13 +18,13 @@ def watched():
 
 
 @pytest.fixture(scope="module")
-def healed(watched):
+def fixed(watched):
     """The same job after trials; another run holds what it became."""
     trial = Trial(
-        treatment="loader-workers", consent="rounding", baseline=0.2, treated=0.1, speedup=2.0,
+        fix="loader-workers", consent="rounding", baseline=0.2, treated=0.1, speedup=2.0,
         low=1.8, high=2.2, predicted=None, numerics=None, kept=True, why="",
     )  # fmt: skip
-    told = Healed(
+    told = FixedJob(
         run="THEN",
         attribution=Attribution(**dict.fromkeys(BUCKETS, 0.0)),
         state="saturated",
@@ -33,7 +33,7 @@ def healed(watched):
         low=1.8,
         high=2.2,
     )
-    detail = msgspec.structs.replace(watched.detail, healed=told)
+    detail = msgspec.structs.replace(watched.detail, fixed=told)
     return msgspec.structs.replace(watched, trials=[trial], detail=detail)
 
 
@@ -56,7 +56,7 @@ def test_a_command_that_failed_is_not_first_told_to_be_run_again(watched, status
     assert steps[place][1].startswith("try" if first else "once it no longer fails")
 
 
-def test_a_job_whose_fixes_were_tried_is_compared_with_what_it_became(healed):
-    found = commands(healed)
+def test_a_job_whose_fixes_were_tried_is_compared_with_what_it_became(fixed):
+    found = commands(fixed)
     assert not any("whyidle fix" in command for command in found)
     assert found[-1] == "whyidle compare NOW THEN"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 
 from whyidle.__main__ import main
 from whyidle.engine.diagnose import diagnose
-from whyidle.model.diagnosis import Healed
+from whyidle.importers import kineto
+from whyidle.model.diagnosis import FixedJob
 from whyidle.store.document import read_diagnosis
 from whyidle.store.runs import Store
 from whyidle.testing.jobs import healthy
@@ -51,12 +53,12 @@ def test_list_delete_pin_export(capsys: pytest.CaptureFixture[str]):
     assert listed(capsys) == []
 
 
-def test_a_healed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
+def test_a_fixed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
     """It is compared with what it became, which is stored before it, and not the other way."""
     store = Store(Path(".whyidle"))
     after = diagnose([healthy().timeline()])
     became = store.add(after).id
-    healed = Healed(
+    fixed = FixedJob(
         run=became,
         attribution=after.attribution,
         state=after.verdict.state,
@@ -65,11 +67,11 @@ def test_a_healed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
         low=2.0,
         high=3.0,
     )
-    detail = msgspec.structs.replace(after.detail, healed=healed)
+    detail = msgspec.structs.replace(after.detail, fixed=fixed)
     store.add(msgspec.structs.replace(after, detail=detail))
     assert main(["runs"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"healed, 2.50x as fast; it was {after.verdict.state}" in shown
+    assert f"{after.verdict.state}, fixed 2.50x" in shown
     assert f"whyidle compare last {became}" in shown
 
 
@@ -95,9 +97,33 @@ def test_a_watched_command_is_listed_by_its_words(capsys: pytest.CaptureFixture[
     entry = store.begin(["python", "train.py", "--name", "my run"])
     assert main(["runs"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "not diagnosed yet (python train.py --name 'my run')" in out
+    assert "not diagnosed" in out
+    assert "python train.py --name 'my run'" in out
     told = read_diagnosis(Path(str(explained["path"])) / "diagnosis.json")
     several = msgspec.structs.replace(told.run, job="train.py --lr 1 (process 12)")
     store.complete(entry, msgspec.structs.replace(told, run=several))
     assert main(["runs"]) == 0
-    assert "(train.py --lr 1 (process 12))" in " ".join(capsys.readouterr().out.split())
+    assert "train.py --lr 1 (process 12)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_is_a_row_of_a_table_that_fits_a_terminal(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+):
+    told = diagnose([kineto.load(trace)])
+    command = ["python", "train.py", *(f"--option-{number}" for number in range(12))]
+    run = msgspec.structs.replace(told.run, command=command)
+    store = Store(Path(".whyidle"))
+    moments = [datetime(2026, 1, day, 3, 4, 5, tzinfo=timezone.utc) for day in (1, 2)]
+    for moment in moments:
+        store.add(msgspec.structs.replace(told, run=run), now=moment)
+    store.pin(store.entries()[0])
+    assert main(["runs"]) == 0
+    out = capsys.readouterr().out
+    head, first, *_ = out.splitlines()
+    assert head.split() == ["run", "when", "verdict", "step", "command"]
+    assert first.split("  ")[:2] == ["20260101-030405", f"{moments[0].astimezone():%Y-%m-%d %H:%M}"]
+    assert "starved, pinned" in first
+    assert "9.09 ms" in first
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert out.isascii()
+    assert main(["report", "20260101-030405"]) == 0  # what is shown of an id is enough to name it

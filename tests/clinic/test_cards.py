@@ -107,7 +107,7 @@ def test_a_card_speaks_of_what_exists(case):
         assert fault.cause or case.kind == "unknown"
         if fault.cause:
             assert fault.family == known[fault.cause].family
-        assert fault.treatment == "" or fault.treatment in catalog.treatments()
+        assert fault.fix_id == "" or fault.fix_id in catalog.fixes()
     for cured in case.arms().values():
         for name in case.arm(cured):
             assert name[0] in "$@%" or f'"--{name.replace("_", "-")}"' in script, name
@@ -117,8 +117,8 @@ def test_cures_are_advice_where_the_product_says_so_of_its_own():
     """A sheet may not call a cure advice that the product applies, nor the other way round."""
     page = (CARDS.parents[1] / "docs" / "fixes.md").read_text(encoding="utf-8")
     people = set(re.findall(r"^\| `([\w-]+)`", page.partition("## For people")[2], re.MULTILINE))
-    told = {(f.treatment, f.advice) for case in CASES for f in case.inject if f.treatment}
-    assert told == {(treatment, treatment in people) for treatment, _ in told}
+    told = {(f.fix_id, f.advice) for case in CASES for f in case.inject if f.fix_id}
+    assert told == {(name, name in people) for name, _ in told}
     assert {advice for _, advice in told} == {True, False}
 
 

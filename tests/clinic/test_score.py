@@ -150,7 +150,7 @@ def test_a_cure_whose_runs_scatter_is_neither_worth_nothing_nor_harm():
 
 
 def test_the_prediction_judged_is_that_of_the_cards_cure():
-    planted = fault("unfused-optimizer", also=("python-gc-pauses",), treatment="fuse")
+    planted = fault("unfused-optimizer", also=("python-gc-pauses",), fix_id="fuse")
     job = msgspec.structs.replace(case(), inject=(planted,))
     other, own = finding("python-gc-pauses", 4.0), finding("unfused-optimizer")
     own = msgspec.structs.replace(own, predicted={"fuse": (1.3, 1.2, 1.4)})

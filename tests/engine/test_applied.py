@@ -44,14 +44,12 @@ def test_what_the_user_has_asked_of_the_allocator_stays(tmp_path, monkeypatch, o
 
 def test_processes_are_told_together(tmp_path):
     for pid, applied, declined in ((1, {"a.b": 2}, {}), (2, {"a.b": 1}, {"c.d": "because"})):
-        chose = {f"e.{pid}": "this"}
-        told = {"applied": applied, "declined": declined, "chose": chose}
+        told = {"applied": applied, "declined": declined}
         text = json.dumps({**told, "multiplied": {"a.b": [8 * pid, 8]}})
         (tmp_path / f"{pid}.knobs.json").write_text(text)
     (tmp_path / "3.knobs.json").write_text('{"appl')  # it was killed
     assert turned(tmp_path).applied == {"a.b": 3}
     assert turned(tmp_path).declined == {"c.d": "because"}
-    assert turned(tmp_path).chose == {"e.1": "this", "e.2": "this"}
     assert turned(tmp_path).multiplied == {"a.b": [8, 16]}
 
 
@@ -61,7 +59,7 @@ def test_what_was_waited_for_counts_where_nobody_knows_better(tmp_path):
         {"applied": {"a.b": 1}, "declined": {}, "waiting": {"c.d": "x", "e.f": "it never came"}},
     ]
     for pid, told in enumerate(every):
-        (tmp_path / f"{pid}.knobs.json").write_text(json.dumps({**told, "chose": {}}))
+        (tmp_path / f"{pid}.knobs.json").write_text(json.dumps(told))
     assert turned(tmp_path).declined == {"c.d": "because", "e.f": "it never came"}
 
 
@@ -70,10 +68,9 @@ def test_sentences(tmp_path):
     edits = {"a.b": True, "c.d": 2, "e.f": "x", "g.h": 1, "env.A": "1"}
     ask(edits, {}, tmp_path)
     told = {"applied": {"a.b": 1, "g.h": 1}, "declined": {"c.d": "because", "g.h": "later"}}
-    told["chose"] = {"a.b": "in this way"}
     (tmp_path / "1.knobs.json").write_text(json.dumps(told))
     assert notes(tmp_path) == [
-        'Applied without an edit of the script: a.b = True (in this way), g.h = 1, env.A = "1"',
+        'Applied without an edit of the script: a.b = True, g.h = 1, env.A = "1"',
         "Not applied: c.d = 2: because",
         'Not applied: e.f = "x": nothing in the job took it up',
         "Not applied everywhere: g.h = 1: later",

@@ -63,7 +63,7 @@ def watched(micro=1, **settings):
 def test_exposed_communication_is_told_by_the_burst():
     diagnosis = diagnose(watched())
     (found,) = [each for each in diagnosis.findings if each.cause == "exposed-gradient-comm"]
-    assert found.prescriptions
+    assert found.fixes
     assert "waiting for other ranks included" in found.headline
     assert {item.window for item in found.evidence} == {"burst of steps 11 to 14"}
 

@@ -136,6 +136,23 @@ def test_a_kernel_that_a_whole_table_does_not_list_did_not_run(slow: Diagnosis):
     assert [row.before_s for row in found.kernels if row.name == "b"] == [0.0]
 
 
+def test_operators_that_a_side_did_not_record_are_not_zero(slow: Diagnosis, fast: Diagnosis):
+    detail = msgspec.structs.replace(fast.detail, kernels=[])
+    without = msgspec.structs.replace(fast, detail=detail)
+    for found, side in ((compare(slow, without), "B"), (compare(without, slow), "A")):
+        assert found.kernels == []
+        assert f"kernels and operators of {side} were not recorded" in " ".join(found.notes)
+    neither = compare(without, without)
+    assert "not recorded" not in " ".join(neither.notes)
+
+
+def test_operators_of_a_cpu_are_no_kernels(slow: Diagnosis, fast: Diagnosis):
+    device = msgspec.structs.replace(fast.device, kind="cpu")
+    found = compare(slow, msgspec.structs.replace(fast, device=device))
+    assert found.kernels == []
+    assert "operators of a CPU" in " ".join(found.notes)
+
+
 def test_other_commands_are_told(slow: Diagnosis, fast: Diagnosis):
     def notes(first: list[str] | None, second: list[str] | None) -> str:
         runs = (

@@ -19,7 +19,7 @@ def test_a_starved_job_is_starved_by_input():
     assert diagnosis.verdict.bound == "input"
     assert diagnosis.findings[0].cause == "dataloader-no-workers"
     assert diagnosis.findings[0].severity == "critical"
-    assert diagnosis.findings[0].prescriptions
+    assert diagnosis.findings[0].fixes
 
 
 @pytest.mark.parametrize("name", ["dataloader-no-workers", "late-rank"])
@@ -144,6 +144,6 @@ def test_recording_again_is_not_said_to_be_faster():
             job.sync()
     diagnosis = diagnose([job.timeline()])
     found = next(f for f in diagnosis.findings if f.cause == "compile-autotune-warmup")
-    again = next(p for p in found.prescriptions if p.treatment == "steady-recording")
+    again = next(p for p in found.fixes if p.fix == "steady-recording")
     assert again.predicted is None
     assert "repeat=1" in again.summary

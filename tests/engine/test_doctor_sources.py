@@ -3,10 +3,10 @@
 import sys
 from types import SimpleNamespace
 
+from emulator import fake_nvml
 from whyidle.engine import _sources
 from whyidle.model.telemetry import Absent, Available, Meter
 from whyidle.sources import nvml
-from whyidle.testing import fake_nvml
 
 
 def source(told, subject="machine"):

@@ -7,7 +7,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine._findings import RISKY, Judged, findings_of, severity
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Predicted, Prescription
+from whyidle.model.diagnosis import Predicted, ProposedFix
 
 
 def judged(speedup, low):
@@ -18,8 +18,8 @@ def judged(speedup, low):
 
 def offered(speedup, low):
     predicted = Predicted(speedup=speedup, low=low, high=2.0, method="of this test")
-    return Prescription(
-        treatment="some", summary="do it", edits=[], consent="none", automatic=True,
+    return ProposedFix(
+        fix="some", summary="do it", edits=[], consent="none", automatic=True,
         predicted=predicted, risk="",
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
     small = proven("batch-too-small", 5.0, 0.4)
     launched = proven("launch-bound-small-kernels", 1.1, 0.3)
     alone = findings_of(SLOW, [small])[0]
-    assert {each.consent for each in alone.prescriptions} == {"rounding", "convergence"}
+    assert {each.consent for each in alone.fixes} == {"rounding", "convergence"}
     found = findings_of(SLOW, [small, launched])
     assert [one.cause for one in found] == ["launch-bound-small-kernels", "batch-too-small"]
     assert [one.lost.high for one in found] == [0.3, pytest.approx(0.1)]
@@ -106,3 +106,13 @@ def test_what_the_process_says_of_itself_is_told_though_its_bucket_holds_no_time
     found = findings_of(full, [proven(cause, 9.0, 0.9, mode="anomaly_mode")])
     assert [one.cause for one in found] == [cause] * told
     assert [one.severity for one in found] == ["warning"] * told
+
+
+def test_removal_is_the_ceiling_over_all_fixes():
+    facts = {"exposed": 0.3, "without_overlap": 0.3}
+    (finding,) = findings_of(SLOW, [proven("blocking-h2d-copy", 1.1, 0.3, **facts)])
+    assert finding.removal.speedup > 1.1  # a fix wins more than the cause itself claims
+    offers = [fix.predicted for fix in finding.fixes if fix.predicted and not fix.resizes]
+    assert offers
+    for name in ("speedup", "low", "high"):
+        assert all(getattr(one, name) <= getattr(finding.removal, name) for one in offers)

@@ -42,7 +42,7 @@ def test_the_rank_that_sets_the_pace_is_the_one_that_is_told():
     """The other one loads for longer, while it would wait anyway."""
     finding = found(recorded([3000, 1000], [1000, 8000]))
     sick, cured = recorded([3000, 1000], [1000, 8000]), recorded([0, 0], [1000, 8000])
-    (fix,) = [one for one in finding.prescriptions if one.treatment == "loader-workers"]
+    (fix,) = [one for one in finding.fixes if one.fix == "loader-workers"]
     assert fix.predicted.low * 0.98 <= step_s(sick) / step_s(cured) <= fix.predicted.high * 1.02
     assert finding.lost.high < 0.2
 
@@ -52,5 +52,5 @@ def test_beyond_its_lead_the_others_set_the_pace(lead):
     sick = recorded([0, 3000], [5000 + 3000 - lead, 5000])
     cured = recorded([0, 0], [5000 + 3000 - lead, 5000])
     won = step_s(sick) / step_s(cured)
-    for fix in found(sick).prescriptions:
+    for fix in found(sick).fixes:
         assert fix.predicted is None or fix.predicted.high <= won * 1.02

@@ -41,8 +41,8 @@ def workers(computed_ms):
                 job.op("aten::mm", kernels=[("gemm", ms(each / 5))])
             job.item()
     for finding in diagnose([job.timeline()]).findings:
-        for fix in finding.prescriptions:
-            if fix.treatment == "loader-workers":
+        for fix in finding.fixes:
+            if fix.fix == "loader-workers":
                 return fix.predicted
     raise AssertionError
 

@@ -17,7 +17,7 @@ from whyidle.model.diagnosis import (
     KernelRow,
     Place,
     Predicted,
-    Prescription,
+    ProposedFix,
     RankRow,
     Reason,
     RunInfo,
@@ -64,9 +64,9 @@ def make_finding(name="dataloader-no-workers", severity="critical", text="plain"
                 quantity="gone", value=None, unit=None, window=None, samples=None, source=None
             ),
         ],
-        prescriptions=[
-            Prescription(
-                treatment="loader-workers",
+        fixes=[
+            ProposedFix(
+                fix="loader-workers",
                 summary=text,
                 edits=[Edit(knob="loader.pin_memory", value=True)],
                 consent="numerics",
@@ -74,8 +74,8 @@ def make_finding(name="dataloader-no-workers", severity="critical", text="plain"
                 predicted=Predicted(speedup=1.2, low=1.1, high=1.3, method=text),
                 risk=text,
             ),
-            Prescription(
-                treatment="by-hand",
+            ProposedFix(
+                fix="by-hand",
                 summary=text,
                 edits=[],
                 consent="none",
@@ -189,7 +189,7 @@ def diagnosis(text="plain", ranks=3, findings=None, state="starved"):
         ],
         trials=[
             Trial(
-                treatment=text,
+                fix=text,
                 consent="none",
                 baseline=1.0,
                 treated=0.8,

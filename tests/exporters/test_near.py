@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from whyidle.exporters import html, json, markdown, terminal
-from whyidle.model.diagnosis import Evidence, Healed, Place
+from whyidle.model.diagnosis import Evidence, FixedJob, Place
 
 FOLDER = "/home/u/photos"
 
@@ -22,8 +22,8 @@ def told(build, finding):
         )
         place = Place(file=file, line=29, function="load", rank=None)
         one = finding()
-        fix = msgspec.structs.replace(one.prescriptions[0], summary=f"vectorise load ({file}:29)")
-        one = msgspec.structs.replace(one, where=[place], evidence=[hot], prescriptions=[fix])
+        fix = msgspec.structs.replace(one.fixes[0], summary=f"vectorise load ({file}:29)")
+        one = msgspec.structs.replace(one, where=[place], evidence=[hot], fixes=[fix])
         found = build(findings=[one])
         return msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, folder=folder))
 
@@ -53,7 +53,7 @@ def test_programs_read_whole_paths(told):
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
 def test_what_remains_is_named_from_there_as_well(told, render):
     plain = told(f"{FOLDER}/data/read.py", FOLDER)
-    healed = Healed(
+    fixed = FixedJob(
         run=None,
         attribution=plain.attribution,
         state="starved",
@@ -63,7 +63,7 @@ def test_what_remains_is_named_from_there_as_well(told, render):
         high=2.1,
         left=[f"It waits (small-file-random-io, {FOLDER}/data/read.py:29, 5% of the step)"],
     )
-    detail = msgspec.structs.replace(plain.detail, healed=healed)
+    detail = msgspec.structs.replace(plain.detail, fixed=fixed)
     shown = render(msgspec.structs.replace(plain, detail=detail))
     plainly = " ".join(shown.replace("\\", "").split())
     assert "small-file-random-io, data/read.py:29" in plainly

@@ -5,14 +5,14 @@ import pytest
 
 from whyidle.exporters import html, terminal
 from whyidle.exporters._remarks import small_and_risky
-from whyidle.model.diagnosis import Edit, Finding, Interval, Predicted, Prescription
+from whyidle.model.diagnosis import Edit, Finding, Interval, Predicted, ProposedFix
 from whyidle.model.knobs import RESIZING
 
 
 def remark(cause="risky", *, speedup=1.21, lost=0.3, knob="loader.workers"):
     predicted = Predicted(speedup=speedup, low=0.8, high=1.5, method="")
-    fix = Prescription(
-        treatment="one",
+    fix = ProposedFix(
+        fix="one",
         summary="a fix",
         edits=[Edit(knob=knob, value=2)],
         consent="none",
@@ -30,7 +30,7 @@ def remark(cause="risky", *, speedup=1.21, lost=0.3, knob="loader.workers"):
         lost=Interval(low=0.0, high=lost),
         confidence=0.9,
         evidence=[],
-        prescriptions=[fix],
+        fixes=[fix],
     )
 
 

@@ -11,10 +11,10 @@ from whyidle.engine.trial.judgement import Judgement, declined
 from whyidle.exporters import html, markdown, terminal
 from whyidle.exporters._tried import advised
 from whyidle.exporters._words import CONSENTS
-from whyidle.model.diagnosis import Edit, Healed, Predicted, Searched, Trial
+from whyidle.model.diagnosis import Edit, FixedJob, Predicted, Searched, Trial
 
 KEPT = Trial(
-    treatment="loader-workers",
+    fix="loader-workers",
     consent="rounding",
     baseline=0.2,
     treated=0.1,
@@ -34,15 +34,15 @@ KEPT = Trial(
     notes=["files came from storage"],
 )
 UNTRIED = msgspec.structs.replace(
-    KEPT, treatment="staged-data", speedup=None, kept=False, tried=False, why="left to you"
+    KEPT, fix="staged-data", speedup=None, kept=False, tried=False, why="left to you"
 )
-ONCE = msgspec.structs.replace(KEPT, treatment="gc-freeze", speedup=0.6, pairs=1, kept=False)
+ONCE = msgspec.structs.replace(KEPT, fix="gc-freeze", speedup=0.6, pairs=1, kept=False)
 
 
 @pytest.fixture
-def healed(build, full):
+def fixed(build, full):
     def make(**named):
-        told = Healed(
+        told = FixedJob(
             run=None,
             attribution=full.attribution,
             state="saturated",
@@ -52,15 +52,15 @@ def healed(build, full):
             high=2.2,
             **named,
         )
-        detail = msgspec.structs.replace(full.detail, healed=told)
+        detail = msgspec.structs.replace(full.detail, fixed=told)
         return msgspec.structs.replace(full, detail=detail, trials=[KEPT, ONCE, UNTRIED])
 
     return make
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
-def test_the_outcome_and_both_numbers_are_told(healed, render):
-    told = render(healed())
+def test_the_outcome_and_both_numbers_are_told(fixed, render):
+    told = render(fixed())
     assert "2.00" in told
     assert "1.70" in told
     assert "1.80 to 2.20" in told.replace("(", "").replace(")", "")
@@ -84,13 +84,13 @@ def test_why_and_with_which_consent_it_was_tried_is_told(build, render, numerics
     assert re.search("loader-workers (for )?dataloader-no-workers", shown("none"))
 
 
-def test_what_was_measured_once_has_no_interval(healed):
-    told = terminal.render(healed())
+def test_what_was_measured_once_has_no_interval(fixed):
+    told = terminal.render(fixed())
     assert "0.60x as fast, measured once" in told
 
 
-def test_pairs_that_tell_no_interval_are_counted(healed):
-    shown = healed()
+def test_pairs_that_tell_no_interval_are_counted(fixed):
+    shown = fixed()
     twice = msgspec.structs.replace(ONCE, pairs=2, low=None, high=None)
     told = terminal.render(msgspec.structs.replace(shown, trials=[KEPT, twice]))
     assert "measured once" not in told
@@ -107,27 +107,27 @@ def test_what_the_job_did_not_take_up_was_not_tried(full):
     assert "1 fix known, none could be tried" in told
 
 
-def test_advice_says_what_to_do(healed):
+def test_advice_says_what_to_do(fixed):
     rarer = msgspec.structs.replace(UNTRIED, edits=[], summary="write every tenth value")
     edits = [Edit(knob="loader.workers", value=8, was=0)]
     asked = msgspec.structs.replace(rarer, edits=edits, summary="DataLoader(num_workers=8)")
-    told = [msgspec.structs.replace(healed(), trials=[KEPT, one]) for one in (rarer, asked)]
+    told = [msgspec.structs.replace(fixed(), trials=[KEPT, one]) for one in (rarer, asked)]
     shown = [terminal.render(one) for one in told]
     assert "write every tenth value" in shown[0]
     assert "DataLoader(num_workers=8)" not in shown[1]  # the finding has it as its fix
 
 
-def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(healed):
+def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(fixed):
     shown = terminal.render(
-        healed(price_per_hour=3.0, samples_per_s_before=50.0, samples_per_s=99.0)
+        fixed(price_per_hour=3.0, samples_per_s_before=50.0, samples_per_s=99.0)
     )
     assert "of every 100 hours of this job 50 are saved, 150.00 at 3.00 an hour" in shown
     assert "50.0 samples/s became 99.0" in shown
-    assert "an hour" not in terminal.render(healed())
+    assert "an hour" not in terminal.render(fixed())
 
 
-def test_what_it_costs_once_and_when_that_is_paid_back(healed):
-    told = " ".join(terminal.render(healed()).split())
+def test_what_it_costs_once_and_when_that_is_paid_back(fixed):
+    told = " ".join(terminal.render(fixed()).split())
     assert "4.00 s more until it runs steadily, pays after 40.0 steps (4.00 s)" in told
 
 
@@ -154,8 +154,8 @@ def test_without_trials_nothing_is_said_of_them(full):
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render])
-def test_what_it_became_comes_before_what_it_was(healed, render):
-    shown = " ".join(render(healed()).split())
+def test_what_it_became_comes_before_what_it_was(fixed, render):
+    shown = " ".join(render(fixed()).split())
     assert shown.replace("×", "x").index("2.00x as fast with 1 fix kept") < shown.index("35%")
     assert "first fix:" not in shown
     if render is terminal.render:
@@ -174,9 +174,9 @@ def test_that_nothing_was_kept_is_said(full, render):
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
-def test_that_it_was_interrupted_is_said(full, healed, render):
-    late = msgspec.structs.replace(UNTRIED, treatment="pin-memory", why="no", interrupted=True)
-    amid = msgspec.structs.replace(late, treatment="fused-optimizer", tried=True)
+def test_that_it_was_interrupted_is_said(full, fixed, render):
+    late = msgspec.structs.replace(UNTRIED, fix="pin-memory", why="no", interrupted=True)
+    amid = msgspec.structs.replace(late, fix="fused-optimizer", tried=True)
     slower = msgspec.structs.replace(ONCE, why="slower")
 
     def shown(*trials, of=full):
@@ -188,7 +188,7 @@ def test_that_it_was_interrupted_is_said(full, healed, render):
     then = shown(slower, amid)
     assert "while fused-optimizer was tried; 1 fix tried before, none kept: slower" in then
     assert "interrupted, 1 fix not begun; 1 fix tried before" in shown(slower, late)
-    kept = shown(KEPT, amid, of=healed())
+    kept = shown(KEPT, amid, of=fixed())
     assert "1 fix kept: loader-workers; interrupted while fused-optimizer was tried" in kept
 
 
@@ -211,7 +211,7 @@ TRIED = "tried, (not|and) kept"
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
-def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding, render):
+def test_a_fix_that_was_tried_is_not_proposed_as_if_it_were_not(build, finding, render):
     def shown(*trials):
         found = msgspec.structs.replace(build(findings=[finding()]), trials=list(trials))
         told = render(found, full=True) if render is terminal.render else render(found)
@@ -222,7 +222,7 @@ def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding
     assert re.search("tried, not kept: declined[.*]* ", shown(other, declined).replace("<", " "))
     assert "tried, not kept: slower" in shown(other)
     assert "tried, and kept" in shown(KEPT, declined)
-    assert not re.search(TRIED, shown(msgspec.structs.replace(declined, treatment="gc-freeze")))
+    assert not re.search(TRIED, shown(msgspec.structs.replace(declined, fix="gc-freeze")))
     assert not re.search(TRIED, shown(msgspec.structs.replace(declined, tried=False)))
     assert not re.search(TRIED, shown())
 
@@ -230,11 +230,11 @@ def test_a_fix_that_was_tried_is_not_prescribed_as_if_it_were_not(build, finding
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
 def test_a_number_that_was_searched_stands_beside_the_one_that_was_foretold(build, finding, render):
     one = finding()
-    fix = one.prescriptions[0]
+    fix = one.fixes[0]
     foretold = msgspec.structs.replace(
-        fix, treatment="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
+        fix, fix="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
     )
-    found = build(findings=[msgspec.structs.replace(one, prescriptions=[foretold])])
+    found = build(findings=[msgspec.structs.replace(one, fixes=[foretold])])
 
     def shown(value):
         kept = msgspec.structs.replace(
@@ -252,10 +252,9 @@ def described(finding, cause, *summaries):
     """A finding whose fixes are named by their summaries."""
     one = finding(cause, text=f"about {cause}")
     fixes = [
-        msgspec.structs.replace(one.prescriptions[0], treatment=name, summary=f"do {name}")
-        for name in summaries
+        msgspec.structs.replace(one.fixes[0], fix=name, summary=f"do {name}") for name in summaries
     ]
-    return msgspec.structs.replace(one, prescriptions=fixes)
+    return msgspec.structs.replace(one, fixes=fixes)
 
 
 @pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
@@ -266,7 +265,7 @@ def test_what_failed_its_trial_is_not_recommended_first(build, finding, render):
     def shown(**named):
         slower = {"kept": False, "why": "slower", **named}
         trials = [
-            msgspec.structs.replace(KEPT, treatment=name, cause=cause, **slower)
+            msgspec.structs.replace(KEPT, fix=name, cause=cause, **slower)
             for name, cause in (("gc-freeze", spent.cause), ("loader-workers", rest.cause))
         ]
         told = render(msgspec.structs.replace(build(findings=[spent, rest]), trials=trials))
@@ -295,16 +294,16 @@ def test_where_fixes_were_tried_the_first_one_is_no_advice(full):
 
 
 @pytest.mark.parametrize("render", [terminal.render, html.render])
-def test_fixes_that_were_not_measured_together_are_no_number(healed, render):
-    found = healed()
-    untold = msgspec.structs.replace(found.detail.healed, speedup=None, low=None, high=None)
-    detail = msgspec.structs.replace(found.detail, healed=untold)
+def test_fixes_that_were_not_measured_together_are_no_number(fixed, render):
+    found = fixed()
+    untold = msgspec.structs.replace(found.detail.fixed, speedup=None, low=None, high=None)
+    detail = msgspec.structs.replace(found.detail, fixed=untold)
     shown = " ".join(render(msgspec.structs.replace(found, detail=detail)).split())
     assert "1 fix kept: loader-workers; not measured together" in shown
 
 
-def test_the_page_of_a_healed_job_begins_with_both_sides(healed):
-    shown = html.render(healed(samples_per_s_before=50.0, samples_per_s=100.0))
+def test_the_page_of_a_fixed_job_begins_with_both_sides(fixed):
+    shown = html.render(fixed(samples_per_s_before=50.0, samples_per_s=100.0))
     top = shown[shown.index("<main") : shown.index('id="attribution"')]
     assert "50.0 → 100" in top
     assert "give the loader workers" in top
@@ -322,16 +321,16 @@ def searched(number):
 
 
 @pytest.mark.parametrize("render", [terminal.render, html.render])
-def test_the_numbers_that_were_tried_are_told(healed, render):
-    told = " ".join(render(msgspec.structs.replace(healed(), trials=[searched(8)])).split())
+def test_the_numbers_that_were_tried_are_told(fixed, render):
+    told = " ".join(render(msgspec.structs.replace(fixed(), trials=[searched(8)])).split())
     assert "loader.workers: 4 (100 ms a step), 8 (50.0 ms a step), 2 (slower, ended early)" in told
     assert "16 (failed)" in told
 
 
 @pytest.mark.parametrize("render", [terminal.render, html.render, markdown.render])
-def test_a_prediction_is_told_with_the_number_that_it_is_for(healed, render):
-    other = render(msgspec.structs.replace(healed(), trials=[searched(8)]))
-    own = render(msgspec.structs.replace(healed(), trials=[searched(4)]))
+def test_a_prediction_is_told_with_the_number_that_it_is_for(fixed, render):
+    other = render(msgspec.structs.replace(fixed(), trials=[searched(8)]))
+    own = render(msgspec.structs.replace(fixed(), trials=[searched(4)]))
     assert "(1.40 to 2.10), for 4" in other.replace("\u2013", "to")
     assert ", for 4" not in own
 
@@ -357,7 +356,7 @@ def test_what_could_not_be_told_is_no_number(full, render):
 def test_what_could_not_be_told_speaks_only_against_what_it_rules_out(build, finding):
     spent = described(finding, "python-gc-pauses", "gc-freeze")
     rest = described(finding, "dataloader-no-workers", "staged-data")
-    own = msgspec.structs.replace(UNTOLD, treatment="gc-freeze", cause=spent.cause)
+    own = msgspec.structs.replace(UNTOLD, fix="gc-freeze", cause=spent.cause)
     found = build(findings=[spent, rest])
     for trial, order in (
         (own, [spent, rest]),

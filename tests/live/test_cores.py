@@ -40,7 +40,7 @@ def test_sixteen_threads_on_one_core_are_the_first_finding(watching, scripts):
     assert first["cause"] == "cpu-oversubscription"
     assert "16 threads" in first["headline"]
     assert first["where"][0]["file"].endswith("dense.py")
-    assert "set_num_threads(1)" in first["prescriptions"][0]["summary"]
+    assert "set_num_threads(1)" in first["fixes"][0]["summary"]
 
 
 def test_one_thread_on_one_core_is_not_blamed(watching, scripts):
@@ -100,4 +100,4 @@ def test_one_core_of_a_machine_that_has_more_is_the_first_finding(watching):
     told = {one["quantity"]: one["value"] for one in first["evidence"]}
     assert told["cores that the job may use"] == 1.0
     assert told["its processes that run or wait for a core"] > 1.25
-    assert first["prescriptions"][0]["predicted"]["high"] > 1.05
+    assert first["fixes"][0]["predicted"]["high"] > 1.05

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from emulator.environment import add_emulator
 from whyidle.analysis.intervals import Intervals, union
 
 pytest.importorskip("torch")
@@ -37,7 +38,7 @@ def watch(watching, *script, run=(), **config):
     """The finished process of a script."""
     counters = watching.folder / "counters"
     counters.mkdir()
-    watching.env |= {
+    watching.env = add_emulator(watching.env) | {
         "OMP_NUM_THREADS": "1",
         "WHYIDLE_EMULATED": json.dumps(config),
         "WHYIDLE_EMULATED_TRUTH": str(watching.folder / "truth.json"),

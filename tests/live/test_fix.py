@@ -84,7 +84,7 @@ def test_whatever_is_found_nothing_of_its_owner_is_touched(job):
     now = state(job.folder)
     assert {name: digest for name, digest in now.items() if name not in MADE} == before
     document = json.loads((job.folder / "told.json").read_text())
-    kept = [trial["treatment"] for trial in document["trials"] if trial["kept"]]
+    kept = [trial["fix"] for trial in document["trials"] if trial["kept"]]
     assert (job.folder / "plan.toml").exists() == bool(kept)
     assert (document["detail"]["healed"] is not None) == bool(kept)
 
@@ -93,7 +93,7 @@ def test_whatever_is_found_nothing_of_its_owner_is_touched(job):
 def test_a_starved_job_is_healed(job):
     told = fixed(job, "--json", "told.json")
     document = json.loads((job.folder / "told.json").read_text())
-    kept = [trial["treatment"] for trial in document["trials"] if trial["kept"]]
+    kept = [trial["fix"] for trial in document["trials"] if trial["kept"]]
     assert "loader-workers" in kept, told.stderr
     healed = document["detail"]["healed"]
     assert healed["speedup"] > 1.5

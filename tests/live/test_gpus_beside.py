@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import whyidle
+from emulator.environment import ROOT
 
 pytest.importorskip("torch")
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.live
 BINDING = """
 import sys
 from types import SimpleNamespace
-from whyidle.testing.fake_nvml import module, training
+from emulator.fake_nvml import module, training
 idle = {"UtilizationRates": SimpleNamespace(gpu=0, memory=0), "ComputeRunningProcesses": [],
         "ProcessUtilization": [], "CurrentClocksEventReasons": 1, "PowerUsage": 70_000}
 hot = {"CurrentClocksEventReasons": 0x20, "ClockInfo": {1: 1000, 2: 2619}, "Temperature": {0: 92}}
@@ -29,7 +30,7 @@ def beside(watching):
         binding.mkdir()
         text = BINDING.replace("CARD", card).replace("COUNT", str(count))
         (binding / "pynvml.py").write_text(text)
-        path = os.pathsep.join([str(binding), str(Path(whyidle.__file__).parent.parent)])
+        path = os.pathsep.join([str(binding), str(Path(whyidle.__file__).parent.parent), str(ROOT)])
         words = watching.words(*command, options=("--interval", "0.2"))
         done = watching.alone(*words, env={"PYTHONPATH": path})
         assert done.returncode == 0, done.stderr

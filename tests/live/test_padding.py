@@ -90,7 +90,7 @@ def test_padding_is_the_first_finding(watching, kind, workers):
     (place,) = first["where"]
     assert place["file"] == str(script)
     assert "# HERE" in script.read_text().splitlines()[place["line"] - 1]
-    assert first["prescriptions"]
+    assert first["fixes"]
     if kind == "longest":
         assert first["lost"]["low"] > 0.05
 

@@ -26,7 +26,7 @@ made = "2026-11-21T15:30:00+00:00"
 whyidle = "0.1.0"
 
 [[fix]]
-treatment = "loader-workers"
+fix = "loader-workers"
 consent = "rounding"
 [fix.edits]
 loader.workers = 2
@@ -36,7 +36,7 @@ callbacks.every = 5
 loader.workers = {was}
 
 [[fix]]
-treatment = "fused-optimizer"
+fix = "fused-optimizer"
 consent = "rounding"
 enabled = {enabled}
 [fix.edits]

@@ -36,6 +36,7 @@ def ready(child):
     time.sleep(0.3)  # the listener beside it
 
 
+@pytest.mark.usefixtures("default_hangup")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("to_group", [False, True], ids=["alone", "group"])
 def test_a_signal_reaches_the_command_once(watching, counting, name, to_group):

@@ -160,7 +160,7 @@ def test_collections_that_the_program_asks_for_are_told_from_automatic_ones(watc
     diagnosis, _ = watched(GC)
     first = diagnosis["findings"][0]
     assert first["headline"].startswith("The program's own gc.collect()")
-    assert first["prescriptions"][0]["treatment"] == "gc-thinned"
+    assert first["fixes"][0]["fix"] == "gc-thinned"
 
 
 def test_how_large_a_checkpoint_is_stands_beside_its_cost(watched):

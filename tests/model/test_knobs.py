@@ -1,4 +1,4 @@
-"""Every knob that a treatment turns is in the vocabulary, with a setting of the right kind."""
+"""Every knob that a fix turns is in the vocabulary, with a setting of the right kind."""
 
 import re
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 import whyidle
+from whyidle.fixes.debug_mode_off import SWITCHES
 from whyidle.model.knobs import KNOBS, by_hand, problem
-from whyidle.treatments.debug_mode_off import SWITCHES
 
-TREATMENTS = Path(whyidle.__file__).parent / "treatments"
-TEXT = "\n".join(path.read_text(encoding="utf-8") for path in TREATMENTS.glob("*.py"))
+FIXES = Path(whyidle.__file__).parent / "fixes"
+TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FIXES.glob("*.py"))
 NAMED = set(re.findall(r'knob=f?"([a-z_.A-Z{}]+)"', TEXT)) | {each[0] for each in SWITCHES.values()}
 
 
-def test_treatments_and_vocabulary_name_the_same_knobs():
+def test_fixes_and_vocabulary_name_the_same_knobs():
     named = {name for name in NAMED if not name.startswith("env.")} - {"optimizer.{switch}"}
     assert named | {"optimizer.fused", "optimizer.foreach"} == set(KNOBS)
 
@@ -71,7 +71,7 @@ def test_good_settings(name, value):
         ("env.X", 1, "text"),
         ("env.", "1", "no variable"),
         ("loader.worker", 1, "Is 'loader.workers' meant?"),
-        ("loader.speed", 1, "There are loader.batch_by_length, "),
+        ("loader.speed", 1, "There are loader.batch_size_times, "),
         ("xyz", 1, "There is no knob"),
         ("matmul.precision", "hgih", "takes 'highest' or 'high' or 'medium', not 'hgih'"),
     ],

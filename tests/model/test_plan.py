@@ -2,9 +2,9 @@
 
 import pytest
 
-from whyidle.model.plan import Fix, FixPlan
+from whyidle.model.plan import FixPlan, PlannedFix
 
-FIX = Fix(treatment="loader-workers", consent="rounding", edits={"loader.workers": 2})
+FIX = PlannedFix(fix="loader-workers", consent="rounding", edits={"loader.workers": 2})
 
 RUN = ["python", "-m", "torch.distributed.run"]
 
@@ -63,8 +63,8 @@ def test_a_plan_for_another_program_is_told(made, given):
     ("fixes", "why"),
     [
         ((), "no fix"),
-        ((Fix(treatment="tf32", consent="numerics", enabled=False, edits=FIX.edits),), "off"),
-        ((Fix(treatment="tf32", consent="numerics", edits={}),), "sets nothing"),
+        ((PlannedFix(fix="tf32", consent="numerics", enabled=False, edits=FIX.edits),), "off"),
+        ((PlannedFix(fix="tf32", consent="numerics", edits={}),), "sets nothing"),
     ],
 )
 def test_a_plan_that_changes_nothing_is_told(fixes, why):

@@ -96,7 +96,6 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "model.compile_mode": ("reduce-overhead", COMPILED),
     "model.compile_dynamic": (True, COMPILED),
     "evaluation.gradients": (False, TRAINING),
-    "evaluation.inference_mode": (True, TRAINING),
     "copy.non_blocking": (True, TRAINING),
     "torch.cudnn_benchmark": (True, TRAINING),
     "gc.collect_interval_steps": (100, TRAINING),

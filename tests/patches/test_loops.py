@@ -209,13 +209,11 @@ def test_how_a_model_is_compiled(call):
     assert line.endswith("dynamic=True)")
 
 
-@pytest.mark.parametrize(
-    "knob", [("evaluation.gradients", False), ("evaluation.inference_mode", True)]
-)
 @pytest.mark.parametrize("lines", [(), (8,), (9,)])
-def test_an_evaluating_function_is_decorated(knob, lines):
-    assert added(PLAIN, *knob, lines=lines) == ["+@torch.no_grad()"]
-    assert "\n\n\n@torch.no_grad()\ndef test(" in rewrite(PLAIN, *knob, lines=lines).text
+def test_an_evaluating_function_is_decorated(lines):
+    assert added(PLAIN, "evaluation.gradients", False, lines=lines) == ["+@torch.no_grad()"]
+    new = rewrite(PLAIN, "evaluation.gradients", False, lines=lines).text
+    assert "\n\n\n@torch.no_grad()\ndef test(" in new
 
 
 @pytest.mark.parametrize("head", ["", "@torch.no_grad()\n"])
@@ -317,16 +315,13 @@ def test_text_over_several_lines_is_not_indented_with_its_loop():
     assert '            print("""a\n  b""")  # said\n\n            total += f(x)\n' in new
 
 
-@pytest.mark.parametrize(
-    "knob", [("evaluation.gradients", False), ("evaluation.inference_mode", True)]
-)
 @pytest.mark.parametrize("guard", ["no_grad", "inference_mode"])
-def test_gradients_that_are_off_stay_off(knob, guard):
+def test_gradients_that_are_off_stay_off(guard):
     text = PLAIN.replace("def test(", f"@torch.{guard}()\ndef test(")
     loop = "    for x, y in loader:\n        right"
     within = PLAIN.replace(loop, f"    with torch.{guard}():\n {loop}")
     for each in (text, within):
-        found = rewrite(each, *knob)
+        found = rewrite(each, "evaluation.gradients", False)
         assert found.done
         assert found.text == each
 
@@ -342,7 +337,7 @@ def test_what_an_evaluation_leaves_behind_can_be_trained_on():
                 self.table = torch.ones(len(x))
             return super().forward(x) * self.table[: len(x), None]
 
-    text = rewrite(PLAIN, "evaluation.inference_mode", True).text
+    text = rewrite(PLAIN, "evaluation.gradients", False).text
     names = {}
     exec(text[: text.index("def main")], names)
     model = Grows(2, 1)

@@ -53,14 +53,17 @@ def accumulating(edits, clip, rank, folder):
 
 
 def settings(rank, folder):
-    hand = turned(
-        {"ddp.bucket_cap_mb": 1, "ddp.gradient_as_bucket_view": True, "ddp.static_graph": True},
-        folder,
+    edits = {"bucket_cap_mb": 1, "gradient_as_bucket_view": True, "static_graph": True}
+    edits |= {"find_unused_parameters": False}
+    hand = turned({f"ddp.{name}": value for name, value in edits.items()}, folder)
+    model = DistributedDataParallel(
+        torch.nn.Linear(4, 2), None, None, 0, find_unused_parameters=True
     )
-    model = DistributedDataParallel(torch.nn.Linear(4, 2), None, None, 0)
     model(torch.ones(1, 4)).sum().backward()
     hand.back()
-    return model.bucket_bytes_cap, model.gradient_as_bucket_view, model.static_graph, hand.applied
+    made = {"bucket_cap_mb": model.bucket_bytes_cap >> 20}
+    made |= {name: getattr(model, name) for name in edits if name not in made}
+    return made == edits, hand.applied
 
 
 def hooks(rank, folder):

@@ -14,7 +14,7 @@ class Loop:
             self.faults.append((where, error))
             self.undo.pop(where, lambda: None)()
 
-    noting, home, steps, off = None, 0, 0, frozenset()
+    home, steps, off = 0, 0, frozenset()
 
     asked = 0
     """how often hooks were told that they may be traced"""

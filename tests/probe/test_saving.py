@@ -6,10 +6,11 @@ import threading
 import warnings
 
 import pytest
-import torch
 
-from tests.probe.standin import Loop
-from whyidle.probe.saving import MOST_SAVES, SURE, Saving
+torch = pytest.importorskip("torch")
+
+from tests.probe.standin import Loop  # noqa: E402
+from whyidle.probe.saving import MOST_SAVES, SURE, Saving  # noqa: E402
 
 
 class Saved(Loop):

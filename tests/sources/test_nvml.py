@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from emulator import fake_nvml
+from emulator.fake_nvml import Fails, FakeGpu, FakeSlice, training
 from whyidle.errors import InputError
 from whyidle.model.telemetry import Absent, Target, clock_reasons
 from whyidle.sources import _gpm, nvml
-from whyidle.testing import fake_nvml
-from whyidle.testing.fake_nvml import Fails, FakeGpu, FakeSlice, training
 
 
 @pytest.fixture

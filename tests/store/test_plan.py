@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whyidle.errors import InputError, StoreError
 from whyidle.model.diagnosis import Consent
 from whyidle.model.knobs import KNOBS, Knob
-from whyidle.model.plan import Fix, FixPlan, Speedup
+from whyidle.model.plan import FixPlan, PlannedFix, Speedup
 from whyidle.store.plan import parse_plan, read_plan, text_of, write_plan
 
 PLAN = FixPlan(
@@ -20,8 +20,8 @@ PLAN = FixPlan(
     made="2026-11-21T15:30:00+00:00",
     whyidle="0.1.0",
     fix=[
-        Fix(
-            treatment="loader-workers",
+        PlannedFix(
+            fix="loader-workers",
             consent="rounding",
             summary="DataLoader(..., num_workers=4)",
             predicted=Speedup(times=2.2, low=1.9, high=2.6),
@@ -29,7 +29,7 @@ PLAN = FixPlan(
             edits={"loader.workers": 4, "loader.persistent_workers": True},
             was={"loader.workers": 0},
         ),
-        Fix(treatment="tf32", consent="numerics", edits={"matmul.precision": "high"}),
+        PlannedFix(fix="tf32", consent="numerics", edits={"matmul.precision": "high"}),
     ],
 )
 TEXT = text_of(PLAN)
@@ -60,8 +60,8 @@ EDITS = st.one_of(
     [st.fixed_dictionaries({name: kept(knob)}) for name, knob in KNOBS.items()]
 ) | st.dictionaries(st.text(min_size=1).map("env.{}".format), st.text(), max_size=2)
 FIXES = st.builds(
-    Fix,
-    treatment=st.text(),
+    PlannedFix,
+    fix=st.text(),
     consent=st.sampled_from(["none", "rounding", "numerics", "convergence"]),
     enabled=st.booleans(),
     summary=st.text(),
@@ -94,7 +94,7 @@ def test_comments_say_what_each_fix_does_and_gains():
 
 
 def test_a_comment_stays_a_comment():
-    fix = Fix(treatment="x", consent="none", summary="a\nmade = 1\x00", edits={})
+    fix = PlannedFix(fix="x", consent="none", summary="a\nmade = 1\x00", edits={})
     plan = FixPlan(command=["a\nb"], made="", whyidle="", fix=[fix])
     assert parse_plan(text_of(plan), "plan.toml") == plan
 
@@ -120,14 +120,20 @@ def test_ways_to_write_the_same_by_hand():
     assert parse_plan(TEXT.replace("times = 2.2,", "times = 2,"), "plan.toml").fix[0].predicted
 
 
-SAME_KNOB = '\n[[fix]]\ntreatment = "a"\nconsent = "none"\nedits.loader.workers = 3\n'
+def test_a_plan_of_the_former_spelling_is_read():
+    old = TEXT.replace("\nfix = ", "\ntreatment = ")
+    assert old != TEXT
+    assert parse_plan(old, "plan.toml") == PLAN
+
+
+SAME_KNOB = '\n[[fix]]\nfix = "a"\nconsent = "none"\nedits.loader.workers = 3\n'
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("enabled = true", "enabled = 1", "Expected `bool`, got `int` - at `fix 1.enabled`"),
-        ("treatment = ", "treatmint = ", "unknown field `treatmint` - at `fix 1`"),
+        ("fix = ", "fixx = ", "unknown field `fixx` - at `fix 1`"),
         ('"rounding"', '"all"', 'fix 1 cannot be applied. Its `consent` is "all", which is no'),
         ('"numerics"', '"much"', 'fix 2 cannot be applied. Its `consent` is "much", which is no'),
         ('"rounding"', "1", "Expected `str`, got `int` - at `fix 1.consent`"),

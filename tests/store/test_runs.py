@@ -12,11 +12,12 @@ import pytest
 
 from whyidle.engine.diagnose import diagnose
 from whyidle.errors import StoreError
-from whyidle.model.diagnosis import Attribution, Diagnosis
+from whyidle.model.diagnosis import Attribution, Diagnosis, Trial
 from whyidle.store import versions
 from whyidle.store.document import read_diagnosis
 from whyidle.store.entry import DIAGNOSIS, META, RECORDING
 from whyidle.store.runs import Store
+from whyidle.testing import demo
 from whyidle.testing.jobs import healthy
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
@@ -121,6 +122,36 @@ def test_older_documents_are_brought_up_to_date(
     step = {"whyidle/diagnosis/0": lambda old: {**old, "schema": "whyidle/diagnosis/1"}}
     monkeypatch.setattr(versions, "MIGRATIONS", step)
     assert store.read(entry) == diagnosis
+
+
+def test_a_document_of_the_former_spelling_is_read(store: Store):
+    diagnosis = diagnose([demo.job().timeline()])
+    trial = Trial(
+        fix="gc-freeze", consent="none", baseline=None, treated=None, speedup=None, low=None,
+        high=None, predicted=None, numerics=None, kept=False, why="of this test",
+    )  # fmt: skip
+    assert diagnosis.findings[0].fixes
+    entry = store.add(msgspec.structs.replace(diagnosis, trials=[trial]))
+    path, expected = entry.path / DIAGNOSIS, store.read(entry)
+    old = msgspec.json.decode(path.read_bytes())
+    for finding in old["findings"]:
+        finding["prescriptions"] = finding.pop("fixes")
+        for fix in finding["prescriptions"]:
+            fix["treatment"] = fix.pop("fix")
+    for each in old["trials"]:
+        each["treatment"] = each.pop("fix")
+    old["detail"]["healed"] = old["detail"].pop("fixed")
+    path.write_bytes(msgspec.json.encode(old))
+    assert b'"fix"' not in path.read_bytes()
+    assert store.read(entry) == expected
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"findings": 1}, {"findings": [1]}, {"findings": [{"prescriptions": 1}]}, {"trials": {}}],
+)
+def test_what_has_another_shape_is_left_to_the_decoder(odd):
+    versions.rename_old_keys(odd)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")

@@ -12,14 +12,11 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import in_library
+from whyidle.analysis.scoped import COMPILED_AGAIN, HABIT
 from whyidle.model.diagnosis import Evidence, Place
 
-HABIT = 3
-"""a function is compiled once more for evaluation, or for a last odd batch; for one kind of reason
-in three steps it is a habit"""
 _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 """a guard on a number that the code before a graph break left for the code behind it"""
-_AGAIN = r"^whyidle::compile again#"
 RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)")
 
 
@@ -41,7 +38,7 @@ def habit(facts: Facts) -> tuple[Intervals, int]:
     if max(map(len, steps.values()), default=0) < HABIT:
         return EMPTY, 0
     host = facts.timeline.host
-    rows = facts.named(_AGAIN)
+    rows = facts.named(COMPILED_AGAIN)
     rows = rows[host.start[rows] >= facts.steps.on_host[1][0]]
     return union(host.start[rows], host.end[rows]), len(set().union(*steps.values()))
 

@@ -102,6 +102,9 @@ def exposure(every: Sequence[Facts], meetings: Meetings, imbalance: Imbalance) -
     first = ranks[0].collectives.take(_in_scope(ranks[0]))
     sized = first.bytes[first.bytes >= 0]
     waiting, told = max(_mean(imbalance.waiting), _mean(imbalance.stopped)), _told(every, meetings)
+    if told:  # no transfer is longer than the shortest of its matched collectives
+        calls = _mean([facts.share("collective_call") for facts in ranks])
+        waiting = max(waiting, _mean(held) - calls - _transferred(ranks, meetings))
     stalled = max(0.0, _mean(held) - waiting) * meetings.held_up if told else 0.0
     return Exposure(
         exposed=_mean([facts.share("communication") for facts in ranks]),
@@ -121,6 +124,22 @@ def exposure(every: Sequence[Facts], meetings: Meetings, imbalance: Imbalance) -
         mean_bytes=float(sized.mean()) if len(sized) > 0.5 * len(first) else None,
         median_s=float(np.median(first.duration)) / 1e9,
     )
+
+
+def _transferred(ranks: Sequence[Facts], meetings: Meetings) -> float:
+    """Share of the step that matched collectives took once all ranks were there; those that are not
+    matched count as all transfer."""
+    lengths = [
+        facts.collectives.take(_in_scope(facts)).duration.sum() / max(facts.scope.total, 1)
+        for facts in ranks
+    ]
+    present = meetings.present & (meetings.step >= 0)
+    beyond = (meetings.duration - meetings.transfer[:, None]) * present
+    waited = [
+        float(beyond[:, index].sum()) / max(facts.scope.total, 1)
+        for index, facts in enumerate(ranks)
+    ]
+    return _mean([max(0.0, each - w) for each, w in zip(lengths, waited, strict=True)])
 
 
 def held_share(facts: Facts) -> float:

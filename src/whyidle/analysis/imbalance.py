@@ -143,8 +143,27 @@ class Imbalance:
     def lost(self) -> tuple[float, float]:
         """P8: share of the step that is won when every rank does the mean of the work. (The part
         that is the same in every step, all of it.)"""
-        own, whole = self.own, float(self.waiting.mean())
+        own, others = self.own, (len(self.ranks) - 1) / len(self.ranks)
+        whole = max(float(self.waiting.mean()), self.delayed * others)
         return max(0.0, min(float(own.max() - own.mean()), whole)), whole
+
+    @cached_property
+    def delayed(self) -> float:
+        """Share of the step by which one rank that is always late comes behind all others to the
+        first meeting of each step; 0 where there is no such rank. That time is lost even where the
+        others' hosts were still busy launching in it: their work would have run earlier. On a CPU
+        it is recorded how long each rank ran instead."""
+        late, met = self.laggard, self.meetings
+        if late is None or not late.constant or self.paces is not None or self.ranks[0].on_cpu:
+            return 0.0
+        rows = np.flatnonzero(met.decided & met.present.all(axis=1))
+        rows = rows[np.argsort(met.arrival[rows].max(axis=1), kind="stable")]
+        rows = rows[np.unique(met.step[rows].max(axis=1), return_index=True)[1]]
+        arrival = met.arrival[rows]
+        behind = arrival[:, late.index] - np.delete(arrival, late.index, axis=1).max(axis=1)
+        steps = max(float(np.mean([facts.step_count for facts in self.ranks])), 1.0)
+        length = float(np.mean([facts.step_s for facts in self.ranks]))
+        return min(float(np.maximum(behind, 0.0).sum()) / 1e9 / steps / max(length, 1e-12), 1.0)
 
     @property
     def own(self) -> F64:

@@ -1,8 +1,8 @@
 """One rank's recording, its steps, and how the time in *scope* is spent: what every other analysis
 of it starts from.
 
-Shares are of the step, over those in scope: the steady ones, or the whole recording where most
-of it is a cold start, or a wait after the last step.
+Shares are of the step, over those in scope: the steady ones, or the whole recording where it
+is hardly more than a cold start, or mostly a wait after the last step.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ F64 = NDArray[np.float64]
 
 COLD_SHARE = 0.5
 """when warm-up takes more than this share of the recording, the cold start is the story"""
+LEAST_STEADY = 6
+"""steady steps from which on a slow start is left out of all shares: as many as the verdict of a
+watched run needs, as the shortest and the longest of six hold the median of all with 97 %"""
+HABIT = 3
+"""steps that compile again from which on that is a habit: a function is compiled once more for
+evaluation, or for a last odd batch"""
+COMPILED_AGAIN = r"^whyidle::compile again#"
 PATIENCE_NS = 20_000_000_000
 """a start-up shorter than this is no story where the steps after it have one of their own"""
 SLOW_SHARE = 0.20
@@ -106,17 +113,43 @@ class Scoped:
         return {"cpu": "CPU", "tpu": "TPU", "other": "device"}.get(self.timeline.info.kind, "GPU")
 
     @cached_property
-    def cold_start(self) -> bool:
-        """Whether warm-up takes most of the recording, and the steps do not matter more. Never of
-        a burst: a long first step of it is not the run's first."""
-        if "burst" in self.timeline.settings:
-            return False
+    def warm_up(self) -> Intervals:
+        """The slow steps at the start. None of a burst: a long first step of it is not the run's
+        first."""
+        first = len(self.warm_up_s)
+        return union(self.steps.start[:first], self.steps.end[:first])
+
+    @property
+    def warm_up_s(self) -> F64:
+        """Length of each slow step at the start, s."""
+        first = 0 if "burst" in self.timeline.settings else int(np.argmax(self.steps.steady))
+        return (self.steps.end - self.steps.start)[:first] / 1e9
+
+    @cached_property
+    def slow_start(self) -> bool:
+        """Whether the slow steps at the start took most of what was recorded."""
         length = self.steps.end - self.steps.start
-        warm = length[: int(np.argmax(self.steps.steady))].sum()
-        startup = self.partition.parts["startup"].total
-        if startup > warm / 2 and startup < PATIENCE_NS and self._slow_steps:
+        return bool(self.warm_up.total > COLD_SHARE * length.sum())
+
+    @cached_property
+    def cold_start(self) -> bool:
+        """Whether all of the recording is judged because it is hardly more than a cold start: too
+        few steady steps follow. A process that took most of its life to come to its first step is
+        judged whole, too, unless its steps have a story of their own; so are slow steps that do
+        not happen once, as the model is compiled again in each."""
+        if not self.slow_start:
             return False
-        return bool(warm > COLD_SHARE * length.sum())
+        startup = self.partition.parts["startup"].total
+        if startup > self.warm_up.total / 2:
+            return startup >= PATIENCE_NS or not self._slow_steps
+        return int(self.steps.steady.sum()) < LEAST_STEADY or self._compiled_again
+
+    @property
+    def _compiled_again(self) -> bool:
+        """Whether several of the slow steps at the start compile what was compiled before."""
+        starts = self.timeline.host.start[self._every_named(COMPILED_AGAIN)]
+        starts = starts[self.warm_up.covers(starts)]
+        return len(np.unique(np.searchsorted(self.steps.start, starts, side="right"))) >= HABIT
 
     @cached_property
     def _slow_steps(self) -> bool:
@@ -275,14 +308,17 @@ class Scoped:
 
     def named(self, pattern: str, *kinds: HostKind) -> I64:
         """Host events in scope whose name matches a regular expression."""
+        rows = self._every_named(pattern, *kinds)
+        return rows[self.host_scope.covers(self.timeline.host.start[rows])]
+
+    def _every_named(self, pattern: str, *kinds: HostKind) -> I64:
         compiled = re.compile(pattern)
         host = self.timeline.host
         wanted = [i for i in used(host.name) if compiled.search(self.timeline.names[i])]
         found = among(host.name, wanted)
         if kinds:
             found &= among(host.kind, kinds)
-        rows = np.flatnonzero(found)
-        return rows[self.host_scope.covers(host.start[rows])]
+        return np.flatnonzero(found)
 
     @cached_property
     def places(self) -> Places:

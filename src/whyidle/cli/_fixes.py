@@ -9,8 +9,8 @@ from types import ModuleType
 
 from whyidle import catalog
 from whyidle.cli._pages import CONSENTS
+from whyidle.model.fix import Fix
 from whyidle.model.knobs import BY_HAND, ENVIRONMENT, KNOBS
-from whyidle.model.treatment import Treatment
 
 EVERY_VARIABLE = "env.*"
 """what a form of source text calls them"""
@@ -33,7 +33,7 @@ _GROUPS = (
 
 def page() -> str:
     """Tables of all of them, by who applies them."""
-    left = dict(sorted(catalog.treatments().items()))
+    left = dict(sorted(catalog.fixes().items()))
     lines = [_HEAD]
     for title, said, consents in _GROUPS:
         own = [
@@ -51,7 +51,7 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _applied(one: Treatment) -> bool:
+def _applied(one: Fix) -> bool:
     """Whether it is applied to a process: it sets a knob that is not left to people."""
     knobs = _knobs(one)
     by_hand = bool(knobs) and all(knob in BY_HAND for knob in knobs)
@@ -59,25 +59,25 @@ def _applied(one: Treatment) -> bool:
 
 
 def _sets(node: ast.AST) -> bool:
-    """Whether this is a plan with edits that nobody is asked for: others of the same treatment may
+    """Whether this is a plan with edits that nobody is asked for: others of the same fix may
     be left to people."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return False
     given = {each.arg: each.value for each in node.keywords}
     automatic = given.get("automatic")
     left = isinstance(automatic, ast.Constant) and automatic.value is False
-    return node.func.id == "Plan" and "edits" in given and not left
+    return node.func.id == "Proposal" and "edits" in given and not left
 
 
-def _source(one: Treatment) -> str:
+def _source(one: Fix) -> str:
     return inspect.getsource(_module(one))
 
 
-def _module(one: Treatment) -> ModuleType:
+def _module(one: Fix) -> ModuleType:
     return sys.modules[one.decide.__module__]
 
 
-def _knobs(one: Treatment) -> list[str]:
+def _knobs(one: Fix) -> list[str]:
     """Those that its file names, as a whole or by what they begin with."""
     text = _source(one)
     named = [knob for knob in KNOBS if f'"{knob}"' in text]
@@ -85,18 +85,16 @@ def _knobs(one: Treatment) -> list[str]:
     return [*named, *begun, *([EVERY_VARIABLE] if f'"{ENVIRONMENT}' in text else [])]
 
 
-def _said(one: Treatment) -> str:
-    """What its file says of it."""
-    said = " ".join(inspect.cleandoc(_module(one).__doc__ or "").split("\n\n")[0].split())
-    return said.rstrip(".").replace("``", "`")
+def _said(one: Fix) -> str:
+    return one.title.rstrip(".").replace("``", "`")
 
 
-def _patch(one: Treatment) -> str:
+def _patch(one: Fix) -> str:
     """Whether it can be written into a plain script: patches are of fixes that were applied, and
     kept."""
     forms = {knob for form in catalog.source_forms().values() for knob in form.knobs}
     return "yes" if _applied(one) and forms & {*_knobs(one)} else ""
 
 
-def _causes(one: Treatment) -> str:
-    return ", ".join(f"[`{cause}`](causes/{cause}.md)" for cause in one.treats)
+def _causes(one: Fix) -> str:
+    return ", ".join(f"[`{cause}`](causes/{cause}.md)" for cause in one.causes)

@@ -42,9 +42,9 @@ def _steps(diagnosis: Diagnosis, again: str, before: str, store: Path | None = N
     if fix and not failed:
         steps.insert(0, (fix, TRY))
     steps.append((f"{again} --html why.html{where(store)}", "with pictures"))
-    healed = diagnosis.detail.healed
-    if healed is not None and healed.run and before:
-        steps.append((f"whyidle compare {before} {healed.run}{where(store)}", "what changed"))
+    fixed = diagnosis.detail.fixed
+    if fixed is not None and fixed.run and before:
+        steps.append((f"whyidle compare {before} {fixed.run}{where(store)}", "what changed"))
     elif serious:
         steps.append((f"whyidle compare {before} AFTER{where(store)}", "once you have fixed it"))
     if fix and failed:  # trials of it would fail as well
@@ -62,7 +62,7 @@ def _failed(diagnosis: Diagnosis) -> bool:
 def _fix(diagnosis: Diagnosis, serious: list[Finding]) -> str:
     """The command that tries the fixes, where one of them can be tried and none was."""
     command = diagnosis.run.command if not diagnosis.trials else None
-    fixes = [fix for finding in serious for fix in finding.prescriptions]
+    fixes = [fix for finding in serious for fix in finding.fixes]
     if not command or not any(fix.automatic and fix.edits for fix in fixes):
         return ""
     return f"whyidle fix {shlex.join(command)}"

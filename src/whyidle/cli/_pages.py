@@ -9,8 +9,8 @@ from typing import NamedTuple
 from whyidle import catalog
 from whyidle.cli._predictors import HEADING, legend
 from whyidle.model.cause import Cause
+from whyidle.model.fix import Fix
 from whyidle.model.signals import SIGNALS
-from whyidle.model.treatment import Treatment
 
 _HEADING = re.compile(r"^(\S.*)\n-{3,}$", re.MULTILINE)
 _ITEM = re.compile(r"(?:[*-]|\d+\.) ")
@@ -54,9 +54,9 @@ def paragraphs(text: str) -> list[str]:
     return found
 
 
-def fixes(cause: Cause) -> list[Treatment]:
-    """The treatments that treat a cause."""
-    return [t for t in catalog.treatments().values() if cause.id in t.treats]
+def fixes(cause: Cause) -> list[Fix]:
+    """The fixes for a cause."""
+    return [t for t in catalog.fixes().values() if cause.id in t.causes]
 
 
 def needs(cause: Cause) -> list[str]:
@@ -83,7 +83,7 @@ def markdown(cause: Cause) -> str:
         lines += ["", f"## {section.title}", "", *_block(section.paragraphs)]
     lines += ["", "## Evidence needed", "", *(f"- {need}" for need in needs(cause))]
     steps = f"{cause.min_steps} step{'s' if cause.min_steps > 1 else ''} at least"
-    lines += [f"- {steps}", "", "## Treatments", ""]
+    lines += [f"- {steps}", "", "## Fixes", ""]
     for fix in fixes(cause):
         text = " ".join(paragraphs(fix.doc))
         lines.append(f"- `{fix.id}` ({CONSENTS[fix.consent]}): {_code(text)}")

@@ -66,8 +66,7 @@ class Progress:
     def seen(self, diagnosis: Diagnosis, ready: Sequence[Candidate]) -> None:
         """The job has been watched: how it is, and what will be tried."""
         named = [
-            one.treatment
-            + (f" (predicted {factor(one.predicted.speedup)}x)" if one.predicted else "")
+            one.fix + (f" (predicted {factor(one.predicted.speedup)}x)" if one.predicted else "")
             for one in ready[:NAMED]
         ]
         more = [f"{len(ready) - NAMED} more"] if len(ready) > NAMED else []
@@ -77,7 +76,7 @@ class Progress:
 
     def judged(self, judgement: Judgement) -> None:
         """A trial has ended: a line that stays."""
-        gain, name = judgement.effect, judgement.candidate.treatment
+        gain, name = judgement.effect, judgement.candidate.fix
         told = f"{gain.speedup:.2f} times as fast" if gain else ""
         if gain and judgement.kind == "untold":  # the middle would be read as a result
             ends = f"{factor(gain.low)} to {factor(gain.high)} times as fast"

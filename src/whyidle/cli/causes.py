@@ -67,7 +67,7 @@ def _json(causes: list[Cause]) -> str:
             "bucket": cause.bucket,
             "needs": cause.needs,
             "min_steps": cause.min_steps,
-            "treatments": [fix.id for fix in _pages.fixes(cause)],
+            "fixes": [fix.id for fix in _pages.fixes(cause)],
         }
         for cause in causes
     ]
@@ -103,7 +103,7 @@ def _page(page: Page, cause: Cause) -> None:
         f"- {fix.id} ({_pages.CONSENTS[fix.consent]}): {' '.join(_pages.paragraphs(fix.doc))}"
         for fix in _pages.fixes(cause)
     ]
-    _section(page, "Treatments", fixes or ["- none yet"])
+    _section(page, "Fixes", fixes or ["- none yet"])
     if told := _predictors.legend(" ".join([cause.doc, *fixes])):
         _section(page, _predictors.HEADING, told)
     next_commands(page, [("whyidle causes", "all of them")])

@@ -160,11 +160,11 @@ def _classes(text: str) -> frozenset[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Heal the command, keep and say what came of it."""
+    """Try fixes on the command, store the result and report it."""
     from whyidle.cli._trying import Progress
     from whyidle.engine.record import command_of
     from whyidle.engine.trial.candidates import SAFE
-    from whyidle.engine.trial.engine import Terms, start
+    from whyidle.engine.trial.executor import Terms, start
     from whyidle.engine.trial.heal import STOPPED
     from whyidle.engine.trial.healing import Healing
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
@@ -24,6 +25,9 @@ from whyidle.cli._store import store_of
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from whyidle.exporters._page import Page
     from whyidle.store.entry import Entry, Meta
     from whyidle.store.runs import Store
 
@@ -65,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+TO_THE_SECOND = len("20260102-030405")
+_STATES = {"recording": "not diagnosed"}
 _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
 
 
@@ -102,8 +108,12 @@ def _table(entries: list[Entry], shelf: Store, option: str) -> str:
             page, [("whyidle explain TRACE", "diagnose a recording, and keep the answer")]
         )
         return page.done()
-    for entry in entries:
-        page.line(page.text(_line(entry)), head=page.text(f"{entry.id}  ", "cyan"))
+    ids = _short_ids([entry.id for entry in entries])
+    page.table(
+        ("run", "when", "verdict", "step", "command"),
+        [_row(page, entry, name) for entry, name in zip(entries, ids, strict=True)],
+    )
+    page.gap()
     total = sum(entry.bytes for entry in entries)
     page.line(page.text(f"{len(entries)} runs, {total / 1e6:.1f} MB, in {shelf.folder}", "dim"))
     steps = [(f"whyidle report last{option}", "the newest again")]
@@ -116,16 +126,39 @@ def _table(entries: list[Entry], shelf: Store, option: str) -> str:
     return page.done()
 
 
-def _line(entry: Entry) -> str:
+def _short_ids(ids: list[str]) -> list[str]:
+    """Each id to the second, as far as that means one run only: `find` takes the beginning."""
+    begun = [name[:TO_THE_SECOND] for name in ids]
+    return [
+        short if begun.count(short) == 1 else name for name, short in zip(ids, begun, strict=True)
+    ]
+
+
+def _row(page: Page, entry: Entry, name: str) -> list[Text]:
+    from whyidle.exporters._words import seconds
+
+    run, meta = page.text(name, "cyan"), entry.meta
+    if meta is None:
+        cells = ("", "cannot be read", "", entry.broken or "")
+    else:
+        cells = (_local(meta.created), _verdict(entry, meta), seconds(meta.step_s), _of(meta))
+    return [run, *(page.text(cell) for cell in cells)]
+
+
+def _local(created: str) -> str:
+    """A moment in this machine's time; as it is written where it is none."""
+    try:
+        return datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return created
+
+
+def _verdict(entry: Entry, meta: Meta) -> str:
     from whyidle.exporters._words import factor
 
-    if entry.meta is None:
-        return f"cannot be read: {entry.broken}"
-    pin = "pinned, " if entry.meta.pinned else ""
-    state = "failed" if entry.failed else entry.meta.state
-    if entry.meta.healed is not None:
-        state = f"healed, {factor(entry.meta.healed)}× as fast; it was {state}"
-    return f"{pin}{state}: {entry.meta.headline} ({_of(entry.meta)})"
+    state = "failed" if entry.failed else _STATES.get(meta.state, meta.state)
+    fixed = f", fixed {factor(meta.speedup)}×" if meta.speedup is not None else ""
+    return f"{state}{fixed}{', pinned' if meta.pinned else ''}"
 
 
 def _of(meta: Meta) -> str:

@@ -8,9 +8,10 @@ import msgspec
 
 from whyidle import catalog
 from whyidle.analysis.job import Job
+from whyidle.analysis.scoped import LEAST_STEADY
 from whyidle.model.diagnosis import Finding
 
-LEAST: Final = 6
+LEAST: Final = LEAST_STEADY
 """steady steps of a watched job below which nothing is called critical and no verdict is given: of
 six, the shortest and the longest hold the median of all between them with 97 % (1 - 2 / 2^6), of
 five with less than 95 %"""

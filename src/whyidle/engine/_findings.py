@@ -13,9 +13,9 @@ from whyidle.engine import _pacing
 from whyidle.engine._scatter import NONE, Scatter, allowed
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
-from whyidle.model.diagnosis import Finding, Interval, Predicted, Prescription, Severity
+from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
+from whyidle.model.fix import Proposal
 from whyidle.model.knobs import RESIZING
-from whyidle.model.treatment import Plan
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -85,18 +85,18 @@ def _turn(item: Judged, best: dict[Bucket, float]) -> int:
     first, last what is done by hand, or may change what is learned."""
     if _treatable(item) is not None:
         return 1
-    mine = _won(item, [p for p in _prescribe(item) if p.consent == "none"])
+    mine = _won(item, [p for p in _propose_fixes(item) if p.consent == "none"])
     rival = best.get(item.bucket)
     return 0 if rival is not None and mine is not None and mine > FAR_MORE * rival else 2
 
 
 def _treatable(item: Judged) -> float | None:
     """What fixes win that need nobody's hand and leave what is learned alone."""
-    offered = _prescribe(item)
+    offered = _propose_fixes(item)
     return _won(item, [p for p in offered if p.automatic and p.consent != "convergence"])
 
 
-def _won(item: Judged, offered: Sequence[Prescription]) -> float | None:
+def _won(item: Judged, offered: Sequence[ProposedFix]) -> float | None:
     """Share of the step that the best of these fixes is expected to win; None without any."""
     return _gain(item.proof.predicted, offered) if offered else None
 
@@ -107,81 +107,99 @@ def _weight(item: Judged) -> float:
 
 def _finding(item: Judged, low: float, high: float) -> Finding:
     proof, cause = item.proof, item.cause
-    prescriptions = _prescribe(item)
+    fixes = _propose_fixes(item)
     return Finding(
         cause=cause.id,
         family=cause.family,
         bucket=item.bucket,
-        severity=severity(item, high, prescriptions),
+        severity=severity(item, high, fixes),
         headline=proof.headline,
         where=list(proof.where),
         lost=Interval(low=round(float(low), 6), high=round(float(high), 6)),
+        removal=_removal(item, fixes),
         confidence=float(proof.confidence),
         evidence=list(proof.evidence),
-        prescriptions=prescriptions,
+        fixes=fixes,
         title=cause.title,
     )
 
 
-def severity(item: Judged, high: float, prescriptions: Sequence[Prescription]) -> Severity:
+def severity(item: Judged, high: float, fixes: Sequence[ProposedFix]) -> Severity:
     """By predicted gain of the best fix on offer, at most what the cause says is lost. A wait can
     cost time that another bucket holds: a loader's, say, that without it would run beside the
     device. ``critical`` asks for the cause's own bucket to hold as much, and a device that works,
     if dearly, never is: peers keep that for waiting."""
-    gain = min(_gain(item.proof.predicted, prescriptions), item.proof.high * item.spread)
-    if gain < WORTH or _risky(item.proof.predicted, prescriptions):
+    gain = min(_gain(item.proof.predicted, fixes), item.proof.high * item.spread)
+    if gain < WORTH or _risky(item.proof.predicted, fixes):
         return "info"
     waits = item.bucket != "compute"
     return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
 
 
-def _gain(predicted: Predicted, prescriptions: Sequence[Prescription]) -> float:
+def _gain(predicted: Predicted, fixes: Sequence[ProposedFix]) -> float:
     """Share of the step that the best fix is expected to win: what no fix reaches is no news."""
-    offered = [p.predicted.speedup for p in prescriptions if p.predicted and not p.resizes]
+    offered = [p.predicted.speedup for p in fixes if p.predicted and not p.resizes]
     return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
 
 
-def _risky(predicted: Predicted, prescriptions: Sequence[Prescription]) -> bool:
+def _risky(predicted: Predicted, fixes: Sequence[ProposedFix]) -> bool:
     """Whether the best fix may well slow the job down."""
-    offered = [p.predicted for p in prescriptions if p.predicted and not p.resizes]
+    offered = [p.predicted for p in fixes if p.predicted and not p.resizes]
     return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
 
 
-def _prescribe(item: Judged) -> list[Prescription]:
-    cause, proof, prescriptions = item.cause, item.proof, []
-    for treatment in catalog.treatments().values():
-        plan = treatment.decide(proof) if cause.id in treatment.treats else None
+def _propose_fixes(item: Judged) -> list[ProposedFix]:
+    cause, proof, fixes = item.cause, item.proof, []
+    for fix in catalog.fixes().values():
+        plan = fix.decide(proof) if cause.id in fix.causes else None
         if plan is not None:
-            prescriptions.append(
-                Prescription(
-                    treatment=treatment.id,
+            fixes.append(
+                ProposedFix(
+                    fix=fix.id,
                     summary=plan.summary,
                     edits=list(plan.edits),
-                    consent=treatment.consent,
+                    consent=fix.consent,
                     automatic=plan.automatic,
                     predicted=_foretold(plan, item) if plan.faster else None,
                     risk=plan.risk,
                 )
             )
-    most = max(map(_promised, prescriptions), default=0.0)
-    return sorted(prescriptions, key=lambda each: _rank(each, most))
+    most = max(map(_promised, fixes), default=0.0)
+    return sorted(fixes, key=lambda each: _rank(each, most))
 
 
-def _foretold(plan: Plan, item: Judged) -> Predicted:
+def _foretold(plan: Proposal, item: Judged) -> Predicted:
     predicted = plan.predicted or item.proof.predicted
     if any(edit.knob == RESIZING for edit in plan.edits):  # of samples, no share of the step
         return predicted
+    return _within_run(predicted, item)
+
+
+def _within_run(predicted: Predicted, item: Judged) -> Predicted:
+    """A prediction as far as this run's other ranks and its scatter allow it."""
     return allowed(_pacing.limited(predicted, item.room), item.scatter)
 
 
-def _promised(prescription: Prescription) -> float:
+def _removal(item: Judged, fixes: Sequence[ProposedFix]) -> Removal:
+    """What the absence of the cause gains: no less than any of its fixes, of which one may also
+    win time that the cause itself does not claim."""
+    gains = [fix.predicted for fix in fixes if fix.predicted and not fix.resizes]
+    gains.append(_within_run(item.proof.predicted, item))
+    return Removal(
+        speedup=max(gain.speedup for gain in gains),
+        low=max(gain.low for gain in gains),
+        high=max(gain.high for gain in gains),
+    )
+
+
+def _promised(fix: ProposedFix) -> float:
     """Share of the step that it is expected to win."""
-    return 1.0 - 1.0 / prescription.predicted.speedup if prescription.predicted else 0.0
+    return 1.0 - 1.0 / fix.predicted.speedup if fix.predicted else 0.0
 
 
-def _rank(prescription: Prescription, most: float) -> tuple[bool, bool, float]:
+def _rank(fix: ProposedFix, most: float) -> tuple[bool, bool, float]:
     """What may change learning comes last; else what promises most comes first, behind what is
     applied by itself unless it promises far less: that costs nobody any work."""
-    won = _promised(prescription)
-    by_itself = prescription.automatic and won > 0.0 and won * FAR_MORE >= most
-    return prescription.consent == "convergence", not by_itself, -won
+    won = _promised(fix)
+    by_itself = fix.automatic and won > 0.0 and won * FAR_MORE >= most
+    return fix.consent == "convergence", not by_itself, -won

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.model.buckets import REASONS, bucket_of
 from whyidle.model.units import lasting
+
+MOSTLY = 0.5
+"""share of a start from which on what was done in it is named"""
 
 
 def notes_on(job: Job) -> list[str]:
-    """Steps at the start that took most of the time: the step's length leaves them out, while all
-    shares are of every step."""
+    """The cold start in numbers of its own: how long, what share of the recording, and on what it
+    was spent mostly. The length of a step never counts it; shares count it only where there is
+    hardly anything else."""
     lead = job.lead
-    length = (lead.steps.end - lead.steps.start) / 1e9
-    first = int(np.argmax(lead.steps.steady))
-    if not (lead.cold_start and first and lead.steps.found_by):
+    first = len(lead.warm_up_s)
+    if not (lead.slow_start and lead.steps.found_by):
         return []
     slow = "the first step" if first == 1 else f"the first {first} steps"
-    each = "" if first == 1 else " each"
-    return [
-        f"{slow} took {lasting(float(length[:first].mean()))}{each}, "
-        f"{length[:first].sum() / length.sum():.0%} of the time: the step time and rate "
-        f"told leave them out, shares and findings are of all steps (mean {lasting(lead.step_s)})"
-    ]
+    each = "" if first == 1 else " each on average"
+    share = lead.warm_up.total / max(int((lead.steps.end - lead.steps.start).sum()), 1)
+    said = (
+        f"cold start: {slow} took {lasting(float(lead.warm_up_s.mean()))}{each}, {share:.0%} of "
+        f"the recorded time{_spent(lead)}"
+    )
+    if lead.cold_start:
+        return [
+            f"{said}; step time and rate leave that out, shares and findings are of all steps "
+            f"(mean {lasting(lead.step_s)})"
+        ]
+    return [f"{said}; shares, verdict and findings are of the {lead.step_count} steady steps"]
+
+
+def _spent(lead: Facts) -> str:
+    """What most of the start went into; empty where that is no single thing."""
+    whole = max(lead.warm_up.total, 1)
+    spent = {name: (part & lead.warm_up).total for name, part in lead.partition.parts.items()}
+    most = max(spent, key=lambda name: spent[name])
+    if spent[most] < MOSTLY * whole or bucket_of(most) in ("compute", "unknown"):
+        return ""
+    return f" ({spent[most] / whole:.0%} of it {REASONS[most][1]})"

@@ -21,6 +21,8 @@ CLEAN = 0.20
 """with more time than this not spent computing, "nothing found" is no clean bill of health"""
 MOSTLY = 0.5
 """a line at which the samples find less than this share of a bucket is not where it is"""
+LATE = frozenset({"late-rank", "rank-workload-imbalance", "fail-slow-device"})
+"""causes of waiting for another rank"""
 UNEXPLAINED = 0.5
 """with more than this share unexplained there is no verdict"""
 
@@ -57,17 +59,18 @@ def emulated(job: Job) -> bool:
     return info.kind == "emulated" or (info.name or "").lower().startswith("emulated")
 
 
-def verdict(job: Job, findings: list[Finding], few: int | None = None) -> Verdict:
-    """Decide from the findings and the attribution. ``few``: how many steady steps were seen, where
-    that is too few to judge by anything but direct evidence."""
-    found = _verdict(job, findings, few)
+def verdict(job: Job, findings: list[Finding], *, checks: int, few: int | None = None) -> Verdict:
+    """Decide from the findings and the attribution. ``checks``: how many causes could be judged.
+    ``few``: how many steady steps were seen, where that is too few to judge by anything but direct
+    evidence."""
+    found = _verdict(job, findings, few, checks)
     if not emulated(job):
         return found
     said = f"Emulated device: {_lower(found.headline)}"
     return msgspec.structs.replace(found, headline=said)
 
 
-def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
+def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) -> Verdict:
     if job.lead.stepless:
         return Verdict(state="inconclusive", headline=_stepless(job, findings), bound=None)
     if reason := _no_answer(job):
@@ -80,27 +83,76 @@ def _verdict(job: Job, findings: list[Finding], few: int | None) -> Verdict:
         serious = direct
     idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
     if idle and not (serious[0] not in idle and _few.direct(serious[0])):
-        top = idle[0]
-        bound = top.bucket
-        headline = f"{waiting(job, bound)}. {top.headline}"
-        return Verdict(state="starved", headline=headline, bound=bound, cause=top.cause)
+        return _starved(job, serious, idle, checks)
     if not serious and _marks.blind(job.lead):
         headline = _marks.unanswered(job.lead)
         return Verdict(state="inconclusive", headline=headline, bound=None)
-    if not serious and (reason := _unproven(job)):
+    if not serious and (reason := _unproven(job, checks)):
         return Verdict(state="inconclusive", headline=reason, bound=None)
     if serious and (open_ := _unexplained(job, serious)):
-        headline = f"{waiting(job, open_)}{_at(job.lead, open_)}, and no cause could be proven. "
-        headline += f"Besides: {serious[0].headline}"
-        return Verdict(state="starved", headline=headline, bound=open_)
+        return _unproven_wait(job, serious, open_, checks)
+    return _of_findings(job, findings, serious, checks)
+
+
+def _of_findings(job: Job, findings: list[Finding], serious: list[Finding], checks: int) -> Verdict:
+    """Where no wait holds much, the device's work is said first: what it waits for is the smaller
+    part."""
     bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
-    if serious:
-        top = serious[0]
-        return Verdict(state="inefficient", headline=top.headline, bound=bound, cause=top.cause)
-    return _nothing(job, findings, bound)
+    if not serious:
+        return _nothing(job, findings, bound, checks)
+    top = serious[0]
+    headline = top.headline
+    if top.bucket in _held(job):
+        busy = f"{job.attribution['compute']:.0%} of the time"
+        headline = (
+            f"The {job.lead.noun} does useful work {busy}, in steps that are longer than need be. "
+            f"{top.headline}"
+        )
+    return Verdict(state="inefficient", headline=headline, bound=bound, cause=top.cause)
 
 
-def _nothing(job: Job, findings: list[Finding], bound: Bucket) -> Verdict:
+def _starved(job: Job, serious: list[Finding], idle: list[Finding], checks: int) -> Verdict:
+    """The bucket that holds most, and the finding that explains most of it. Of ranks that wait for
+    a late one that is what the late rank does, where it costs about as much as the exchange. Where
+    nothing is found in that bucket and it holds more than any finding, this is said; else the
+    bucket of findings that holds most. Where the host leads by no more than recording itself may
+    have cost it, findings decide, which do not count that."""
+    held = _held(job)
+    most, second = sorted(held, key=lambda bucket: -held[bucket])[:2]
+    if most == "host" and held[most] - held[second] <= job.lead.profiler_share:
+        most = idle[0].bucket
+    if not any(finding.bucket == most for finding in serious):
+        if _unexplained(job, serious) == most:
+            return _unproven_wait(job, serious, most, checks)
+        most = max((finding.bucket for finding in idle), key=lambda bucket: held[bucket])
+    explaining = [finding for finding in serious if finding.bucket == most]
+    late = [one for one in explaining if one.cause in LATE]
+    near = late and late[0].lost.high >= MOSTLY * explaining[0].lost.high
+    top = late[0] if near else explaining[0]
+    headline = f"{waiting(job, most)}. {top.headline}"
+    return Verdict(state="starved", headline=headline, bound=most, cause=top.cause)
+
+
+def _unproven_wait(job: Job, serious: list[Finding], bucket: Bucket, checks: int) -> Verdict:
+    headline = f"{waiting(job, bucket)}{_at(job.lead, bucket)}; {_none_found(checks)}. "
+    headline += f"Besides: {serious[0].headline}"
+    return Verdict(state="starved", headline=headline, bound=bucket)
+
+
+def _none_found(checks: int) -> str:
+    """Nothing found says little where little could be checked."""
+    return f"no cause found among the {checks} checks that this recording allows"
+
+
+def _held(job: Job) -> dict[Bucket, float]:
+    """Share of each bucket of waiting."""
+    shares = job.attribution.items()
+    return {
+        cast("Bucket", name): share for name, share in shares if name not in ("compute", "unknown")
+    }
+
+
+def _nothing(job: Job, findings: list[Finding], bound: Bucket, checks: int) -> Verdict:
     """No finding is worth a word. Where a CPU is all there is, whether it computes what it need not
     is known from a recording of its operators alone."""
     busy = f"{job.attribution['compute']:.0%} of the time"
@@ -109,8 +161,8 @@ def _nothing(job: Job, findings: list[Finding], bound: Bucket) -> Verdict:
         return Verdict(state="inconclusive", headline=f"{headline}; {unseen}", bound=None)
     return Verdict(
         state="saturated",
-        headline=f"The {job.lead.noun} does useful work {busy}; nothing worth more than 3 % was "
-        f"found{_but(findings)}",
+        headline=f"The {job.lead.noun} does useful work {busy}; no cause worth more than 3 % was "
+        f"found among the {checks} checks that this recording allows{_but(findings)}",
         bound=bound,
     )
 
@@ -149,9 +201,9 @@ def _stepless(job: Job, findings: list[Finding]) -> str:
     return f"{said}. {shown[0]}" if shown else said
 
 
-def _unproven(job: Job) -> str | None:
+def _unproven(job: Job, checks: int) -> str | None:
     """Idle time without a proven cause is not a clean bill of health."""
-    waits = {b: s for b, s in job.attribution.items() if b not in ("compute", "unknown")}
+    waits = _held(job)
     largest = max(waits, key=lambda bucket: waits[bucket])
     idle = 1.0 - job.attribution["compute"]
     if idle < CLEAN:
@@ -159,14 +211,14 @@ def _unproven(job: Job) -> str | None:
     device = job.lead.noun
     if job.attribution["unknown"] >= waits[largest]:
         return f"The {device} is idle {idle:.0%} of the time, and the recording does not show why"
-    return f"{waiting(job, largest)}{_at(job.lead, largest)}, but no cause could be proven"
+    return f"{waiting(job, largest)}{_at(job.lead, largest)}; {_none_found(checks)}"
 
 
 def _unexplained(job: Job, serious: list[Finding]) -> Bucket | None:
     """The bucket of waiting that costs more, beyond what findings explain of it, than any finding;
     None where that is little."""
-    waits = {b: s for b, s in job.attribution.items() if b not in ("compute", "unknown")}
-    bucket = cast("Bucket", max(waits, key=lambda name: waits[name]))
+    waits = _held(job)
+    bucket = max(waits, key=lambda name: waits[name])
     left = waits[bucket] - sum(one.lost.high for one in serious if one.bucket == bucket)
     return bucket if left > max(CLEAN, serious[0].lost.high) else None
 

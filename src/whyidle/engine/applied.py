@@ -22,15 +22,13 @@ it was. A knob that sets nothing as it is made is not among them"""
 
 
 class Turned(msgspec.Struct, frozen=True):
-    """What became of the knobs in one process: how often each took hold, why others did not, and
-    what those came to that find out for themselves; and what those that took no hold were
-    ``waiting`` for, which counts as their reason where no process knows another; and which lines
-    ``made`` what they set. ``multiplied`` is what those found that make something so many times as
-    large."""
+    """What became of the knobs in one process: how often each took hold, why others did not;
+    what those that took no hold were ``waiting`` for, which counts as their reason where no process
+    knows another; and which lines ``made`` what they set. ``multiplied`` is what those found that
+    make something so many times as large."""
 
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
-    chose: dict[str, str] = {}
     waiting: dict[str, str] = {}
     made: dict[str, dict[str, str]] = {}
     multiplied: dict[str, list[int]] = {}
@@ -63,7 +61,6 @@ def turned(recording: Path) -> Turned:
     none: its process was ended as it wrote."""
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
-    chose: dict[str, str] = {}
     waiting: dict[str, str] = {}
     made: list[Made] = []
     multiplied: dict[str, list[int]] = {}
@@ -71,7 +68,6 @@ def turned(recording: Path) -> Turned:
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=Turned)
             declined |= one.declined
-            chose |= one.chose
             waiting |= one.waiting
             made.append(one.made)
             for knob, times in one.applied.items():
@@ -79,7 +75,7 @@ def turned(recording: Path) -> Turned:
             for knob, numbers in one.multiplied.items():
                 multiplied[knob] = sorted({*multiplied.get(knob, ()), *numbers})
     unmet = {knob: why for knob, why in waiting.items() if knob not in applied}
-    return Turned(applied, unmet | declined, chose, made=together(made), multiplied=multiplied)
+    return Turned(applied, unmet | declined, made=together(made), multiplied=multiplied)
 
 
 def together(told: Iterable[Made]) -> dict[str, dict[str, str]]:
@@ -100,11 +96,7 @@ def notes(recording: Path) -> list[str]:
         return []
     found = turned(recording)
     held = [knob for knob in asked if knob in found.applied or knob.startswith(ENVIRONMENT)]
-    told = [
-        f"{knob} = {as_python(asked[knob])}"
-        + (f" ({found.chose[knob]})" if knob in found.chose else "")
-        for knob in held
-    ]
+    told = [f"{knob} = {as_python(asked[knob])}" for knob in held]
     notes = [f"Applied without an edit of the script: {', '.join(told)}"] if told else []
     for knob in asked:
         why = found.declined.get(knob, "" if knob in held else "nothing in the job took it up")

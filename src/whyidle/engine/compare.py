@@ -147,6 +147,8 @@ def _kernels(
 ) -> list[Change]:
     """Kernels by name. One that a full table does not list may have run for up to as long as the
     last that it lists, so only the certain part of its change counts."""
+    if _unrecorded(before, after):
+        return []
     rows = [{row.name: row for row in side.detail.kernels} for side in (before, after)]
     floors = [_floor(side.detail.kernels) for side in (before, after)]
     changes = []
@@ -171,6 +173,17 @@ def _kernels(
                 )
             )
     return _ranked(changes)
+
+
+def _unrecorded(before: Diagnosis, after: Diagnosis) -> str:
+    """Why single kernels or operators cannot be compared: a side of which none were recorded, as of
+    a watched run without a profiler burst, did not run without any."""
+    empty = [name for name, side in (("A", before), ("B", after)) if not side.detail.kernels]
+    if len(empty) == 1:
+        return f"kernels and operators of {empty[0]} were not recorded, so they are not compared"
+    if (before.device.kind == "cpu") != (after.device.kind == "cpu"):
+        return "one side has operators of a CPU, the other kernels of a device: not compared"
+    return ""
 
 
 def _floor(rows: list[KernelRow]) -> float:
@@ -199,6 +212,8 @@ def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
     notes = []
     if not timed:
         notes.append("a side has no step boundaries: times are shares of each recording instead")
+    if unrecorded := _unrecorded(before, after):
+        notes.append(unrecorded)
     names = (before.device.name, after.device.name)
     if None not in names and names[0] != names[1]:
         notes.append(f"the devices differ: {names[0]} and {names[1]}")

@@ -22,7 +22,6 @@ from whyidle.engine import (
     _pacing,
     _scaling,
     _slow_start,
-    _stopped,
 )
 from whyidle.engine._detail import detail
 from whyidle.engine._findings import Judged, findings_of
@@ -66,7 +65,12 @@ def diagnose(
         steps=_steps(job),
         attribution=Attribution(**_exact(seen.attribution)),
         utilization=utilization(job, seen),
-        verdict=verdict(seen, findings, few),
+        verdict=verdict(
+            seen,
+            findings,
+            checks=len(catalog.causes()) - len(abstentions) - len(failed),
+            few=few,
+        ),
         findings=findings,
         abstentions=abstentions,
         trials=[],
@@ -212,7 +216,7 @@ def _float(value: object) -> float | None:
 def _coverage(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
     notes = [*assumed, *notes_on(job), *_bursts.notes_on(job), *_marks.notes_on(job)]
     notes += [*_neighbours.notes_on(job), *_scaling.notes_on(job)]
-    notes += [*_stopped.notes_on(job), *notes_on_sources(job)]
+    notes += notes_on_sources(job)
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.shown}: {note}" for note in source.notes]

@@ -39,9 +39,7 @@ JITTER = 0.1
 
 def live_sources() -> dict[str, Source]:
     """Every source that reads this machine, by name."""
-    found = {
-        name: cast("Source", catalog.module("sources", name)) for name in catalog.names("sources")
-    }
+    found = {name: cast("Source", module) for name, module in catalog.sources().items()}
     return {name: source for name, source in found.items() if source.LIVE}
 
 

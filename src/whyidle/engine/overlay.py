@@ -112,6 +112,6 @@ def _said(finding: Finding) -> dict[str, Value]:
         args[f"evidence {i}"] = f"{item.quantity}: {item.value} {item.unit or ''}".strip()
     for i, place in enumerate(finding.where, 1):
         args[f"where {i}"] = f"{place.file}:{place.line} {place.function or ''}".strip()
-    for i, fix in enumerate(finding.prescriptions, 1):
+    for i, fix in enumerate(finding.fixes, 1):
         args[f"fix {i}"] = fix.summary
     return args

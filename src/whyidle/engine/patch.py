@@ -27,7 +27,7 @@ AS_PYTORCH = {"rocm": "cuda", "other": "cuda", "tpu": "xla"}
 class Kept:
     """A fix that was kept: its edits, and the places that its finding names."""
 
-    treatment: str
+    fix: str
     edits: Sequence[Edit]
     where: Sequence[Place] = ()
 
@@ -36,7 +36,7 @@ class Kept:
 class Patch:
     """What ``git apply`` takes, run in ``root``. ``files`` are the changed files' new texts by
     absolute path; ``sentences`` say what has no source form here, one for each, ``lacking`` of
-    which treatments; ``own`` is what was looked at. ``notes`` say of fixes that the patch has which
+    which fixes; ``own`` is what was looked at. ``notes`` say of fixes that the patch has which
     places trials have told nothing of."""
 
     diff: str
@@ -55,8 +55,8 @@ class Patch:
         """The same, of which it is told that a fix is to be written by hand, and why."""
         edits = _in_order(fix.edits)
         hands = "; ".join(by_hand(edit.knob, _setting(edit)) for edit in edits)
-        sentences = (*self.sentences, f"{fix.treatment}: {hands} ({why})")
-        return replace(self, sentences=sentences, lacking=(*self.lacking, fix.treatment))
+        sentences = (*self.sentences, f"{fix.fix}: {hands} ({why})")
+        return replace(self, sentences=sentences, lacking=(*self.lacking, fix.fix))
 
 
 def make_patch(
@@ -72,10 +72,10 @@ def make_patch(
     own = own_files(command, folder, named)
     tree = _Tree.read(own, AS_PYTORCH.get(device, device), _by_file(made or {}, folder))
     first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
-    left = [(fix.treatment, said) for fix in first if (said := tree.apply(fix, folder))]
+    left = [(fix.fix, said) for fix in first if (said := tree.apply(fix, folder))]
     sentences, lacking = [f"{name}: {said}" for name, said in left], [name for name, _ in left]
     notes = [f"{name}: {WRITTEN}; {'; '.join(told)}" for name, told in tree.notes.items()]
-    notes += _otherwise([fix for fix in first if fix.treatment not in lacking])
+    notes += _otherwise([fix for fix in first if fix.fix not in lacking])
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
         unified(path.relative_to(own.root).as_posix(), tree.before[path], text)
@@ -88,7 +88,7 @@ def make_patch(
 def _otherwise(written: Sequence[Kept]) -> list[str]:
     """What of these is otherwise in files than in trials."""
     edits = [(fix, KNOBS.get(edit.knob)) for fix in written for edit in fix.edits if edit.value]
-    return [f"{fix.treatment}: {knob.written}" for fix, knob in edits if knob and knob.written]
+    return [f"{fix.fix}: {knob.written}" for fix, knob in edits if knob and knob.written]
 
 
 _ByFile = dict[str, dict[Path, dict[int, str]]]
@@ -118,7 +118,7 @@ class _Tree:
         said = {edit.knob: self._said(fix, edit, folder) for edit in edits}
         if set(said) >= TOGETHER and any(said.values()):
             self.texts = before
-            self.notes.pop(fix.treatment, None)
+            self.notes.pop(fix.fix, None)
             hands = (by_hand(edit.knob, _setting(edit)) for edit in edits)
             said = {knob: said[knob] or hand for knob, hand in zip(said, hands, strict=True)}
         return "; ".join(filter(None, said.values()))
@@ -132,7 +132,7 @@ class _Tree:
         if why or (notes and not done):
             return f"{hand} ({'; '.join(dict.fromkeys((*why, *notes)))})"
         if notes:
-            self.notes.setdefault(fix.treatment, {}).update(dict.fromkeys(notes))
+            self.notes.setdefault(fix.fix, {}).update(dict.fromkeys(notes))
         return "" if done else hand
 
     def _write(

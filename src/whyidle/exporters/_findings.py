@@ -9,7 +9,7 @@ from whyidle.exporters import _words as words
 from whyidle.exporters._page import Page, limited
 from whyidle.exporters._remarks import small_and_risky
 from whyidle.exporters._tried import advised, in_turn, rejected, tried
-from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Prescription, Severity, Trial
+from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, ProposedFix, Severity, Trial
 
 _SEVERITIES: Final[dict[Severity, str]] = {
     "critical": "bold red",
@@ -58,8 +58,8 @@ def _finding(
             _row(page, "", told, "bold")
         if full and fix.risk:
             _row(page, "", f"mind: {fix.risk}")
-    if len(finding.prescriptions) > len(fixes):
-        _row(page, "", f"and {len(finding.prescriptions) - len(fixes)} more")
+    if len(finding.fixes) > len(fixes):
+        _row(page, "", f"and {len(finding.fixes) - len(fixes)} more")
 
 
 def _proofs(finding: Finding) -> list[str]:
@@ -70,7 +70,7 @@ def _proofs(finding: Finding) -> list[str]:
     return listed
 
 
-def _worth(fix: Prescription) -> str:
+def _worth(fix: ProposedFix) -> str:
     parts = [foretold(fix.predicted)] if fix.predicted else []
     return "; ".join([*parts, words.CONSENTS[fix.consent]])
 

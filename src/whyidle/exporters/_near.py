@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription, Trial
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, ProposedFix, Trial
 
-Advice = TypeVar("Advice", Prescription, Trial)
+Advice = TypeVar("Advice", ProposedFix, Trial)
 
 
 def near(diagnosis: Diagnosis) -> Diagnosis:
@@ -21,10 +21,10 @@ def near(diagnosis: Diagnosis) -> Diagnosis:
     found = [_finding(one, start) for one in diagnosis.findings]
     tried = [_advice(one, start) for one in diagnosis.trials]
     detail = diagnosis.detail
-    if healed := detail.healed:
-        left = [one.replace(start, "") for one in healed.left]
-        healed = msgspec.structs.replace(healed, left=left)
-        detail = msgspec.structs.replace(detail, healed=healed)
+    if fixed := detail.fixed:
+        left = [one.replace(start, "") for one in fixed.left]
+        fixed = msgspec.structs.replace(fixed, left=left)
+        detail = msgspec.structs.replace(detail, fixed=fixed)
     return msgspec.structs.replace(diagnosis, findings=found, trials=tried, detail=detail)
 
 
@@ -33,7 +33,7 @@ def _finding(finding: Finding, start: str) -> Finding:
         finding,
         where=[_place(one, start) for one in finding.where],
         evidence=[_evidence(one, start) for one in finding.evidence],
-        prescriptions=[_advice(one, start) for one in finding.prescriptions],
+        fixes=[_advice(one, start) for one in finding.fixes],
     )
 
 

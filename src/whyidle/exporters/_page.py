@@ -4,11 +4,12 @@ escape sequence or control character of a recording."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Final, Literal
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 Colours = Literal["truecolor", "256", "standard"]
@@ -106,6 +107,15 @@ class Page:
     def raw(self, row: Text) -> None:
         """Write one row that is made to measure."""
         self._console.print(row, soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        """Write rows under headings; only the last column is wrapped."""
+        table = Table(box=None, pad_edge=False, header_style="" if self.plain else "dim")
+        for number, heading in enumerate(columns, 1):
+            table.add_column(heading, overflow="fold", no_wrap=number < len(columns))
+        for row in rows:
+            table.add_row(*row)
+        self._console.print(table)
 
     def gap(self) -> None:
         """An empty line."""

@@ -22,6 +22,6 @@ def small_and_risky(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fi
 def _promised(finding: Finding) -> float:
     """Share of the step that its best fix is expected to win, of what it costs. A fix that gives
     steps more samples wins no share of the step."""
-    fixes = [fix for fix in finding.prescriptions if not fix.resizes]
+    fixes = [fix for fix in finding.fixes if not fix.resizes]
     told = [fix.predicted.speedup for fix in fixes if fix.predicted]
     return min(1.0 - 1.0 / max(told, default=1.0), finding.lost.high)

@@ -7,7 +7,7 @@ from whyidle.exporters._bar import bar
 from whyidle.exporters._page import Page
 from whyidle.exporters._tried import advised, reasons
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Diagnosis, Healed, Prescription, Searched, Trial
+from whyidle.model.diagnosis import Diagnosis, FixedJob, ProposedFix, Searched, Trial
 
 UNTRIED = "not measured"
 ALIKE = 0.05
@@ -21,15 +21,15 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
     for trial in tried:
         page.gap()
         _trial(page, trial)
-    healed = diagnosis.detail.healed
-    if healed is not None:
+    fixed = diagnosis.detail.fixed
+    if fixed is not None:
         page.gap()
-        _healed(page, diagnosis, healed)
+        _fixed_job(page, diagnosis, fixed)
     if untried:
         page.gap()
         page.line(page.text("not tried", "dim"), indent=2)
     for trial in untried:
-        head = page.text(f"{trial.treatment}: ")
+        head = page.text(f"{trial.fix}: ")
         gain = f", predicted {words.speedup(trial.promised)}" if trial.promised else ""
         page.line(page.text(f"{trial.why}{gain}"), head=head, indent=4)
         if trial.summary and not trial.edits:  # advice: nothing else says what to do
@@ -38,14 +38,14 @@ def trials(page: Page, diagnosis: Diagnosis) -> None:
 
 def outcome(diagnosis: Diagnosis) -> str:
     """What trials came to, in a few words; empty where nothing was kept."""
-    healed, kept = diagnosis.detail.healed, [one for one in diagnosis.trials if one.kept]
-    if healed is None or not kept:
+    fixed, kept = diagnosis.detail.fixed, [one for one in diagnosis.trials if one.kept]
+    if fixed is None or not kept:
         return ""
-    names = ", ".join(trial.treatment for trial in kept)
+    names = ", ".join(trial.fix for trial in kept)
     told = "; ".join([f"{_fixes(len(kept))} kept: {names}", *_interrupted(diagnosis)])
-    if healed.speedup is None:
+    if fixed.speedup is None:
         return f"{told}; {UNTRIED} together"
-    return f"{words.factor(healed.speedup)}× as fast with {told}"
+    return f"{words.factor(fixed.speedup)}× as fast with {told}"
 
 
 def fruitless(diagnosis: Diagnosis) -> str:
@@ -68,18 +68,18 @@ def fruitless(diagnosis: Diagnosis) -> str:
 def _interrupted(diagnosis: Diagnosis) -> list[str]:
     """That the user ended it, and amid what; nothing where nobody did."""
     whole = [trial for trial in diagnosis.trials if trial.interrupted]
-    amid = [trial.treatment for trial in whole if trial.tried]
+    amid = [trial.fix for trial in whole if trial.tried]
     begun = len(whole) - len(amid)
     told = f"interrupted{f' while {amid[0]} was tried' if amid else ''}"
     return [f"{told}{f', {_fixes(begun)} not begun' if begun else ''}"] if whole else []
 
 
-def first_fix(diagnosis: Diagnosis) -> Prescription | None:
+def first_fix(diagnosis: Diagnosis) -> ProposedFix | None:
     """The first fix of the finding that the verdict is about, or else of the first that has one;
     where fixes were tried, what came of them stands in its place."""
     for finding in advised(diagnosis) if not diagnosis.trials else ():
-        if finding.severity != "info" and finding.prescriptions:
-            return finding.prescriptions[0]
+        if finding.severity != "info" and finding.fixes:
+            return finding.fixes[0]
     return None
 
 
@@ -93,31 +93,31 @@ def split(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
     return tried, [trial for trial in diagnosis.trials if not trial.tried]
 
 
-def _healed(page: Page, diagnosis: Diagnosis, healed: Healed) -> None:
-    gain = gained(healed.speedup, healed.low, healed.high) or UNTRIED
+def _fixed_job(page: Page, diagnosis: Diagnosis, fixed: FixedJob) -> None:
+    gain = gained(fixed.speedup, fixed.low, fixed.high) or UNTRIED
     page.line(page.text(f"all of it together: {gain}", "bold"), indent=2)
-    for sentence in savings(healed):
+    for sentence in savings(fixed):
         page.line(page.text(sentence), indent=2)
-    for name, shares in (("before", diagnosis.attribution), ("after", healed.attribution)):
+    for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution)):
         page.line(page.text(name), indent=2)
         bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
-    for sentence in healed.left:
+    for sentence in fixed.left:
         page.line(page.text(sentence), head=page.text("left  ", "dim"), indent=2)
 
 
-def savings(healed: Healed) -> list[str]:
+def savings(fixed: FixedJob) -> list[str]:
     """What it comes to in samples, hours, and at a stated price in money; joules where measured."""
     told = []
-    if healed.samples_per_s and healed.samples_per_s_before:
-        before, after = healed.samples_per_s_before, healed.samples_per_s
+    if fixed.samples_per_s and fixed.samples_per_s_before:
+        before, after = fixed.samples_per_s_before, fixed.samples_per_s
         told.append(f"{words.digits(before)} samples/s became {words.digits(after)}")
-    if healed.speedup and healed.speedup > 1.0:
-        hours = 100 * (1 - 1 / healed.speedup)
-        price = healed.price_per_hour
+    if fixed.speedup and fixed.speedup > 1.0:
+        hours = 100 * (1 - 1 / fixed.speedup)
+        price = fixed.price_per_hour
         money = f", {hours * price:,.2f} at {price:,.2f} an hour" if price is not None else ""
         told.append(f"of every 100 hours of this job {hours:.0f} are saved{money}")
-    if healed.energy_j_per_step and healed.energy_j_per_step_before:
-        before, after = healed.energy_j_per_step_before, healed.energy_j_per_step
+    if fixed.energy_j_per_step and fixed.energy_j_per_step_before:
+        before, after = fixed.energy_j_per_step_before, fixed.energy_j_per_step
         told.append(f"{words.digits(before)} J a step became {words.digits(after)}")
     return told
 
@@ -126,7 +126,7 @@ def _trial(page: Page, trial: Trial) -> None:
     mark = page.text(
         "KEPT      " if trial.kept else "not kept  ", "bold green" if trial.kept else "dim"
     )
-    name = f"{trial.treatment} for {trial.cause}" if trial.cause else trial.treatment
+    name = f"{trial.fix} for {trial.cause}" if trial.cause else trial.fix
     page.line(page.text(name, "bold" if trial.kept else ""), head=mark, indent=2)
     rows = [
         ("sets", trial.summary),

@@ -1,12 +1,12 @@
 """Why fixes that were tried are not kept, in few words: in all, and beside each where it is
-prescribed."""
+proposed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Trial
+from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
 _PAIRS = re.compile(r" in \d+ pairs\b.*")
 """how often something was tried in vain, and what stood in the way of more"""
@@ -25,16 +25,16 @@ def advised(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _spent(finding: Finding, trials: Sequence[Trial]) -> bool:
-    fixes = finding.prescriptions
+    fixes = finding.fixes
     return bool(fixes) and all(rejected(fix, finding, trials) for fix in fixes)
 
 
-def in_turn(finding: Finding, trials: Sequence[Trial]) -> list[Prescription]:
+def in_turn(finding: Finding, trials: Sequence[Trial]) -> list[ProposedFix]:
     """Its fixes in their order, those that have failed their trial last."""
-    return sorted(finding.prescriptions, key=lambda fix: rejected(fix, finding, trials))
+    return sorted(finding.fixes, key=lambda fix: rejected(fix, finding, trials))
 
 
-def rejected(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> bool:
+def rejected(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> bool:
     """Whether a trial speaks against it: it was measured, or did harm, and was not kept. One that
     the job did not take up, or that was interrupted, says nothing of it; nor does one that could
     not be told, and leaves room for what was predicted."""
@@ -49,7 +49,7 @@ def _measured(trial: Trial) -> bool:
     return trial.speedup is not None
 
 
-def tried(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> str:
+def tried(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> str:
     """What came of it where it was tried, for this finding or else for another, by the first words
     of the reason, which the trial tells in full; empty where it was not."""
     own = _own(fix, finding, trials)
@@ -60,7 +60,7 @@ def tried(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> str:
     return f"tried, not kept{head and f': {head}'}" if own else ""
 
 
-def _otherwise(fix: Prescription, kept: Trial) -> str:
+def _otherwise(fix: ProposedFix, kept: Trial) -> str:
     """With which numbers, where a search found better ones than were foretold."""
     foretold = {edit.knob: edit.value for edit in fix.edits}
     others = [
@@ -71,8 +71,8 @@ def _otherwise(fix: Prescription, kept: Trial) -> str:
     return f" with {' and '.join(others)}" if others else ""
 
 
-def _own(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> list[Trial]:
-    own = [one for one in trials if one.tried and one.treatment == fix.treatment]
+def _own(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> list[Trial]:
+    own = [one for one in trials if one.tried and one.fix == fix.fix]
     return [one for one in own if one.cause == finding.cause] or own
 
 

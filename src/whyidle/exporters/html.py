@@ -11,7 +11,7 @@ import msgspec
 
 from whyidle.exporters._html import (
     findings,
-    healed,
+    fixed_job,
     notes,
     ranks,
     summary,
@@ -58,7 +58,7 @@ def render(diagnosis: Diagnosis) -> str:
 
 def _sections(diagnosis: Diagnosis) -> list[Markup | None]:
     return [
-        healed.verdict(diagnosis) or summary.verdict(diagnosis),
+        fixed_job.verdict(diagnosis) or summary.verdict(diagnosis),
         summary.attribution(diagnosis),
         trials.trials(diagnosis),
         findings.findings(diagnosis),

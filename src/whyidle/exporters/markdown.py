@@ -22,7 +22,7 @@ from whyidle.exporters._words import (
     seconds,
     speedup,
 )
-from whyidle.model.diagnosis import Diagnosis, Finding, Prescription, Trial
+from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
 SUFFIXES = (".md", ".markdown")
 WANTS = "either"
@@ -71,15 +71,15 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
         numbers = _text(trial.numerics or NONE)
         why = _code(trial.cause) if trial.cause else NONE
         cells = (why, CONSENTS[trial.consent], predicted, gain, numbers, kept)
-        yield f"| {_code(trial.treatment)} | {' | '.join(cells)} |"
+        yield f"| {_code(trial.fix)} | {' | '.join(cells)} |"
     yield ""
 
 
 def _left(diagnosis: Diagnosis) -> Iterator[str]:
     """What remains with what was kept, and what it would take."""
-    healed = diagnosis.detail.healed
-    if healed and healed.left:
-        yield from (*(f"- left: {_text(sentence)}" for sentence in healed.left), "")
+    fixed = diagnosis.detail.fixed
+    if fixed and fixed.left:
+        yield from (*(f"- left: {_text(sentence)}" for sentence in fixed.left), "")
 
 
 def _text(value: str) -> str:
@@ -155,10 +155,10 @@ def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator
         yield from _fix(fix, finding, trials)
 
 
-def _fix(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
+def _fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
     told = tried(fix, finding, trials)
     word = "Tried" if rejected(fix, finding, trials) else "Fix"
-    yield f"- **{word}** {_code(fix.treatment)}: {_text(fix.summary)}"
+    yield f"- **{word}** {_code(fix.fix)}: {_text(fix.summary)}"
     how = "a mechanical change" if fix.automatic else "by hand"
     gain = f"predicted {speedup(fix.predicted)}, " if fix.predicted else ""
     yield f"  - {gain}changes {_consent(fix)}, {how}"
@@ -171,7 +171,7 @@ def _fix(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> Iterat
     yield ""
 
 
-def _consent(fix: Prescription) -> str:
+def _consent(fix: ProposedFix) -> str:
     return "no numbers" if fix.consent == "none" else fix.consent
 
 

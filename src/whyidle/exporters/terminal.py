@@ -56,7 +56,7 @@ def render(
         page.line(page.text(said, "bold"), head=page.text(f"{word.upper()}  ", style), indent=2)
         page.gap()
     if told := outcome(diagnosis):
-        page.line(page.text(told, "bold green"), head=page.text("HEALED  ", "bold green"), indent=2)
+        page.line(page.text(told, "bold green"), head=page.text("FIXED  ", "bold green"), indent=2)
         page.gap()
         page.line(page.text("it was", "dim"), indent=2)
     elif told := fruitless(diagnosis):
@@ -70,7 +70,7 @@ def render(
         bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
     page.gap()
     _setting(page, diagnosis, full)
-    if full or diagnosis.detail.healed is None:
+    if full or diagnosis.detail.fixed is None:
         findings(page, diagnosis, full)
     trials(page, diagnosis)
     unsaid(page, diagnosis, full)

@@ -38,7 +38,7 @@ class Proof:
     confidence: float = 0.8
     where: tuple[Place, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    """numbers that a treatment may need (for example ``workers``)"""
+    """numbers that a fix may need (for example ``workers``)"""
     bucket: Bucket | None = None
     """where its time lies in this run, if not in the cause's own bucket: on a job whose device is
     the CPU, what the host does in a call is the work itself"""

@@ -156,10 +156,10 @@ class Edit(Document, frozen=True, kw_only=True):
     among: tuple[int, ...] = ()
 
 
-class Prescription(Document, frozen=True, kw_only=True):
+class ProposedFix(Document, frozen=True, kw_only=True):
     """A fix: what to change, what it may change in the numbers, and what it should gain."""
 
-    treatment: str
+    fix: str
     summary: str
     edits: list[Edit]
     consent: Consent
@@ -173,8 +173,18 @@ class Prescription(Document, frozen=True, kw_only=True):
         return any(edit.knob == RESIZING for edit in self.edits)
 
 
+class Removal(Document, frozen=True, kw_only=True):
+    """Speed-up of the step with the cause completely absent, knock-on effects included: the ceiling
+    over all fixes. (1.25 = a quarter more steps per second.)"""
+
+    speedup: float
+    low: float
+    high: float
+
+
 class Finding(Document, frozen=True, kw_only=True):
-    """A root cause with proof, its cost as share of the step, and what to do about it."""
+    """A root cause with proof, its cost as share of the step, and what to do about it. ``removal``
+    is None in documents of versions that did not write it."""
 
     cause: str
     family: str
@@ -183,15 +193,16 @@ class Finding(Document, frozen=True, kw_only=True):
     headline: str
     where: list[Place]
     lost: Interval
+    removal: Removal | None = None
     confidence: float
     evidence: list[Evidence]
-    prescriptions: list[Prescription]
+    fixes: list[ProposedFix]
     title: str = ""
 
     @property
     def best(self) -> float:
         """Share of the step that its fixes win at best."""
-        fixes = [fix for fix in self.prescriptions if not fix.resizes]
+        fixes = [fix for fix in self.fixes if not fix.resizes]
         return 1.0 - 1.0 / max([1.0, *(fix.predicted.high for fix in fixes if fix.predicted)])
 
     @property
@@ -220,7 +231,7 @@ class Searched(Document, frozen=True, kw_only=True):
 
 
 class Trial(Document, frozen=True, kw_only=True):
-    """One paired trial of a treatment. ``baseline`` and ``treated`` are seconds a step, ``low`` and
+    """One paired trial of a fix. ``baseline`` and ``treated`` are seconds a step, ``low`` and
     ``high`` the interval of the measured ``speedup``: of what was kept about 95 %, of anything else
     the wider one that it had to be sure by. ``promised`` is all that was predicted, and
     ``startup_s`` what the fix costs once, before the steady part, and ``pays_after_steps`` after
@@ -228,7 +239,7 @@ class Trial(Document, frozen=True, kw_only=True):
     what it treats, ``edits`` what it sets, ``searched`` the numbers that were tried before, the one
     of the model first."""
 
-    treatment: str
+    fix: str
     consent: Consent
     baseline: float | None
     treated: float | None
@@ -316,7 +327,7 @@ class Reason(Document, frozen=True, kw_only=True):
     share: float
 
 
-class Healed(Document, frozen=True, kw_only=True):
+class FixedJob(Document, frozen=True, kw_only=True):
     """The job with all fixes that were kept. ``run`` is the id of its own diagnosis, ``speedup``
     what they bring together."""
 
@@ -348,7 +359,7 @@ class Detailed(Document, frozen=True, kw_only=True):
     step_times_s: list[float] = []
     steady: list[bool] = []
     """whether each of ``step_times_s`` is a steady step; others are warm-up or cut short"""
-    healed: Healed | None = None
+    fixed: FixedJob | None = None
 
 
 class Diagnosis(Document, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """The shared vocabulary of knobs: what an edit can set, and how a person sets it by hand.
 
-A knob is neutral of frameworks. Treatments prescribe values for them; what turns them, in a
+A knob is neutral of frameworks. Fixes propose values for them; what turns them, in a
 running process or in source text, looks the name up here.
 """
 
@@ -60,23 +60,15 @@ KNOBS: Final[dict[str, Knob]] = {
     "compile.cache": Knob(
         str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
-    "copy.narrow": Knob(
-        bool, "a dataset whose numbers are 32 bits wide, and widen the batches on the device"
-    ),
     "copy.non_blocking": Knob(
         bool,
         "batch.to(device, non_blocking={value}) where batches go to the device; with Accelerate "
         "dataloader_config=DataLoaderConfiguration(non_blocking={value}), with Hugging Face's "
         "Trainer accelerator_config=dict(non_blocking={value})",
     ),
-    "dataset.cache": Knob(
-        bool, "a cache of what the dataset returns, by index, before any random augmentation"
-    ),
+    "dataset.cache": Knob(bool, "a cache of what the dataset returns, by index"),
     "dataset.staging": Knob(
         bool, "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
-    ),
-    "dataset.transform_order": Knob(
-        bool, "the transforms that make samples smaller ahead of the dear ones that allow it"
     ),
     "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
     "ddp.comm_hook": Knob(
@@ -86,10 +78,7 @@ KNOBS: Final[dict[str, Knob]] = {
         ("bf16_compress",),
     ),
     "ddp.find_unused_parameters": Knob(
-        bool,
-        "DistributedDataParallel(..., find_unused_parameters={value})",
-        written="where a parameter goes unused after all, the patched files end with PyTorch's "
-        "error; under the plan the exchange is finished as the search would have it",
+        bool, "DistributedDataParallel(..., find_unused_parameters={value})"
     ),
     "ddp.gradient_as_bucket_view": Knob(
         bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
@@ -103,16 +92,10 @@ KNOBS: Final[dict[str, Knob]] = {
     "evaluation.batch_factor": Knob(int, "evaluation batches {value} times as large"),
     "evaluation.gradients": Knob(bool, "`with torch.set_grad_enabled({value}):` around evaluation"),
     "evaluation.interval_factor": Knob(int, "an interval {value} times as long where it evaluates"),
-    # applied and written as no_grad, for plans that have the name: tensors that a model keeps from
-    # inference_mode could not be trained on
-    "evaluation.inference_mode": Knob(bool, "`with torch.no_grad():` around evaluation"),
     "gc.collect_interval_steps": Knob(
         int, "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
     ),
     "gc.freeze": Knob(bool, "gc.collect() and gc.freeze() after the first steps"),
-    "loader.batch_by_length": Knob(
-        bool, "a batch_sampler that puts samples of similar length together"
-    ),
     "loader.batch_size_times": Knob(
         float, "a batch size {value} times as large", least=FACTOR, most=MANY
     ),
@@ -212,11 +195,8 @@ REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
     {"model.compile", "model.compile_dynamic", "model.compile_mode"}
 )
 """the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
-REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset(
-    {"collate.pad_to", "loop.microbatch_times", "model.attention"}
-)
-"""the same, where there is no way to draw the same numbers: dropout of shorter batches, or within a
-fused kernel"""
+REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"model.attention"})
+"""the same, where there is no way to draw the same numbers: dropout within a fused kernel"""
 RESIZING: Final = "loader.batch_size_times"
 """the knob with which a step has more samples: what it gains is told by samples, not by steps"""
 TOGETHER: Final[frozenset[str]] = frozenset({RESIZING, "optimizer.scale_learning_rate"})
@@ -227,9 +207,13 @@ BY_HAND: Final[dict[str, str]] = {
     "callbacks.every": "what it computes or shows would come less often",
     "checkpoint.interval_factor": "a job that is killed would repeat more",
     "collate.length_buckets": "the script pads its batches itself",
+    "collate.pad_to": "the script pads its batches itself",
     "compile.cache": "this start gains nothing from it, only the next ones do",
+    "evaluation.batch_factor": "how its loader is made stands in the script",
     "evaluation.interval_factor": "the best checkpoint may be missed",
+    "log.deferred": "only the script shows where the number is needed",
     "logging.interval_factor": "curves would have fewer points",
+    "loop.microbatch_times": "whether the loss stays the same only who knows the job can tell",
     "profiler.active": "the profile is what the script was told to write",
     "python.profiler": "it is in the command itself",
     "python.tracer": "it is in the command itself",

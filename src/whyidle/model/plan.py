@@ -1,6 +1,6 @@
 """The plan of fixes, ``whyidle/plan/1``: what was kept, to apply without editing.
 
-Unlike ``treatment.Plan``, which is one treatment's proposal, it is a document: a person reads it,
+Unlike ``fix.Proposal``, which is one fix's proposal, it is a document: a person reads it,
 changes it, and gives it to ``whyidle run --plan``.
 """
 
@@ -39,13 +39,13 @@ class Speedup(_Part, frozen=True, kw_only=True):
     high: float
 
 
-class Fix(_Part, frozen=True, kw_only=True):
+class PlannedFix(_Part, frozen=True, kw_only=True):
     """One fix. ``edits`` says what each of its knobs is set to, ``was`` what some of them were set
     to in the job that it was tried on: where they are not, it is another loader, say, and left
     alone; of batches made so many times as large, the sizes. Without ``enabled`` the fix stays in
     the plan and is not applied."""
 
-    treatment: str
+    fix: str
     consent: Consent
     enabled: bool = True
     summary: str = ""
@@ -62,7 +62,7 @@ class FixPlan(_Part, frozen=True, kw_only=True):
     command: list[str]
     made: str
     whyidle: str
-    fix: list[Fix] = []
+    fix: list[PlannedFix] = []
 
     @property
     def settings(self) -> dict[str, Setting]:

@@ -6,6 +6,7 @@ and a test holds the two together.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
@@ -22,6 +23,10 @@ def schema() -> dict[str, Any]:
     for part in parts.values():
         if "properties" in part:
             part["required"] = list(part["properties"])
+        if (
+            "description" in part
+        ):  # Python 3.13 takes the indentation from docstrings, older ones not
+            part["description"] = inspect.cleandoc(part["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:{SCHEMA.replace('/', ':')}",

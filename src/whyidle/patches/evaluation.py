@@ -25,14 +25,13 @@ FASTER = (
 )
 
 
-@source_form("evaluation.gradients", "evaluation.inference_mode")
+@source_form("evaluation.gradients")
 def evaluation(text: str, change: Change) -> Rewrite:
     """The function or the loop that the finding's lines lie in, where it trains nothing; without
     lines the one function that calls ``eval()`` and loops. Never ``inference_mode``: what a model
     keeps from an evaluation, as a table that has grown, could not be trained on any more. A file
     that names PyTorch's attention is left: without gradients it gives other numbers."""
-    wants = change.value is False if change.knob == "evaluation.gradients" else bool(change.value)
-    if not wants or ("eval(" not in text and not change.lines):
+    if change.value is not False or ("eval(" not in text and not change.lines):
         return Rewrite(text)
     source, edits = source_of(text), Edits()
     torch = torch_name(source)

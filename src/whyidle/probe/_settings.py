@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .cores import cores
-from .knobs import _chains
-from .knobs._forking import undivided, unfit
+from .knobs._forking import unfit
 from .recorder import now
+from .transform_chains import find_chains, has_order
 
 UNFIT = "_whyidle_unfit"
 MOST_WORKERS = 1_000
@@ -35,11 +35,10 @@ def describe(loader: Any) -> dict[str, Any]:
         "prefetch": loader.prefetch_factor,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),
-        "chained": _holds(_chains.of_several, loader.dataset),
-        "transforms": _holds(_chains.found, loader.dataset),
+        "chained": _holds_chain(loader.dataset, has_order),
+        "transforms": _holds_chain(loader.dataset, lambda _: True),
         "in_order": bool(getattr(loader, "in_order", True)),
         "iterable": bool(loader._dataset_kind),
-        "undivided": undivided(loader.dataset),
         "unfit": _unfit(loader),
         "dataset": f"{dataset.__module__}.{dataset.__qualname__}",
         "start": context.get_start_method() if context is not None else _default_start(),
@@ -65,11 +64,11 @@ def _unfit(loader: Any) -> str:
     return found
 
 
-def _holds(chains: Callable[[Any], list[Any]], dataset: Any) -> bool | None:
-    """Whether it holds such lists of transforms; None where something that it holds stands for
-    another object, and does not let itself be looked at."""
+def _holds_chain(dataset: Any, fits: Callable[[Any], bool]) -> bool | None:
+    """Whether it holds a chain of transforms that fits; None where something that it holds stands
+    for another object, and does not let itself be looked at."""
     try:
-        return bool(chains(dataset))
+        return any(map(fits, find_chains(dataset)))
     except Exception:  # all the rest is told without it
         return None
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .anomaly import Noting
 from .frames import outwards
 from .sampler import describe
 from .wrapping import patch
@@ -67,9 +66,6 @@ def asked(loop: Loop) -> bool:
 def _note(loop: Loop, mode: str, on: bool, frame: FrameType) -> None:
     if on and not str(frame.f_globals.get("__name__")).startswith(_COMPILER):
         loop.asked = {**loop.asked, mode: describe(outwards(frame))}
-        if mode == "anomaly_mode" and loop.noting is None:
-            loop.noting = Noting(loop)
-            loop.noting.install()
 
 
 def own() -> dict[str, bool]:

@@ -17,7 +17,6 @@ from typing import Any
 
 from . import (
     accelerator,
-    anomaly,
     bursts,
     collector,
     compiling,
@@ -64,7 +63,6 @@ class Loop(hot.Hot):
         "ids",
         "imported",
         "looks",
-        "noting",
         "numbers",
         "off",
         "optimizers",
@@ -101,7 +99,6 @@ class Loop(hot.Hot):
         self.backwards = 0
         self.skipped = 0
         self.asked: dict[str, str] = {}
-        self.noting: anomaly.Noting | None = None
         self.saves: list[dict[str, Any]] = []
         self.sampler: Sampler | None = None
         self.evaluating: phases.Evaluation | None = None

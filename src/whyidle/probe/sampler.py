@@ -63,12 +63,10 @@ _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux has it
 _CODE, _AT = operator.attrgetter("f_code"), operator.attrgetter("f_lasti")
 MOST_KEYS = 20_000
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_OWN = (
-    _HERE + os.sep,
-    os.path.join(os.path.dirname(_HERE), "testing", "emulated") + os.sep,
-)
-"""files whose frames no stack shows: the probe's, and an emulated device's, which stands for a
-driver"""
+_DRIVER = os.environ.get("WHYIDLE_DRIVER")
+_OWN = tuple(folder + os.sep for folder in (_HERE, _DRIVER) if folder)
+"""files whose frames no stack shows: the probe's, and those of the folder ``WHYIDLE_DRIVER``, whose
+Python stands for a device's driver"""
 
 
 def _nothing() -> None:

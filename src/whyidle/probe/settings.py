@@ -103,8 +103,6 @@ def refresh(loop: Loop) -> None:
         found = {**told["switches"], **shared(loop, torch)}
         told["switches"] = {**found, "seen": _ever(told, found)}
         told["saves"] = list(loop.saves)
-        if loop.noting is not None:
-            told["noting"] = list(loop.noting.read())
         told["skipped_steps"] = loop.skipped
         _memory(loop, told)
         _allocator(loop, torch, told)

@@ -32,10 +32,13 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """``run.job``: which of the command's jobs this is, where it ran several"""
     failed: bool = False
     """whether the command failed before anything could be seen of it: ``last`` passes it over"""
-    healed: float | None = None
-    """how many times as fast the job became with what trials kept; ``state`` is what it was"""
+    speedup: float | None = msgspec.field(default=None, name="healed")
+    """how many times as fast the job became with the fixes kept; ``state`` is what it was.
+    In files it has the name of whyidle 0.1"""
     became: str | None = None
     """the id of the run that holds what it became"""
+    step_s: float | None = None
+    """mean of its steady steps, s; None where none was found, or an older version stored it"""
 
 
 @dataclass(frozen=True, slots=True)

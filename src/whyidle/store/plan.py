@@ -13,9 +13,10 @@ import msgspec
 from whyidle.errors import InputError, StoreError
 from whyidle.model import knobs
 from whyidle.model.knobs import Setting
-from whyidle.model.plan import SCHEMA, Fix, FixPlan, Speedup
+from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
 from whyidle.store.atomic import write_atomic
 from whyidle.store.decoding import said
+from whyidle.store.versions import rename_old_keys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -70,10 +71,10 @@ def text_of(plan: FixPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fix(number: int, fix: Fix) -> list[str]:
-    lines = [f"# {number}. {_comment(fix.summary or fix.treatment)}", f"#    {_gain(fix)}"]
+def _fix(number: int, fix: PlannedFix) -> list[str]:
+    lines = [f"# {number}. {_comment(fix.summary or fix.fix)}", f"#    {_gain(fix)}"]
     lines += [f"#    {CHANGES[fix.consent]}", "[[fix]]"]
-    lines += [f"treatment = {_value(fix.treatment)}", f"consent = {_value(fix.consent)}"]
+    lines += [f"fix = {_value(fix.fix)}", f"consent = {_value(fix.consent)}"]
     lines += [f"enabled = {_value(fix.enabled)}"]
     lines += [f"summary = {_value(fix.summary)}"] if fix.summary else []
     for name in ("predicted", "measured"):
@@ -88,7 +89,7 @@ def _fix(number: int, fix: Fix) -> list[str]:
     return lines
 
 
-def _gain(fix: Fix) -> str:
+def _gain(fix: PlannedFix) -> str:
     said = [
         f"{name} {gain.times:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f})"
         for name, gain in (("measured", fix.measured), ("predicted", fix.predicted))
@@ -165,6 +166,7 @@ def parse_plan(text: str, name: str) -> FixPlan:
             hint="Mend that line, or have the plan written anew.",
         ) from error
     _check_schema(document.get("schema"), name)
+    rename_old_keys(document)
     for number, each in enumerate(_tables(document.get("fix")), 1):
         _check_consent(each.get("consent"), f"{name}, fix {number}")
         for part in ("edits", "was"):
@@ -228,7 +230,7 @@ def _check_edits(plan: FixPlan, name: str) -> None:
     set_by: dict[str, tuple[Setting, int]] = {}
     for number, fix in enumerate(plan.fix, 1):
         for knob, value in fix.edits.items():
-            where = f"{name}, fix {number} ({fix.treatment})"
+            where = f"{name}, fix {number} ({fix.fix})"
             if wrong := knobs.problem(knob, value):
                 raise InputError(
                     f"{where} cannot be applied.", why=wrong, hint="Correct it, or take it out."

@@ -85,6 +85,7 @@ class Store:
             "headline": verdict.headline,
             "job": diagnosis.run.job,
             "failed": diagnosis.failed,
+            "step_s": diagnosis.steps.mean_s,
         }
         before = entry.meta
         if before is None:
@@ -120,7 +121,7 @@ class Store:
             ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
 
     def _write(self, draft: Path, run_id: str, moment: datetime, diagnosis: Diagnosis) -> Entry:
-        healed = diagnosis.detail.healed
+        fixed = diagnosis.detail.fixed
         meta = Meta(
             id=run_id,
             created=moment.isoformat(timespec="seconds"),
@@ -130,8 +131,9 @@ class Store:
             document=diagnosis.run.id,
             command=diagnosis.run.command,
             job=diagnosis.run.job,
-            healed=healed.speedup if healed else None,
-            became=healed.run if healed else None,
+            speedup=fixed.speedup if fixed else None,
+            became=fixed.run if fixed else None,
+            step_s=diagnosis.steps.mean_s,
         )
         content = msgspec.json.encode(diagnosis)
         (draft / DIAGNOSIS).write_bytes(content)

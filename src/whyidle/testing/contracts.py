@@ -14,9 +14,9 @@ from whyidle.analysis.job import Job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import SECTIONS, Cause, Proof
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.fix import Fix
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
-from whyidle.model.treatment import Treatment
 from whyidle.testing.strip import STRIPPERS
 
 
@@ -84,12 +84,12 @@ def check_abstains(cause: Cause, timelines: list[Timeline]) -> None:
             assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
 
 
-def check_treatment(treatment: Treatment, causes: dict[str, Cause]) -> None:
-    """A treatment says what it does and treats causes that exist."""
-    assert treatment.treats, f"{treatment.id} treats nothing"
-    unknown = [cause for cause in treatment.treats if cause not in causes]
-    assert not unknown, f"{treatment.id} treats {unknown}, which are no causes"
-    assert treatment.doc.strip(), f"{treatment.id} has no docstring"
+def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
+    """A fix says what it does and names causes that exist."""
+    assert fix.causes, f"{fix.id} names no cause"
+    unknown = [cause for cause in fix.causes if cause not in causes]
+    assert not unknown, f"{fix.id} names {unknown}, which are no causes"
+    assert fix.doc.strip(), f"{fix.id} has no docstring"
 
 
 def check_round_trip(diagnosis: Diagnosis) -> None:

@@ -1,4 +1,4 @@
-"""What every importer and exporter promises; see ``contracts`` for causes and treatments."""
+"""What every importer and exporter promises; see ``contracts`` for causes and fixes."""
 
 from __future__ import annotations
 

@@ -125,11 +125,11 @@ def test_a_thread_that_loads_by_itself_wins_what_it_waits_for_its_core():
 
 def test_workers_are_told_of_their_threads_only_where_they_have_several():
     proof = judge("cpu-starved-allocation", STARVED, trained(loader_ms=6))
-    treatment = catalog.treatments()["more-cores"]
-    assert "workers" not in treatment.decide(proof).summary
+    fix = catalog.fixes()["more-cores"]
+    assert "workers" not in fix.decide(proof).summary
     several = replace(trained(loader_ms=6), loading=Loading(workers=(Worker(0, 0, 0, 4),)))
     proof = judge("cpu-starved-allocation", STARVED, several)
-    assert "torch.set_num_threads(1) in workers" in treatment.decide(proof).summary
+    assert "torch.set_num_threads(1) in workers" in fix.decide(proof).summary
 
 
 def test_another_process_on_the_gpu():

@@ -84,7 +84,7 @@ def accumulated(passes, batch=8):
 
 
 def fixes(proof):
-    plans = [catalog.treatments()[name].decide(proof) for name in ("larger-microbatch",)]
+    plans = [catalog.fixes()[name].decide(proof) for name in ("larger-microbatch",)]
     return [plan for plan in plans if plan is not None]
 
 
@@ -94,18 +94,9 @@ def test_passes_that_are_accumulated_can_be_joined(passes, times):
     assert proof.facts["passes"] == passes
     (plan,) = fixes(proof)
     assert plan.edits[0].value == times
+    assert not plan.automatic
     assert f"{passes} accumulation steps made {passes // times}" in plan.summary
     assert plan.predicted.speedup <= proof.predicted.speedup
-
-
-def test_they_are_joined_at_run_time_where_a_trainer_makes_them():
-    proof = judge(CAUSE, accumulated(8))
-    assert [plan.automatic for plan in fixes(proof)] == [False]
-    job = accumulated(8)
-    job.python("/env/lib/transformers/trainer.py(2086): training_step", us(20))
-    proof = judge(CAUSE, job)
-    assert proof.facts["trainer"]
-    assert [plan.automatic for plan in fixes(proof)] == [True]
 
 
 @pytest.mark.parametrize("passes", [1, 11])

@@ -50,7 +50,7 @@ def test_the_prediction_holds_the_twin_that_does_not_search():
     assert proof is not None
     assert covers(proof, measured(sick, train(sizes=6)))
     assert proof.predicted.speedup == pytest.approx(measured(sick, train(sizes=6)), rel=0.05)
-    plan = catalog.treatments()["cudnn-benchmark"].decide(proof)
+    plan = catalog.fixes()["cudnn-benchmark"].decide(proof)
     assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", False)]
 
 
@@ -93,7 +93,7 @@ def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised
     proof = told(train(), OFF)
     assert proof.predicted.low == proof.predicted.speedup == 1.0
     assert proof.predicted.high > 1.2
-    plan = catalog.treatments()["cudnn-benchmark"].decide(proof)
+    plan = catalog.fixes()["cudnn-benchmark"].decide(proof)
     assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", True)]
 
 

@@ -180,11 +180,12 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     seen = diagnose([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
-    (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
-    assert [edit.knob for edit in fix.edits] == (["model.attention"] if library else [])
+    (fix,) = [one for one in found.fixes if one.fix == "sdpa-attention"]
+    assert fix.automatic == (library == "transformers")
+    assert [edit.knob for edit in fix.edits] == ["model.attention"] * fix.automatic
     words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
     assert [key for key, word in words.items() if word in fix.summary] == [library]
-    compiled = [one for one in found.prescriptions if one.treatment == "compile-model"]
+    compiled = [one for one in found.fixes if one.fix == "compile-model"]
     assert bool(compiled) == (library == "")
     for one in compiled:  # its own line is what remains of it: the products stay
         assert one.automatic
@@ -213,7 +214,7 @@ def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
 def test_where_no_frames_are_known_either_may_be_switched():
     seen = diagnose([train()])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
-    (fix,) = [one for one in found.prescriptions if one.treatment == "sdpa-attention"]
+    (fix,) = [one for one in found.fixes if one.fix == "sdpa-attention"]
     assert "need_weights=False" in fix.summary
     assert "attn_implementation" in fix.summary
     assert [edit.knob for edit in fix.edits] == ["model.attention"]

@@ -134,7 +134,7 @@ def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
     assert proof.facts["beyond_longest"] > 0.4
     assert covers(proof, slow / fast)
     assert 1 / proof.predicted.speedup == pytest.approx(fast / slow, abs=0.12)
-    plans = catalog.treatments()
+    plans = catalog.fixes()
     assert plans["pad-to-longest"].decide(proof)
     longest, _ = train(0.9, all_positions)
     assert plans["pad-to-longest"].decide(judge(longest)) is None

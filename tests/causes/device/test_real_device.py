@@ -41,7 +41,7 @@ def test_attention_written_out_over_thousands_of_tokens(name):
 def test_single_precision_on_a_busy_volta():
     finding = findings("ddp_resnet_v100_world1")["no-mixed-precision"]
     assert finding.severity == "warning"
-    assert finding.prescriptions[0].consent == "numerics"
+    assert finding.fixes[0].consent == "numerics"
 
 
 @pytest.mark.parametrize(

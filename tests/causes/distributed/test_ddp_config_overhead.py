@@ -38,8 +38,8 @@ def job(*, copies: int = 0, walk: float = 0, layer: float = 30) -> Builder:
     return made
 
 
-def prescribed(proof):
-    every = {name: catalog.treatments()[name] for name in FIXES}
+def proposed(proof):
+    every = {name: catalog.fixes()[name] for name in FIXES}
     return {name: plan for name, each in every.items() if (plan := each.decide(proof))}
 
 
@@ -47,7 +47,7 @@ def test_copies_out_of_buckets():
     proof = judge(CAUSE, job(copies=80))
     assert proof is not None
     assert covers(proof, measured(job(copies=80), job()))
-    plan = prescribed(proof)
+    plan = proposed(proof)
     assert set(plan) == {"ddp-bucket-view"}
     assert "gradient_as_bucket_view=True" in plan["ddp-bucket-view"].summary
 
@@ -56,15 +56,15 @@ def test_walks_for_unused_parameters():
     proof = judge(CAUSE, job(walk=600))
     assert proof is not None
     assert covers(proof, measured(job(walk=600), job()))
-    plan = prescribed(proof)
+    plan = proposed(proof)
     assert set(plan) == {"ddp-find-unused-off", "ddp-static-graph"}
-    assert plan["ddp-find-unused-off"].automatic
+    assert not plan["ddp-find-unused-off"].automatic
     assert not plan["ddp-static-graph"].automatic
 
 
 def test_each_fix_promises_its_own_part():
     proof = judge(CAUSE, job(copies=80, walk=600))
-    plan = prescribed(proof)
+    plan = proposed(proof)
     view, off = plan["ddp-bucket-view"].predicted, plan["ddp-find-unused-off"].predicted
     assert 1 < view.speedup < proof.predicted.speedup
     assert 1 < off.speedup < proof.predicted.speedup
@@ -124,13 +124,15 @@ def test_on_a_cpu_the_exchange_of_what_was_used_is_foretold_by_the_jobs_own():
     assert proof.predicted.speedup > without.speedup + 400 / step / 2
     assert proof.predicted.high > without.high + 800 / step / 2
     assert proof.predicted.low < without.low + 0.01
-    plan = prescribed(proof)["ddp-find-unused-off"]
+    plan = proposed(proof)["ddp-find-unused-off"]
     assert plan.predicted == proof.predicted
 
 
 def test_nobody_is_told_to_fix_the_graph_where_all_is_used():
     proof = judge_all(CAUSE, [watched(walk=500, told={**TOLD, "unused_parameter_size": 0})])
-    assert set(prescribed(proof)) == {"ddp-find-unused-off"}
+    plan = proposed(proof)
+    assert set(plan) == {"ddp-find-unused-off"}
+    assert plan["ddp-find-unused-off"].automatic
 
 
 def test_without_a_search_nothing_is_noted():

@@ -70,7 +70,7 @@ def test_first_finding(name, tmp_path):
     assert first["cause"] == cause, seen
     assert first["severity"] != "info"
     assert 0.0 <= first["lost"]["low"] <= first["lost"]["high"] <= 1.0
-    assert first["prescriptions"]
+    assert first["fixes"]
     place = first["where"][0]
     assert rank is None or place["rank"] == rank
     if line:

@@ -44,7 +44,7 @@ def test_a_constant_late_rank_and_its_even_twin():
     assert proof.where[0].rank == 2
     even = fleet(lambda step, rank: 3500)
     assert covers(proof, step_s(sick) / step_s(even))
-    plan = catalog.treatments()["balance-by-length"].decide(proof)
+    plan = catalog.fixes()["balance-by-length"].decide(proof)
     assert "rank 2" in plan.summary
 
 
@@ -54,7 +54,7 @@ def test_turns_follow_the_data():
     proof = judge_all(CAUSE, sick.timelines())
     assert "take turns" in proof.headline
     assert covers(proof, step_s(sick) / step_s(fleet(lambda step, rank: 3500)))
-    assert "length" in catalog.treatments()["balance-by-length"].decide(proof).summary
+    assert "length" in catalog.fixes()["balance-by-length"].decide(proof).summary
 
 
 def test_even_ranks_are_left_alone():

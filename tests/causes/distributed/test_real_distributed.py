@@ -34,7 +34,7 @@ def test_one_by_one_exchanges_are_to_be_put_in_buckets():
     told = {item.quantity: item.value for item in found.evidence}
     assert told["collectives per step"] == 404
     assert told["collective time beside useful work"] == 0.0
-    assert [item.treatment for item in found.prescriptions] == ["larger-buckets"]
+    assert [item.fix for item in found.fixes] == ["larger-buckets"]
 
 
 def test_two_ranks_of_one_job():

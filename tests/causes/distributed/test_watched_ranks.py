@@ -113,7 +113,7 @@ def test_python_of_one_rank_is_lateness_not_everybodys_python():
     assert "late-rank" in one
     assert "python-overhead-in-step" not in one
     both = diagnosed(together(("python", 10), ("python", 20)))
-    told = both["python-overhead-in-step"].prescriptions[0].predicted
+    told = both["python-overhead-in-step"].fixes[0].predicted
     even = together(("python", 0), ("python", 10))
     sick = together(("python", 10), ("python", 20))
     gained = Facts(sick[0]).step_s / Facts(even[0]).step_s  # what one has beyond stays
@@ -150,7 +150,7 @@ def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_l
     gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
     assert covers(proof, gained)
     assert abs(proof.predicted.speedup - gained) < 0.05
-    assert "explain" in catalog.treatments()["explain-late-rank"].decide(proof).summary
+    assert "explain" in catalog.fixes()["explain-late-rank"].decide(proof).summary
 
 
 def taking_turns(spread, *, evenly=False, more=0.0):
@@ -304,7 +304,7 @@ def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
 
     sick, cured = exchanging(1), exchanging(2)
     proof = judge_all("exposed-gradient-comm", sick)
-    plans = catalog.treatments()
+    plans = catalog.fixes()
     assert plans["gradient-compression-bf16"].decide(proof) is None
     told = plans["fewer-exchanges"].decide(proof).predicted
     batch_s = Facts(cured[0]).step_s / 2 + 0.5e-3  # the optimizer is spared every other time, too
@@ -365,7 +365,7 @@ def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_
         ends = np.array(ends) - found[0].base_ns
         paced = [replace(each, pace=Pace(ends, ends // 2, 0 * ends)) for each in found]
         proof = judge_all("exposed-gradient-comm", paced)
-        return catalog.treatments()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
+        return catalog.fixes()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
 
     told, facts = one(20, 12)
     spared = (20 * 0.9 + 6 * 12e6 / 12e9 * 1e3 + 4) / 2 / (facts.step_s * 1e3)

@@ -48,7 +48,7 @@ def test_a_slow_device():
     assert "rank 1 takes 25% longer" in proof.headline
     assert judge_all("rank-workload-imbalance", sick.timelines()) is None
     assert covers(proof, step_s(sick) / step_s(fleet(1.0)))
-    plan = catalog.treatments()["replace-slow-device"].decide(proof)
+    plan = catalog.fixes()["replace-slow-device"].decide(proof)
     assert "rank 1" in plan.summary
 
 
@@ -96,7 +96,7 @@ def test_a_rank_that_waits_for_a_core_is_slow_and_has_no_more_work():
     assert judge_all("late-rank", timelines) is None
     told = {each.quantity: each.value for each in proof.evidence}
     assert told["rank 1 runs, per step"] == told["rank 0 runs, per step"]
-    plan = catalog.treatments()["replace-slow-device"].decide(proof)
+    plan = catalog.fixes()["replace-slow-device"].decide(proof)
     assert "cores of its own" in plan.summary
 
 

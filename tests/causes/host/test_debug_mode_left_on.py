@@ -79,6 +79,6 @@ def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
     assert (proof.facts["mode"], proof.bucket) == ("PYTHONMALLOC", "host")
     assert 1 - 1 / proof.predicted.speedup < 0.03
     assert proof.low == 0.0
-    plan = catalog.treatments()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
+    plan = catalog.fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
     assert "set_sync_debug_mode" in plan.summary
     assert (plan.automatic, plan.edits, plan.faster) == (False, (), False)

@@ -53,7 +53,7 @@ def test_a_tensor_filled_one_element_at_a_time_is_told_with_its_line():
 
 
 def test_the_fix_is_one_call_for_all():
-    plan = catalog.treatments()["amortise-python"].decide(judged())
+    plan = catalog.fixes()["amortise-python"].decide(judged())
     assert "one call on whole tensors of the short ones at /job/train.py:61" in plan.summary
     assert "10th step" not in plan.summary
     assert not plan.edits

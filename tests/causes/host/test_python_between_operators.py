@@ -43,7 +43,7 @@ def test_the_place_is_named_and_the_fix_goes_there():
     found = next(f for f in diagnose([train(800)]).findings if f.cause == CAUSE)
     assert (found.where[0].file, found.where[0].line) == ("train.py", 44)
     assert "accuracy" in found.headline
-    assert "accuracy (train.py:44)" in found.prescriptions[0].summary
+    assert "accuracy (train.py:44)" in found.fixes[0].summary
     assert "train.py(44): accuracy" in [evidence.value for evidence in found.evidence]
 
 
@@ -102,5 +102,5 @@ def test_python_of_a_library_is_told_as_such():
         if one.cause == CAUSE
     )
     assert found.headline.startswith("Python of torch, called in train, takes")
-    assert "calls of torch at train.py:96" in found.prescriptions[0].summary
-    assert "vectorise" not in found.prescriptions[0].summary
+    assert "calls of torch at train.py:96" in found.fixes[0].summary
+    assert "vectorise" not in found.fixes[0].summary

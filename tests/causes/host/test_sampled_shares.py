@@ -3,8 +3,8 @@
 import pytest
 from judging import judge
 
+from whyidle.fixes import amortise_python
 from whyidle.testing.guest import FREE, HELD_US, TAKEN, Guest
-from whyidle.treatments import amortise_python
 
 MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"

@@ -75,7 +75,7 @@ def test_a_small_finding_beside_it_is_not_the_verdict():
     assert beside.cause == "python-gc-pauses"
     assert (found.verdict.state, found.verdict.bound) == ("starved", "host")
     assert "lock" in found.verdict.headline
-    assert "no cause could be proven. Besides: " in found.verdict.headline
+    assert "checks that this recording allows. Besides: " in found.verdict.headline
 
 
 def test_a_finding_that_explains_most_is_the_verdict():

@@ -124,4 +124,4 @@ def test_the_risk_names_the_device_that_it_is_about(noun, risk):
     proof = judge(CAUSE, train("loop"))
     assert proof.facts["noun"] == "GPU"
     told = replace(proof, facts={**proof.facts, "noun": noun})
-    assert catalog.treatments()["fused-optimizer"].decide(told).risk.endswith(risk)
+    assert catalog.fixes()["fused-optimizer"].decide(told).risk.endswith(risk)

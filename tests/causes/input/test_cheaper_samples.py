@@ -48,7 +48,7 @@ def fixes(timeline):
     proof = contracts.run_cause(cause, [timeline])
     contracts.check_proof(cause, proof)
     (found,) = [f for f in diagnose([timeline]).findings if f.cause == "dataloader-no-workers"]
-    return {fix.treatment: fix for fix in found.prescriptions}
+    return {fix.fix: fix for fix in found.fixes}
 
 
 def test_where_cores_are_short_the_function_that_loads_is_to_become_cheaper():
@@ -104,18 +104,18 @@ def led(*epochs, transforms=True):
     return fixes(replace(timeline, loading=loading))
 
 
-def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_is_seen():
+def test_a_cache_before_random_transforms_is_advice_where_a_second_epoch_is_seen():
     """Two thirds of the step are loading: half of that is expected, nothing certain."""
     fix = led(0, 0)["cached-preprocessing"]
-    assert fix.automatic
-    assert [(edit.knob, edit.value) for edit in fix.edits] == [("dataset.cache", True)]
+    assert not fix.automatic
+    assert not fix.edits
     assert fix.predicted.low == 1.0
     assert fix.predicted.speedup == pytest.approx(1 / (1 - 0.667 * 0.45), rel=0.03)
     assert fix.predicted.high == pytest.approx(3.0, rel=0.05)
     assert "half" in fix.predicted.method
 
 
-def test_nothing_is_kept_without_a_chain_or_a_second_epoch_of_one_loader():
+def test_no_cache_is_advised_without_a_chain_or_a_second_epoch_of_one_loader():
     assert "cached-preprocessing" not in led(0)
     assert "cached-preprocessing" not in led(0, 1)  # training once, and evaluating once
     assert "cached-preprocessing" not in led(0, 0, transforms=False)

@@ -34,7 +34,7 @@ def test_operators_on_more_threads_than_cores(tmp_path):
     assert (found.bucket, found.lost.low) == ("compute", 0.0)
     assert found.lost.high == pytest.approx(0.4)
     assert "16 threads" in found.headline
-    fix = found.prescriptions[0]
+    fix = found.fixes[0]
     assert fix.edits[0].value == 2
     assert fix.predicted.high == pytest.approx(1 / 0.6, rel=0.01)
 
@@ -92,7 +92,7 @@ def test_threads_of_processes_that_train_beside_each_other_count_together(tmp_pa
     assert (first.severity, first.headline) == (second.severity, second.headline)
     assert "2 training processes run on 4 threads" in first.headline
     assert first.lost.high == pytest.approx(0.75, abs=0.01)
-    fix = first.prescriptions[0]
+    fix = first.fixes[0]
     assert fix.edits[0].value == 1
     assert fix.predicted.low == 1.0 < fix.predicted.speedup < fix.predicted.high
 

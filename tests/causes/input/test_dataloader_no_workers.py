@@ -160,9 +160,9 @@ def test_data_that_several_workers_may_repeat_is_told_apart():
         seen = parted(1)
         return judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, settings=settings))])
 
-    assert told({"workers": 0, "undivided": True}).facts["undivided"]
-    assert not told({"workers": 0, "undivided": False}).facts["undivided"]
-    assert not told({"workers": 2, "undivided": True}, {"workers": 0}).facts["undivided"]
+    assert told({"workers": 0, "iterable": True}).facts["undivided"]
+    assert not told({"workers": 0, "iterable": False}).facts["undivided"]
+    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).facts["undivided"]
 
 
 def test_data_that_workers_cannot_have_is_told_apart():

@@ -81,7 +81,7 @@ def test_first_finding(name, tmp_path):
     first = diagnosis.findings[0]
     assert first.cause == cause, [(f.cause, f.lost) for f in diagnosis.findings]
     assert first.severity != "info"
-    assert first.prescriptions
+    assert first.fixes
     assert diagnosis.verdict.bound == "input"
     places = [place for place in first.where if place.file == str(JOB)]
     assert places

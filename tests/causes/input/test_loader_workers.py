@@ -250,7 +250,7 @@ def test_more_workers_wait_for_more_at_a_time():
     """Their prediction is their own, and nothing where the storage is at its limit."""
     job = replace(STORED, train=5)
     proof = judge("remote-storage-fetch-stall", job)
-    told = catalog.treatments()["loader-workers"].decide(proof).predicted
+    told = catalog.fixes()["loader-workers"].decide(proof).predicted
     more = replace(job, workers=proof.facts["workers"])
     assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
     assert told.low == 1.0
@@ -258,7 +258,7 @@ def test_more_workers_wait_for_more_at_a_time():
 
 @pytest.mark.parametrize("storage", [70, 300])
 def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
-    """The prescription says how many hide it, which may be more than there are cores."""
+    """The fix says how many hide it, which may be more than there are cores."""
     sick = replace(STORED, storage=storage, steps=400, epoch=400)
     proof = judge("remote-storage-fetch-stall", sick)
     wanted = proof.facts["workers"]
@@ -461,7 +461,7 @@ def test_workers_that_read_through_a_library_are_told_to_read_less(library):
     timeline = replace(WORK, cores=2.0).run
     looked = replace(timeline.loading, stacks=((inner if library else "") + ITEM,))
     found = judged(catalog.causes()["heavy-cpu-transform"], replace(timeline, loading=looked))
-    decide = {name: catalog.treatments()[name].decide for name in ("cheaper-reads", "whole-arrays")}
+    decide = {name: catalog.fixes()[name].decide for name in ("cheaper-reads", "whole-arrays")}
     assert (decide["cheaper-reads"](found) is not None) == bool(library)
     assert (decide["whole-arrays"](found) is None) == bool(library)
 
@@ -511,7 +511,7 @@ def test_far_more_workers_than_cores_are_too_many():
     found = judge("cpu-oversubscription", SURPLUS)
     assert found.headline == "16 workers share 2 cores"
     assert covers(found, speedup(SURPLUS, replace(SURPLUS, workers=2, delay=5)), slack=0.02)
-    every = catalog.treatments()
+    every = catalog.fixes()
     (edit,) = every["fewer-workers"].decide(found).edits
     assert (edit.knob, edit.value, edit.was) == ("loader.workers", 2, 16)
     assert max(edit.among) < 16
@@ -524,7 +524,7 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
     too many workers."""
     run = used_up(replace(SURPLUS, threads=4, others=8))
     run = replace(run, settings={**run.settings, "switches": {"num_threads": 8}})
-    every = catalog.treatments()
+    every = catalog.fixes()
     found = contracts.run_cause(catalog.causes()["cpu-oversubscription"], [run])
     plan = every["threads-to-cores"].decide(found)
     assert [(one.knob, one.value, one.was) for one in plan.edits] == [
@@ -540,13 +540,13 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
 @pytest.mark.parametrize("job", [SURPLUS, CROWDED], ids=["workers", "threads"])
 def test_what_alone_is_too_many_is_made_fewer_alone(job):
     found = judge("cpu-oversubscription", job)
-    assert catalog.treatments()["threads-to-cores"].decide(found) is None
+    assert catalog.fixes()["threads-to-cores"].decide(found) is None
 
 
 def test_workers_of_several_threads_each_are_told_of_their_threads():
     found = judge("cpu-oversubscription", CROWDED)
-    assert catalog.treatments()["fewer-workers"].decide(found) is None
-    assert catalog.treatments()["one-thread-per-worker"].decide(found)
+    assert catalog.fixes()["fewer-workers"].decide(found) is None
+    assert catalog.fixes()["one-thread-per-worker"].decide(found)
 
 
 @pytest.mark.parametrize(
@@ -692,9 +692,9 @@ def transforming(job):
 
 
 def treat(proof):
-    """What is prescribed for data that takes the CPU's time."""
-    every = catalog.treatments().items()
-    plans = {name: one.decide(proof) for name, one in every if "heavy-cpu-transform" in one.treats}
+    """What is proposed for data that takes the CPU's time."""
+    every = catalog.fixes().items()
+    plans = {name: one.decide(proof) for name, one in every if "heavy-cpu-transform" in one.causes}
     return {name for name, plan in plans.items() if plan is not None}
 
 

@@ -61,4 +61,4 @@ def test_workers_that_share_one_of_two_cores(tmp_path):
     assert evidence["cores that a worker may use"] == 1.0
     assert evidence["cores when the command started"] == len(os.sched_getaffinity(0))
     assert "cpu-starved-allocation" not in {one["cause"] for one in diagnosis["findings"]}
-    assert first["prescriptions"][0]["treatment"] == "full-affinity"
+    assert first["fixes"][0]["fix"] == "full-affinity"

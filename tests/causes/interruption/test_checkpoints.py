@@ -41,7 +41,7 @@ def saves(cpu_s, size=1_000_000):
 def promised(timeline, name="async-checkpoint"):
     proof = judge_all(CAUSE, [timeline])
     assert proof is not None
-    plan = catalog.treatments()[name].decide(proof)
+    plan = catalog.fixes()[name].decide(proof)
     return plan and (plan.predicted or proof.predicted)
 
 
@@ -101,7 +101,7 @@ def test_a_gpu_goes_on_while_a_core_writes():
 def test_as_rare_as_loses_the_least_time():
     """One of 40 ms every 60: with a failure a day, one every 83 s."""
     proof = judge_all(CAUSE, [job()])
-    plan = catalog.treatments()["rarer-checkpoint"].decide(proof)
+    plan = catalog.fixes()["rarer-checkpoint"].decide(proof)
     apart = (2 * 0.04 * FAILURES_S[1]) ** 0.5
     assert proof.facts["interval_s"][1] == pytest.approx(apart, rel=0.01)
     assert "at the end only, if the job lasts less than 83 seconds" in plan.summary
@@ -111,7 +111,7 @@ def test_as_rare_as_loses_the_least_time():
 
 
 def test_a_long_job_is_not_told_of_its_end():
-    fix = catalog.treatments()["rarer-checkpoint"]
+    fix = catalog.fixes()["rarer-checkpoint"]
     proof = judge_all(CAUSE, [job()])
     for seen_s, short in ((82.0, True), (84.0, False)):
         told = replace(proof, facts={**proof.facts, "interval_s": (4.0, 83.0), "seen_s": seen_s})

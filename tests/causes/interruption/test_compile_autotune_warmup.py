@@ -46,7 +46,7 @@ def test_a_cold_start_and_its_steady_steps():
 
 def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
     proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    told = catalog.treatments()["compile-cache"].decide(proof).predicted
+    told = catalog.fixes()["compile-cache"].decide(proof).predicted
     spent = proof.high
     assert 1 / told.speedup == pytest.approx(1 - 0.8 * spent, abs=0.01)
     assert 1 / told.low == pytest.approx(1 - 0.6 * spent, abs=0.01)
@@ -59,7 +59,7 @@ def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
     sick = job([ms(400), *[0] * (steps - 1)]).timeline()
     watched = replace(sick, settings={**sick.settings, "compile": {"functions": 1}})
     proof = contracts.run_cause(catalog.causes()["compile-autotune-warmup"], [watched])
-    plan = proof and catalog.treatments()["compile-long-runs"].decide(proof)
+    plan = proof and catalog.fixes()["compile-long-runs"].decide(proof)
     assert bool(plan) is advised
     if plan:
         told = 1 / plan.predicted.speedup
@@ -68,7 +68,7 @@ def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
 
 def test_nobody_knows_how_long_a_run_of_which_only_a_recording_is_left_was():
     proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    assert catalog.treatments()["compile-long-runs"].decide(proof) is None
+    assert catalog.fixes()["compile-long-runs"].decide(proof) is None
 
 
 def test_a_single_recorded_step_that_compiles():

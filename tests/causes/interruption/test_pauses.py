@@ -257,7 +257,10 @@ def test_how_a_watched_job_evaluates_is_told(name, asks):
             with guest.call(EVALUATE, HostKind.PYTHON):  # a mark tells of gradients, this does not
                 guest.work(LOOP, ms(5))
     proof = contracts.run_cause(catalog.causes()["heavy-evaluation"], [guest.timeline()])
-    assert (proof.facts["batches"], proof.facts["graph"]) == (asks, name == "evaluation#grad")
+    assert proof.facts["batches"] == asks
+    spared = proof.facts["without_graph"]
+    assert (spared is not None) == (name == "evaluation#grad")
+    assert spared is None or 1.0 < spared.low < spared.speedup < spared.high < 1.5
 
 
 @pytest.mark.parametrize("between", [0, 100, 400])

@@ -35,7 +35,7 @@ def test_a_scan_before_the_first_step(tmp_path):
     assert "75% of it in scan" in first.headline
     assert first.lost.low == 0.0
     assert first.lost.high == pytest.approx(8 / 9.05, abs=0.02)
-    promised = first.prescriptions[0].predicted  # without the scan's 6 s
+    promised = first.fixes[0].predicted  # without the scan's 6 s
     assert 1 / promised.speedup == pytest.approx((9.05 - 6) / 9.05, abs=0.03)
     assert promised.low == 1.0
     assert "lies before the first step" in told.verdict.headline
@@ -49,7 +49,7 @@ def test_all_lines_of_a_function_go_with_it_and_no_other_line_of_a_module(tmp_pa
     lines = [(SCAN, 4 * S), (SCAN.replace("(12)", "(13)"), 2 * S), (SCAN.split(";")[1], 2 * S)]
     told = job(made(tmp_path / "function"), lines).findings[0]
     assert "75% of it in scan" in told.headline
-    assert 1 / told.prescriptions[0].predicted.speedup == pytest.approx(3.05 / 9.05, abs=0.03)
+    assert 1 / told.fixes[0].predicted.speedup == pytest.approx(3.05 / 9.05, abs=0.03)
     module = [(f"/home/me/train.py({line}): <module>", 2 * S) for line in (3, 4, 5, 5)]
     told = job(made(tmp_path / "module"), module).findings[0]
     assert "50% of it at line 5" in told.headline

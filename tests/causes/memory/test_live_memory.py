@@ -82,7 +82,7 @@ def test_a_group_that_is_too_small_is_the_first_finding(tmp_path, limited):
     assert told["its limit"] == LIMIT
     assert told["memory of the job's control group"] > 0.9 * LIMIT
     assert told["page faults that waited for storage"] > 100
-    assert first["prescriptions"]
+    assert first["fixes"]
 
 
 def test_with_room_it_is_silent(tmp_path, limited):

@@ -3,7 +3,6 @@
 import pytest
 from judging import covers, judge, measured
 
-from whyidle import catalog
 from whyidle.testing import builder
 from whyidle.testing.builder import Builder, us
 
@@ -71,23 +70,6 @@ def test_wide_batches_and_narrow_ones(type_, dims, ratio):
     assert not proof.facts["fragmented"]
     assert covers(proof, measured(sick, job(1, int(100_000_000 * ratio))))
     assert proof.predicted.low == 1.0
-
-
-def lossless(proof):
-    return catalog.treatments()["lossless-downcast"].decide(proof)
-
-
-def test_what_64_bits_sent_as_32_are_worth():
-    """The bytes' time, and none of what converting takes; images have no such type."""
-    sick = job(1, 100_000_000, type_="double")
-    told = lossless(judge("oversized-or-fragmented-h2d", sick)).predicted
-    half = measured(sick, job(1, 50_000_000))
-    assert told.speedup == pytest.approx(half, rel=0.1)
-    assert told.low <= told.speedup <= told.high
-    convert = judge("oversized-or-fragmented-h2d", converting(100_000_000, read="double"))
-    assert lossless(convert).predicted.high < convert.predicted.high
-    images = judge("oversized-or-fragmented-h2d", job(1, 100_000_000, type_="float", dims=IMAGES))
-    assert lossless(images) is None
 
 
 def converting(size: int, *, read: str, written: str = "float", shape: int = 1000) -> Builder:

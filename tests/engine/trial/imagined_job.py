@@ -10,16 +10,16 @@ from whyidle.engine.trial import heal
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.healing import Healing
 from whyidle.engine.trial.told import Told
-from whyidle.model.diagnosis import Edit, Predicted, Prescription
+from whyidle.model.diagnosis import Edit, Predicted, ProposedFix
 from whyidle.testing.jobs import SICK
 
 SEEN = next(found for job in SICK.values() if (found := diagnose([job().timeline()])).findings)
 LOSSES = [1.0 / (i + 1) for i in range(40)]
 
 
-def prescription(name, speedup, **edits):
-    return Prescription(
-        treatment=name,
+def proposed_fix(name, speedup, **edits):
+    return ProposedFix(
+        fix=name,
         summary=f"do {name}",
         edits=[Edit(knob=knob.replace("__", "."), value=to) for knob, to in edits.items()],
         consent="none",
@@ -29,13 +29,13 @@ def prescription(name, speedup, **edits):
     )
 
 
-WORKERS = prescription("loader-workers", 2.0, loader__workers=4)
-MORE = prescription("more-workers", 1.5, loader__workers=8)
-FREEZE = prescription("gc-freeze", 1.4, gc__freeze=True)
+WORKERS = proposed_fix("loader-workers", 2.0, loader__workers=4)
+MORE = proposed_fix("more-workers", 1.5, loader__workers=8)
+FREEZE = proposed_fix("gc-freeze", 1.4, gc__freeze=True)
 
 
 def diagnosis(*fixes):
-    finding = msgspec.structs.replace(SEEN.findings[0], prescriptions=list(fixes))
+    finding = msgspec.structs.replace(SEEN.findings[0], fixes=list(fixes))
     return msgspec.structs.replace(SEEN, findings=[finding] if fixes else [])
 
 
@@ -52,10 +52,10 @@ class Voice:
         self.told.append(text)
 
     def seen(self, diagnosis, ready):
-        self.told.append([one.treatment for one in ready])
+        self.told.append([one.fix for one in ready])
 
     def judged(self, judgement):
-        self.told.append((judgement.candidate.treatment, judgement.kept))
+        self.told.append((judgement.candidate.fix, judgement.kept))
 
 
 class Job:

@@ -17,12 +17,10 @@ def starved() -> Diagnosis:
 def promising(found: Diagnosis, speedup: float, low: float, high: float) -> Diagnosis:
     """The diagnosis with workers alone, which promise this."""
     first = found.findings[0]
-    (workers,) = [one for one in first.prescriptions if one.treatment == "loader-workers"]
+    (workers,) = [one for one in first.fixes if one.fix == "loader-workers"]
     told = Predicted(speedup=speedup, low=low, high=high, method="as the test says")
     only = msgspec.structs.replace(workers, predicted=told)
-    return msgspec.structs.replace(
-        found, findings=[msgspec.structs.replace(first, prescriptions=[only])]
-    )
+    return msgspec.structs.replace(found, findings=[msgspec.structs.replace(first, fixes=[only])])
 
 
 @pytest.mark.parametrize(
@@ -48,11 +46,11 @@ def test_what_is_expected_to_bring_nothing_and_may_cost_is_not_tried(starved, to
 def two(found: Diagnosis, about: str | None, *told: tuple[float, float, float]) -> Diagnosis:
     """The diagnosis with workers for one cause, and staged data for another, and a verdict."""
     first = promising(found, *told[0]).findings[0]
-    (fix,) = promising(found, *told[1]).findings[0].prescriptions
+    (fix,) = promising(found, *told[1]).findings[0].fixes
     rival = msgspec.structs.replace(
         first,
         cause="slow-storage",
-        prescriptions=[msgspec.structs.replace(fix, treatment="staged-data")],
+        fixes=[msgspec.structs.replace(fix, fix="staged-data")],
     )
     verdict = msgspec.structs.replace(found.verdict, cause=about)
     return msgspec.structs.replace(found, findings=[first, rival], verdict=verdict)
@@ -69,7 +67,7 @@ def two(found: Diagnosis, about: str | None, *told: tuple[float, float, float]) 
 )
 def test_what_cures_the_verdicts_cause_is_tried_first(starved, about, told, first):
     ready, _ = candidates(two(starved, about, *told), SAFE)
-    assert (ready[0].treatment, len(ready)) == (first, 2)
+    assert (ready[0].fix, len(ready)) == (first, 2)
 
 
 def test_the_verdict_names_the_cause_that_it_is_about(starved):

@@ -7,8 +7,8 @@ import pytest
 from whyidle.engine.shield import Behind, Leak, shield
 from whyidle.engine.trial import arm, said
 from whyidle.engine.trial.arm import Asked
-from whyidle.engine.trial.engine import Terms
-from whyidle.engine.trial.engines import local
+from whyidle.engine.trial.executor import Terms
+from whyidle.engine.trial.executors import local
 from whyidle.engine.trial.failing import ANYWAY, blame, cause
 
 KEPT = Behind("namespaces", False, ())

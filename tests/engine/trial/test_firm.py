@@ -15,7 +15,7 @@ from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]
 FIX = Candidate(
-    treatment="gc-freeze", cause="python-gc-pauses", consent="none", summary="",
+    fix="gc-freeze", cause="python-gc-pauses", consent="none", summary="",
     edits=(Edit(knob="gc.freeze", value=True),), predicted=None, risk="",
 )  # fmt: skip
 

@@ -124,10 +124,10 @@ def test_ctrl_c_in_the_second_run_keeps_the_patch(tmp_path, healed):
 
 
 FUSED = replace(
-    FIX, treatment="fused-optimizer", edits=(Edit(knob="optimizer.fused", value=True, was=False),)
+    FIX, fix="fused-optimizer", edits=(Edit(knob="optimizer.fused", value=True, was=False),)
 )
 CACHE = replace(
-    FIX, treatment="dataset-cache", edits=(Edit(knob="dataset.cache", value=True, was=False),)
+    FIX, fix="dataset-cache", edits=(Edit(knob="dataset.cache", value=True, was=False),)
 )
 
 

@@ -16,7 +16,7 @@ from imagined_job import (
     Voice,
     both,
     diagnosis,
-    prescription,
+    proposed_fix,
     with_rate,
 )
 
@@ -36,7 +36,7 @@ BF16 = {"autocast__dtype": "bfloat16"}
 
 
 def kept(found):
-    return [one.treatment for one in found.kept]
+    return [one.fix for one in found.kept]
 
 
 def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
@@ -47,7 +47,7 @@ def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
     assert found.after.findings == []
     told = document.document(found)
     assert [trial.kept for trial in told.trials] == [True, True]
-    assert told.detail.healed.speedup == found.whole.effect.speedup
+    assert told.detail.fixed.speedup == found.whole.effect.speedup
 
 
 def test_what_a_later_look_has_found_is_not_told_as_unknown(monkeypatch):
@@ -83,10 +83,10 @@ def test_a_job_is_run_further_without_and_with_a_fix_where_there_is_time(monkeyp
 
 def test_what_is_kept_already_is_not_tried_again_as_another_fix(monkeypatch):
     """A collector that our own fix calls is one that the script calls, as far as a look tells."""
-    part = prescription("again", 1.9, loader__workers=4)
-    whole = prescription("loader-workers", 2.0, loader__workers=4, gc__freeze=True)
+    part = proposed_fix("again", 1.9, loader__workers=4)
+    whole = proposed_fix("loader-workers", 2.0, loader__workers=4, gc__freeze=True)
     found = Job(monkeypatch, [diagnosis(whole), diagnosis(part, MORE), diagnosis()], both).heal()
-    assert [one.candidate.treatment for one in found.judged] == ["loader-workers", "more-workers"]
+    assert [one.candidate.fix for one in found.judged] == ["loader-workers", "more-workers"]
     assert found.passed == []
 
 
@@ -131,10 +131,10 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     assert found.after is not None
     assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
     told = document.document(found)
-    assert told.detail.healed.speedup == found.judged[0].effect.speedup
+    assert told.detail.fixed.speedup == found.judged[0].effect.speedup
     (stopped,) = [trial for trial in told.trials if trial.interrupted]
     amid = second == "trial"
-    assert (stopped.treatment, stopped.tried) == ("gc-freeze", amid)
+    assert (stopped.fix, stopped.tried) == ("gc-freeze", amid)
     assert stopped.why == (heal.AMID if amid else heal.STOPPED)
 
 
@@ -169,7 +169,7 @@ def test_what_is_kept_is_tried_again_where_its_gain_is_known_roughly(monkeypatch
 def test_all_together_is_tried_again_as_well(monkeypatch):
     looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
     asked = []
-    monkeypatch.setattr(heal, "firm", lambda found, *_: asked.append(found.candidate.treatment))
+    monkeypatch.setattr(heal, "firm", lambda found, *_: asked.append(found.candidate.fix))
     found = Job(monkeypatch, looks, both).heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
     assert asked == ["all"]
@@ -246,7 +246,7 @@ def test_without_a_fix_that_may_be_tried_nothing_runs(monkeypatch):
     found = job.heal()
     assert not found.judged
     assert found.after is None
-    assert document.document(found).detail.healed is None
+    assert document.document(found).detail.fixed is None
 
 
 def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
@@ -270,12 +270,12 @@ def test_what_time_was_wanting_to_tell_asks_for_more(monkeypatch):
 
 def test_what_cures_the_verdicts_cause_has_time_kept_back_for_it(monkeypatch):
     """Another one goes first, that promises far more, and cannot be told."""
-    cure = prescription("gc-freeze", 1.2, gc__freeze=True)
+    cure = proposed_fix("gc-freeze", 1.2, gc__freeze=True)
     predicted = msgspec.structs.replace(cure.predicted, high=1.4)
     cure = msgspec.structs.replace(cure, predicted=predicted)
     found = diagnosis(WORKERS)
     mine = msgspec.structs.replace(found.findings[0], cause="python-gc-pauses")
-    mine = msgspec.structs.replace(mine, prescriptions=[cure])
+    mine = msgspec.structs.replace(mine, fixes=[cure])
     found = msgspec.structs.replace(found, findings=[*found.findings, mine])
 
     def tried(about):
@@ -285,7 +285,7 @@ def test_what_cures_the_verdicts_cause_has_time_kept_back_for_it(monkeypatch):
         look = msgspec.structs.replace(found, verdict=verdict)
         job = Job(monkeypatch, [look], lambda _: arms.append(next(wild)) or arms[-1])
         monkeypatch.setattr(Healing, "affords", lambda _, more: more < 12 - len(arms))
-        return [(one.candidate.treatment, len(one.bases)) for one in job.heal().judged]
+        return [(one.candidate.fix, len(one.bases)) for one in job.heal().judged]
 
     assert tried("python-gc-pauses") == [("loader-workers", 3), ("gc-freeze", 2)]
     assert tried(None) == [("loader-workers", 5)]
@@ -303,12 +303,12 @@ def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
 
 @pytest.mark.parametrize(("promised", "tried"), [(1.2, False), (1.4, True)])
 def test_for_what_promises_much_the_budget_is_passed_a_little(monkeypatch, promised, tried):
-    looks = [diagnosis(WORKERS), diagnosis(prescription("gc-freeze", promised, gc__freeze=True))]
+    looks = [diagnosis(WORKERS), diagnosis(proposed_fix("gc-freeze", promised, gc__freeze=True))]
     looks.append(diagnosis())
     job = Job(monkeypatch, looks, both)
     job.healing.budget_s = 5.0
     found = job.heal()
-    assert ("gc-freeze" in [one.candidate.treatment for one in found.judged]) == tried
+    assert ("gc-freeze" in [one.candidate.fix for one in found.judged]) == tried
 
 
 def test_numbers_of_the_outcome_agree_with_each_other(monkeypatch):
@@ -316,7 +316,7 @@ def test_numbers_of_the_outcome_agree_with_each_other(monkeypatch):
     first, last = (with_rate(diagnosis(*fixes), 100.0) for fixes in ([WORKERS], [FREEZE]))
     job = Job(monkeypatch, [first, last, diagnosis()], both)
     job.healing.budget_s = 4.6
-    healed = document.document(job.heal()).detail.healed
+    healed = document.document(job.heal()).detail.fixed
     assert healed.samples_per_s / healed.samples_per_s_before == pytest.approx(healed.speedup)
 
 
@@ -330,7 +330,7 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     last = msgspec.structs.replace(last, findings=[found, *last.findings[1:]])
     job = Job(monkeypatch, [diagnosis(WORKERS), last], both)
     job.healing.budget_s = 4.6
-    healed = document.document(job.heal()).detail.healed
+    healed = document.document(job.heal()).detail.fixed
     assert healed.left[0] == "It waits 60% of the time"
     assert last.findings[0].headline in healed.left[1]
     assert last.findings[0].beyond
@@ -339,12 +339,12 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
 
 
 def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(monkeypatch):
-    hand = msgspec.structs.replace(prescription("by-hand", 1.5), automatic=False)
-    asks = msgspec.structs.replace(prescription("autocast", 1.5, **BF16), consent="numerics")
+    hand = msgspec.structs.replace(proposed_fix("by-hand", 1.5), automatic=False)
+    asks = msgspec.structs.replace(proposed_fix("autocast", 1.5, **BF16), consent="numerics")
 
     def left(*fixes, speeds=both):
         job = Job(monkeypatch, [diagnosis(WORKERS), *[diagnosis(*fixes)] * 3], speeds)
-        told = document.document(job.heal()).detail.healed.left[-1]
+        told = document.document(job.heal()).detail.fixed.left[-1]
         return told.rpartition("of the step): ")[2]
 
     assert left(hand, asks) == "do by-hand (left to you: only who knows the job can do it)"
@@ -361,7 +361,7 @@ def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(monkeypa
 
 
 def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):
-    """4 is the model's, 8 is faster, and is not tried a second time when it is prescribed."""
+    """4 is the model's, 8 is faster, and is not tried a second time when it is proposed."""
     edit = Edit(knob="loader.workers", value=4, among=(4, 8))
     workers = msgspec.structs.replace(WORKERS, edits=[edit])
     raced = []
@@ -403,7 +403,7 @@ def test_what_says_nothing_for_sure_is_watched_longer(monkeypatch, first, times)
     found = job.heal()
     assert job.times[: len(times)] == times
     if len(times) > 1:
-        assert kept(found) == [WORKERS.treatment]
+        assert kept(found) == [WORKERS.fix]
     elif first.findings == []:
         assert job.times == [1]
 
@@ -532,7 +532,7 @@ def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(monkeypa
     found = job.heal()
     assert kept(found) == ["gc-freeze"]
     trial = document.document(found).trials[0]
-    assert (trial.treatment, trial.why) == ("loader-workers", "declined: it is a stream")
+    assert (trial.fix, trial.why) == ("loader-workers", "declined: it is a stream")
     assert [(one.value, one.ended) for one in trial.searched] == [
         (4, "declined"),
         (8, "declined"),
@@ -549,11 +549,11 @@ def test_energy_is_told_of_as_many_samples(monkeypatch):
     edits = (Edit(knob="loader.batch_size_times", value=4, was=1),)
     for kept, joules in ((found.kept, 40.0), ([replace(found.kept[0], edits=edits)], 10.0)):
         told = document.document(replace(found, after=after, kept=kept))
-        assert told.detail.healed.energy_j_per_step == joules
+        assert told.detail.fixed.energy_j_per_step == joules
 
 
 def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(monkeypatch):
-    larger = prescription("larger-batch", 2.0, loader__batch_size_times=4)
+    larger = proposed_fix("larger-batch", 2.0, loader__batch_size_times=4)
     found = Job(monkeypatch, [diagnosis(larger), diagnosis()], lambda _: 1.0).heal()
     (trial,) = document.document(found).trials
     assert "as many samples" in trial.notes[0]

@@ -22,7 +22,7 @@ from whyidle.model.diagnosis import Edit
 
 LOSSES = [1.0 / (i + 1) for i in range(40)]
 FIX = Candidate(
-    treatment="loader-workers",
+    fix="loader-workers",
     cause="dataloader-no-workers",
     consent="none",
     summary="",
@@ -318,11 +318,6 @@ def test_several_that_decline_say_why_each():
     assert found.why == "declined: x; y"
 
 
-def test_what_a_knob_found_out_for_itself_is_told_once():
-    treated = replace(ran(0.1), chose={"loader.workers": "two of them", "others": "not its own"})
-    assert judge(FIX, bench([ran(0.2)], [treated]), []).notes == ["two of them"]
-
-
 def test_a_knob_that_nothing_took_up_is_no_gain():
     found = judge(FIX, bench([ran(0.2)], [ran(0.1, took=False)]), [])
     assert not found.kept
@@ -395,16 +390,16 @@ def test_compiled_code_is_held_by_a_run_that_draws_the_same_numbers(drew, off_by
 
 
 @pytest.mark.parametrize(("drew", "kept"), [(True, True), (None, True), (False, False)])
-def test_shorter_batches_draw_other_random_numbers_where_any_are_drawn(drew, kept):
+def test_a_fused_kernel_draws_other_random_numbers_where_any_are_drawn(drew, kept):
     """With dropout its losses are others, as with other seeds; without any they have to hold."""
-    padded = replace(FIX, consent="rounding", edits=(Edit(knob="collate.pad_to", value="longest"),))
-    trimmed = replace(ran(0.1, off(LOSSES, 1e-2)), applied={"collate.pad_to": 1})
+    fused = replace(FIX, consent="rounding", edits=(Edit(knob="model.attention", value="sdpa"),))
+    treated = replace(ran(0.1, off(LOSSES, 1e-2)), applied={"model.attention": 1})
     told = replace(ran(0.2).told, drew=drew)
     base = replace(ran(0.2), told=told, ranks={0: told})
     swayed = replace(ran(0.3, off(LOSSES, 1e-6)), swayed=True)
     other = ran(0.2, off(LOSSES, 2e-2))
-    arms = bench([base], [trimmed], other=other, swayed=lambda seed, steps: swayed)
-    assert judge(padded, arms, []).kept == kept
+    arms = bench([base], [treated], other=other, swayed=lambda seed, steps: swayed)
+    assert judge(fused, arms, []).kept == kept
 
 
 def several(step_s, *losses):
@@ -556,7 +551,7 @@ def test_files_that_never_stay_in_memory_are_how_the_job_runs():
 # -- larger batches -------------------------------------------------------------------------
 
 BATCH = Edit(knob="loader.batch_size_times", value=4, was=1)
-LARGER = replace(FIX, treatment="larger-batch", consent="convergence", edits=(BATCH,))
+LARGER = replace(FIX, fix="larger-batch", consent="convergence", edits=(BATCH,))
 
 
 def sized(step_s, size, rate=0.99):

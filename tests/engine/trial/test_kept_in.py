@@ -140,6 +140,7 @@ ARM = """
 """
 
 
+@pytest.mark.usefixtures("default_hangup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_ends_it_ends_the_arm_first(tmp_path: Path, number: signal.Signals):
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-", dir=tmp_path))

@@ -1,5 +1,6 @@
 """Which number of a knob is taken, from races that are made up."""
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,14 @@ import pytest
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.healing import Healing
-from whyidle.engine.trial.search import fastest, settle
-from whyidle.engine.trial.told import Rung, Told
+from whyidle.engine.trial.search import settle
+from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Edit
 
 WORKERS = Edit(knob="loader.workers", value=4, was=0, among=(4, 8, 2, 16, 1))
 KEEP = Edit(knob="loader.persistent_workers", value=True)
 FIX = Candidate(
-    treatment="loader-workers",
+    fix="loader-workers",
     cause="dataloader-no-workers",
     consent="rounding",
     summary="the model's words",
@@ -41,10 +42,10 @@ class Engine:
     def __init__(self, step_s, declined=None):
         self.step_s, self.declined, self.raced = step_s, declined or {}, []
 
-    def race(self, entries):
-        numbers = [{e.knob: e.value for e in one.asked.edits}["loader.workers"] for one in entries]
-        self.raced += numbers
-        return [self._ran(number) for number in numbers]
+    def run(self, asked, _folder, _slowest):
+        number = {edit.knob: edit.value for edit in asked.edits}["loader.workers"]
+        self.raced.append(number)
+        return self._ran(number)
 
     def _ran(self, number):
         each, why = self.step_s[number], self.declined.get(number)
@@ -54,7 +55,7 @@ class Engine:
         if each is None:
             return replace(plain, ending="crashed", status=1)
         if each == "early":
-            return replace(plain, ending="outrun", status=None, rung=Rung(1, 9.0 + number))
+            return replace(plain, ending="outrun", status=None, rungs={1: 9.0 + number})
         marks = [int(i * each * 1e9) for i in range(40)]
         return replace(plain, told=Told("stopped", 0, marks, []))
 
@@ -85,9 +86,20 @@ def test_the_fastest_is_taken_not_the_largest(tmp_path):
 
 
 def test_of_those_about_as_fast_the_least_is_taken(tmp_path):
-    found, _, _ = settled(tmp_path, {1: 0.9, 2: 0.202, 4: 0.2, 8: 0.2, 16: 0.199})
+    found, _, _ = settled(tmp_path, {1: 0.9, 2: 0.206, 4: 0.2, 8: 0.2, 16: 0.199})
     assert number(found) == 2
-    assert fastest({2: 0.21, 4: 0.2}) == 4
+
+
+def test_no_more_workers_are_tried_than_open_files_allow(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (120, before[1]))
+    try:
+        found, told, _ = settled(tmp_path, {1: 0.9, 2: 0.5, 4: 0.3, 5: 0.25, 8: 0.2, 16: 0.1})
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert number(found) == 5
+    assert max(one.value for one in told) == 5
+    assert "num_workers=5" in found.summary
 
 
 def test_the_number_of_the_model_keeps_its_words(tmp_path):
@@ -174,20 +186,16 @@ def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
 
 
 BATCH = Edit(knob="loader.batch_size_times", value=4, was=1, among=(4, 8, 2))
-LARGER = replace(FIX, treatment="larger-batch", consent="convergence", edits=(BATCH,))
+LARGER = replace(FIX, fix="larger-batch", consent="convergence", edits=(BATCH,))
 
 
 class Batches(Engine):
     """A step takes ``step_s`` of how many times as large its batch is."""
 
-    def race(self, entries):
-        self.per_sample = [one.asked.per_sample for one in entries]
-        found = []
-        for one in entries:
-            times = one.asked.edits[0].value
-            ran = self._ran(times)
-            found.append(replace(ran, applied={"loader.batch_size_times": 1}))
-        return found
+    def run(self, asked, _folder, _slowest):
+        self.raced.append(asked.per_sample)
+        ran = self._ran(asked.edits[0].value)
+        return replace(ran, applied={"loader.batch_size_times": 1})
 
 
 def test_of_batches_the_fastest_by_samples_is_taken_not_the_largest(tmp_path):
@@ -196,13 +204,41 @@ def test_of_batches_the_fastest_by_samples_is_taken_not_the_largest(tmp_path):
     assert [edit.value for edit in found.edits] == [4]
     each = {one.value: one.step_s for one in told}
     assert each == pytest.approx({2: 0.055, 4: 0.03, 8: 0.04})
-    assert engine.per_sample == [True] * 3
+    assert engine.raced == [True] * 3
 
 
 def test_rungs_are_of_steps_where_all_batches_are_alike(tmp_path):
     class Numbers(Engine):
-        def race(self, entries):
-            assert not any(one.asked.per_sample for one in entries)
-            return super().race(entries)
+        def run(self, asked, folder, slowest):
+            assert not asked.per_sample
+            return super().run(asked, folder, slowest)
 
     settle(healing(tmp_path, Numbers(dict.fromkeys((1, 2, 4, 8, 16), 0.1))), FIX)
+
+
+class Rungs(Engine):
+    """A step takes what is told at each rung of a number; the arm ends where that is too slow."""
+
+    def run(self, asked, _folder, slowest):
+        number = {edit.knob: edit.value for edit in asked.edits}["loader.workers"]
+        rungs = {}
+        for at, each in enumerate(self.step_s[number], 1):
+            rungs[at] = each
+            if each > slowest.get(at, each):
+                return Ran("outrun", None, 1.0, Path("x"), "", rungs=rungs)
+        marks = [int(i * each * 1e9) for i in range(40)]
+        applied = {"loader.workers": 1}
+        stopped = Told("stopped", 0, marks, [])
+        return Ran("stopped", 0, 1.0, Path("x"), "", stopped, applied, rungs=rungs)
+
+
+def test_what_falls_behind_the_fastest_is_ended_at_its_rung(tmp_path):
+    """4 runs first; 8 begins fast, on what was loaded ahead, and falls back."""
+    step_s = {4: (1.0, 1.0, 1.0), 8: (0.5, 2.0, 2.0), 2: (1.05, 1.05, 1.05), 16: (0.5, 0.5, 0.5)}
+    engine = Rungs(step_s | {1: (0.9, 0.9, 0.9)})
+    found, told, _ = settle(healing(tmp_path, engine), FIX)
+    assert {one.value: one.ended for one in told} == {
+        4: "through", 8: "early", 2: "through", 16: "through", 1: "early",
+    }  # fmt: skip
+    assert {one.value: one.step_s for one in told}[8] == 2.0
+    assert number(found) == 16

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-import whyidle.testing.emulated
+import emulator.device
 
 
 class Samples(Dataset):

@@ -6,7 +6,7 @@ import time
 import torch
 from torch import nn
 
-import whyidle.testing.emulated
+import emulator.device
 
 every, seconds = int(sys.argv[1]), float(sys.argv[2])
 torch.manual_seed(0)

@@ -6,12 +6,22 @@ import sys
 import tempfile
 
 import torch
-from reads_on_emulated import STEPS, steps
 
+from emulator import device as emulated
 from whyidle.probe import knobs
-from whyidle.testing import emulated
 
-EVERY = 8
+EVERY, STEPS = 8, 24
+
+
+def steps():
+    """Steps of training on the device."""
+    net = torch.nn.Linear(16, 1).to("emulated")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    for _ in range(STEPS):
+        net(torch.rand(4, 16, device="emulated")).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
 
 
 def emptied(owner):

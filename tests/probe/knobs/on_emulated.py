@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from emulator import device as emulated
 from whyidle.probe import knobs
-from whyidle.testing import emulated
 
 KNOB = "loader.device_prefetch"
 

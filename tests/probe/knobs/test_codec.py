@@ -1,12 +1,10 @@
 """Samples as bytes."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
 
-from whyidle.probe.knobs._codec import Hole, Snapshot, UnknownError, decode, encode
+from whyidle.probe.knobs._codec import UnknownError, decode, encode
 
 SAMPLES = {
     "plain": [None, True, 3, -(2**70), 1.5, float("inf"), 2j, "text é", b"\x00"],
@@ -111,34 +109,3 @@ def test_images():
     assert found.info == image.info
     with pytest.raises(UnknownError, match="mode P"):
         encode(image.convert("P"))
-
-
-def test_a_snapshot_is_a_value_as_it_was():
-    value = torch.zeros(2)
-    taken = Snapshot((value, "a"))
-    value += 1
-    assert encode([taken]) == encode([(torch.zeros(2), "a")])
-
-
-TOUCHES = {
-    "bool": bool,
-    "hash": hash,
-    "len": len,
-    "text": str,
-    "format": "{}".format,
-    "copy": copy.copy,
-    "list": list,
-    "tensor": torch.as_tensor,
-    "attribute": lambda one: one.shape,
-    "equal": lambda one: one == 1,
-    "sum": lambda one: one + 1,
-    "asked": lambda one: hasattr(one, "to"),
-}
-
-
-@pytest.mark.parametrize("name", TOUCHES)
-def test_nothing_can_be_done_with_a_hole_but_hand_it_on(name):
-    hole = decode(encode({"a": (Hole(3),)}))["a"][0]
-    assert (type(hole), hole.number) == (Hole, 3)
-    with pytest.raises((TypeError, RuntimeError)):
-        TOUCHES[name](hole)

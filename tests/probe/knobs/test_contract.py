@@ -12,7 +12,6 @@ SETTINGS = {
     "autocast.dtype": "bfloat16",
     "autocast.grad_scaler": False,
     "autograd.anomaly_mode": False,
-    "collate.pad_to": "longest",
     "ddp.comm_hook": "bf16_compress",
     "ddp.find_unused_parameters": False,
     "evaluation.gradients": False,

@@ -169,44 +169,15 @@ class Stream(IterableDataset):
         return iter(range(6))
 
 
-class Sharded(IterableDataset):
-    def __iter__(self):
-        info = get_worker_info()
-        first, stride = (0, 1) if info is None else (info.id, info.num_workers)
-        return iter(range(first, 6, stride))
-
-
-class Seeded(Stream):
-    """Asks which worker it is in, and gives everything in an order of its own."""
-
-    def __iter__(self):
-        info = get_worker_info()
-        order = random.Random(info.id if info else 0)
-        return iter(sorted(range(6), key=lambda _: 0 if info is None else order.random()))
-
-
-class Parted(IterableDataset):
-    """Divides its samples in a method of its own."""
-
-    def part(self):
-        info = get_worker_info()
-        return (0, 1) if info is None else (info.id, info.num_workers)
-
-    def __iter__(self):
-        first, stride = self.part()
-        return iter(range(first, 6, stride))
-
-
-@pytest.mark.parametrize("stream", [Stream, Seeded])
-def test_a_stream_that_is_not_divided_is_left_alone(turn, stream):
+def test_a_stream_gets_no_several_workers(turn):
     hand = turn(WORKERS)
-    loader = DataLoader(stream(), batch_size=2)
+    loader = DataLoader(Stream(), batch_size=2)
     assert loader.num_workers == 0
     assert torch.cat(list(loader)).tolist() == list(range(6))
-    assert "does not divide its samples" in hand.declined["loader.workers"]
+    assert "divides its samples" in hand.declined["loader.workers"]
 
 
-def test_one_worker_gives_a_stream_that_is_not_divided_once(turn):
+def test_one_worker_gives_a_stream_once(turn):
     plain = [batch.tolist() for batch in DataLoader(Stream(), batch_size=2)]
     hand = turn({"loader.workers": 1, "loader.persistent_workers": True}, {"loader.workers": 0})
     loader = DataLoader(Stream(), batch_size=2)
@@ -221,15 +192,7 @@ def test_a_stream_that_one_worker_gives_is_not_given_to_two(turn):
     loader = DataLoader(Stream(), batch_size=2, num_workers=1)
     assert loader.num_workers == 1
     assert torch.cat(list(loader)).tolist() == list(range(6))
-    assert "does not divide its samples" in hand.declined["loader.workers"]
-
-
-@pytest.mark.parametrize("stream", [Sharded, Parted])
-def test_a_stream_that_is_divided_may_have_workers(turn, stream):
-    hand = turn(WORKERS)
-    loader = DataLoader(stream(), batch_size=3)
-    assert sorted(torch.cat(list(loader)).tolist()) == list(range(6))
-    assert hand.applied == {"loader.workers": 1}
+    assert "divides its samples" in hand.declined["loader.workers"]
 
 
 def test_how_many_batches_an_epoch_has_is_told_by_loaders_that_need_not_draw_them():
@@ -250,11 +213,6 @@ def test_how_many_batches_an_epoch_has_is_told_by_loaders_that_need_not_draw_the
         DataLoader(Stream()),
     ]
     assert [describe(one)["batches"] for one in told] == [5, 4, 9, None, None, None]
-
-
-def test_a_watched_loader_tells_whether_its_data_is_divided():
-    told = [describe(DataLoader(data))["undivided"] for data in (Stream(), Sharded(), Numbers())]
-    assert told == [True, False, False]
 
 
 @pytest.mark.parametrize(("workers", "told"), [(0, True), (2, False)])

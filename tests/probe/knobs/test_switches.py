@@ -58,13 +58,13 @@ def test_full_collections_come_as_often_as_is_foretold():
         (),
         facts={"explicit": False},
     )
-    plan = catalog.treatments()["gc-freeze"].decide(proof)
+    plan = catalog.fixes()["gc-freeze"].decide(proof)
     edits = {edit.knob: edit.value for edit in plan.edits}
     assert edits["gc.collect_interval_steps"] * collector.WHOLE == WHOLE_STEPS
     asked = Proof(
         "", 0.1, 0.1, proof.predicted, (), facts={"explicit": True, "thinned": proof.predicted}
     )
-    plan = catalog.treatments()["gc-thinned"].decide(asked)
+    plan = catalog.fixes()["gc-thinned"].decide(asked)
     assert [edit.value for edit in plan.edits] == [THINNED_STEPS]
 
 

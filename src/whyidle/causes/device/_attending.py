@@ -27,15 +27,10 @@ SOFTMAX = re.compile(r"^[^;]*torch[/\\]nn[/\\]functional\.py\(\d+\): softmax;")
 def libraries(facts: Facts) -> tuple[str, ...] | None:
     """Whose attention the recording, and looks of the run around it, were in; None where frames
     were not recorded."""
-    seen = frames(facts)
+    seen = [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
     if not seen:
         return None
     return tuple(name for name, frame in SWITCHES.items() if any(map(frame.search, seen)))
-
-
-def frames(facts: Facts) -> list[str]:
-    """Each Python frame and each stack of the recording, and of looks of the run around it."""
-    return [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
 
 
 def _frames(facts: Facts) -> list[str]:

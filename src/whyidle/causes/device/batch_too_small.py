@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
 
 from whyidle.analysis.batch import Grown, grown, passes, size
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device import _attending, _busy
+from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 
@@ -30,9 +29,6 @@ HOST: Final = 0.15
 """share of the step in launches and Python from which the host holds the device up (peers: 15 %)"""
 ELSEWHERE: Final = 0.1
 """with more of the step in loading or copying, which grow with the batch, nothing is predicted"""
-
-TRAINER: Final = re.compile(r"(^|[/\\])transformers[/\\]trainer\.py\(\d+\): ")
-"""a frame of what makes micro-batches from its options"""
 
 
 @cause(
@@ -98,7 +94,6 @@ def batch_too_small(facts: Facts) -> Proof | None:
             "most_times": None if not used else max(int(ROOM / used), int(best.times)),
             "passes": passes(facts),
             "microbatch": _microbatch(facts, best),
-            "trainer": any(map(TRAINER.search, _attending.frames(facts))),
         },
     )
 

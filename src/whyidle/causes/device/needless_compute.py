@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.pauses import RECORDED, RECORDING
 from whyidle.causes.device import _busy
 from whyidle.causes.device._recomputed import recomputed
 from whyidle.model.cause import Proof, cause
@@ -22,8 +23,6 @@ WINDOWS = (
 INNER = r"^autograd::engine::evaluate_function: (?!CheckpointFunctionBackward)"
 LEAST_SHARE = 0.03
 """share of the step below which evaluation with gradients is not worth a word"""
-RECORDING = (0.02, 0.15, 0.33)
-"""share of a forward pass that recording for the backward pass costs"""
 LEFT = (0.3, 0.0, 0.0)
 """share of the recomputation that stays, if only part of the memory is there"""
 
@@ -127,7 +126,7 @@ def _gradients_in_evaluation(facts: Facts) -> Proof | None:
         headline=f"Evaluation computes for {share:.0%} of the time with gradients on",
         low=gains[0],
         high=gains[2],
-        predicted=from_gains(gains, "class figure: a forward pass without recording for backward"),
+        predicted=from_gains(gains, RECORDED),
         evidence=(
             measured("work in evaluations with gradients on", share, "ratio", source="calls"),
             measured("such evaluations", len(rows), None, source="Module.eval"),

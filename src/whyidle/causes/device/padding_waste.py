@@ -34,8 +34,6 @@ UNFITTED = (0.0, 0.0, 1.0)
 """share of the work on padding that is wasted, where a longer run would tell: careful, expected and
 hopeful"""
 FEWEST = 3
-MASK = 1
-"""``TOLD_BY`` masks, which come with the batches of a loader"""
 STEPS = "steps fitted against real and padded positions"
 TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
            5: "an embedding's padding_idx"}  # fmt: skip
@@ -107,7 +105,6 @@ def padding_waste(facts: Facts) -> Proof | None:
             "constant": found.constant,
             "beyond_longest": found.beyond_longest / found.share,
             "expected": expected,
-            "masked": found.told_by == MASK,
         },
     )
 

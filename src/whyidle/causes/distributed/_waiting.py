@@ -87,7 +87,9 @@ def even(job: Job, late: Laggard) -> Predicted:
 def freed(job: Job, late: Laggard) -> Predicted:
     """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as
     only what holds the rank up can be removed; hopefully transfers are hidden again as well."""
-    won, most = (share * _own(late) for share in job.imbalance.freed(late.index))
+    found, hopeful = job.imbalance.freed(late.index)
+    found = max(found, job.imbalance.delayed)
+    won, most = found * _own(late), max(found, hopeful) * _own(late)
     return remove(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
 
 
@@ -104,6 +106,11 @@ def relieved(job: Job, late: Laggard) -> Predicted | None:
         return None
     method = "P8: recorded meetings replayed without what that rank runs longer"
     return remove(won * 0.5, most, method, (won + most) / 2)
+
+
+def waited_s(job: Job, late: Laggard) -> float:
+    """How long the others wait for the late rank in each step, s."""
+    return max(late.lateness_s, job.imbalance.delayed * job.ranks[late.index].step_s)
 
 
 def proof(
@@ -148,7 +155,7 @@ def evidence(job: Job, late: Laggard) -> tuple[Evidence, ...]:
     return (
         measured(
             f"the others wait for rank {late.rank}, per step",
-            late.lateness_s,
+            waited_s(job, late),
             "s",
             samples=matched,
             source=source,

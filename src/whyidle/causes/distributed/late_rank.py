@@ -45,7 +45,7 @@ def late_rank(job: Job) -> Proof | None:
 
     What to do
     ----------
-    Explain that rank's recording by itself and treat what holds it up. Where ranks take turns:
+    Explain that rank's recording by itself and fix what holds it up. Where ranks take turns:
     collect Python's garbage at the same step everywhere, keep logging and checkpoints off single
     ranks, and let loaders prefetch more.
 
@@ -61,8 +61,8 @@ def late_rank(job: Job) -> Proof | None:
     usual = _waiting.freed if late.constant else _waiting.even
     if late.constant:
         headline = (
-            f"Rank {late.rank} makes the others wait {lasting(late.lateness_s)} per step, held "
-            f"up by {doing}"
+            f"Rank {late.rank} makes the others wait {lasting(_waiting.waited_s(job, late))} per "
+            f"step, held up by {doing}"
         )
     elif relieved is not None:
         headline = f"Rank {late.rank} is late most often, held up by {doing}"

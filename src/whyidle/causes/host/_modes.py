@@ -22,7 +22,6 @@ class Mode:
     headline: str
     costs: tuple[float, float, float]
     frames: re.Pattern[str] | None = None
-    spared: str | None = None
     whole: tuple[float, float, float] = (1.0, 1.0, 1.0)
     variable: str = ""
     values: re.Pattern[str] = re.compile(".")
@@ -37,10 +36,9 @@ ANOMALY = Mode(
     re.compile(
         r"torch/fx/traceback\.py\(\d+\): format_stack|: (format_stack|_?extract_stack)(;|$)"
     ),
-    r"^Optimizer\.step#",  # no graph is recorded or walked there
     # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
     # times as much, as every gradient is searched (perceptrons, a convolutional network, a
-    # transformer; PyTorch 2.13, CPU); with large gradients more, which `searching` tells
+    # transformer; PyTorch 2.13, CPU)
     whole=(1.0, 1.55, 1.85),
 )
 PROFILER = Mode(

@@ -169,7 +169,7 @@ def _same(place: Place, other: Place | None) -> bool:
 def _undivided(facts: Facts) -> bool:
     """Whether each of several workers may give all of the data."""
     settings = [each for each in facts.timeline.loading.settings if not each.get("workers")]
-    return any(each.get("undivided") for each in settings)
+    return any(each.get("iterable") for each in settings)
 
 
 def _unfit(facts: Facts) -> str:

@@ -12,7 +12,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.pauses import Pauses, pauses_of
 
 WHOLE_STEPS = 1000
-"""steps from one collection of all that is not frozen to the next, as the treatment makes them"""
+"""steps from one collection of all that is not frozen to the next, as the fix makes them"""
 THINNED_STEPS = 100
 """steps of which one still has the program's own collection, once its calls are thinned out"""
 OLDEST = 2

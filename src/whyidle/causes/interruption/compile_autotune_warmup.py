@@ -50,10 +50,12 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     ------------------
     Device idle during compilers' functions, module loading, launch calls that last milliseconds
     on an idle device, and stalls of the leading steps that later steps do not have. Compiling
-    that recurs in later steps is not counted here. The prediction is for the recorded window: it
-    is worth it once per start, and only a cache on disk saves it in the next one (P10), but for a
-    fifth that loading takes, as expected. A watched run that is over this soon need not compile at
-    all: its steps are expected to take 1.4 times as long then.
+    that recurs in later steps is not counted here. Where six or more steady steps follow, shares
+    are of these, and the start is a remark with its own numbers. Where fewer follow, the recording
+    is of the start, and the prediction is for the recorded window: it is worth it once per start,
+    and only a cache on disk saves it in the next one (P10), but for a fifth that loading takes, as
+    expected. A watched run that is over this soon need not compile at all: its steps are expected
+    to take 1.4 times as long then.
 
     What looks alike
     ----------------
@@ -70,17 +72,17 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     PyTorch, "Compile Time Caching in torch.compile"; torch.profiler, ``schedule(wait, warmup)``.
     """
     setup = _setup(facts)
+    seconds, recorded = setup.total / 1e9, _of_recording(facts, setup)
     share = facts.share_of(setup)
-    if share < LEAST_SHARE:
+    if max(share, recorded if facts.slow_start else 0.0) < LEAST_SHARE:
         return None
     known = facts.share_of(setup & facts.part("compile"))
     low = min(known, share)
     excess = _excess(facts)
-    seconds = share * facts.scope_s
     steady = _steady_s(facts)
     evidence = [
         measured("one-off set-up, device idle", seconds, "s", samples=len(setup)),
-        measured("its share of the recording", share, "ratio"),
+        measured("its share of the recording", recorded, "ratio"),
     ]
     if steady:
         evidence.append(measured("a steady step", steady, "s", source="steps"))
@@ -89,7 +91,8 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         functions = measured("functions compiled", told["functions"], None, source="torch._dynamo")
         evidence.append(functions)
     return Proof(
-        headline=f"The recording is of a cold start: {lasting(seconds)} of set-up happen once",
+        headline=f"The recording {'is of' if share else 'begins with'} a cold start: "
+        f"{lasting(seconds)} of set-up happen once",
         low=low,
         high=share,
         predicted=remove(
@@ -105,7 +108,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
             "compiler": len(facts.named(COMPILER)) > 0,
             "seconds": seconds,
             "cached": _cached(share, known),
-            "eager": _eager(share, known) if told else None,
+            "eager": _eager(recorded, _compiling(facts, setup)) if told else None,
         },
     )
 
@@ -122,14 +125,23 @@ def _eager(share: float, compiling: float) -> Predicted:
     return remove(careful, hopeful, "P10: this window without compiling", expected)
 
 
+def _of_recording(facts: Facts, spans: Intervals) -> float:
+    """Share of all steps, the slow ones at the start included."""
+    return spans.total / max(int((facts.steps.end - facts.steps.start).sum()), 1)
+
+
+def _compiling(facts: Facts, setup: Intervals) -> float:
+    """Share of all steps that compiling takes of the set-up."""
+    return _of_recording(facts, facts.partition.parts["compile"] & setup)
+
+
 def _setup(facts: Facts) -> Intervals:
     """Set-up in scope: everything of the kind in leading steps of a cold start, else compiling
     that the first step in scope holds almost alone."""
     recurring, _ = compiling.habit(facts)
-    if facts.cold_start:
-        first = int(np.argmax(facts.steps.steady))
-        warm = union(facts.steps.start[:first], facts.steps.end[:first])
-        return (facts.part("compile", "allocator") & warm) - recurring
+    if facts.slow_start:
+        parts = facts.partition.parts
+        return ((parts["compile"] | parts["allocator"]) & facts.warm_up) - recurring
     spent = facts.part("compile") - recurring
     begin, end = facts.steps.start[facts.chosen][:1], facts.steps.end[facts.chosen][:1]
     leading = spent & union(begin, end)
@@ -141,11 +153,11 @@ def _excess(facts: Facts) -> float:
     length = facts.steps.end - facts.steps.start
     if not facts.cold_start or compiling.habit(facts)[1]:
         return 0.0
-    first = int(np.argmax(facts.steps.steady))
+    first = len(facts.warm_up_s)
     extra = length[:first].sum() - first * length[facts.steps.steady].mean()
     return float(max(extra, 0.0) / max(facts.scope.total, 1))
 
 
 def _steady_s(facts: Facts) -> float | None:
     seconds = facts.steps.seconds
-    return float(np.median(seconds)) if facts.cold_start and len(seconds) else None
+    return float(np.median(seconds)) if facts.slow_start and len(seconds) else None

@@ -9,10 +9,10 @@ import numpy as np
 from whyidle.analysis.evaluating import Busy
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import interruptions, remove
+from whyidle.analysis.forecast import from_gains, interruptions, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import MULTI, SINGLE
-from whyidle.analysis.pauses import Pauses, pauses
+from whyidle.analysis.pauses import RECORDED, RECORDING, Pauses, pauses
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 
@@ -95,7 +95,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={"rarer": _rarer(passed) if found.recurring else None, **_how(facts, found)},
+        facts={
+            "rarer": _rarer(passed) if found.recurring else None,
+            "without_graph": _without_graph(passed) if _may_record(facts, found) else None,
+            "batches": _takes_batches(facts, found),
+        },
     )
 
 
@@ -109,15 +113,22 @@ def _saved(facts: Facts, share: float) -> float:
     return share * LARGER * between / max(between + work, 1e-9)
 
 
-def _how(facts: Facts, found: Pauses) -> dict[str, object]:
-    """Whether evaluations ask a DataLoader for batches, and may record what gradients need: a
-    watched process tells where they were off."""
-    host, names = facts.timeline.host, facts.timeline.names
+def _takes_batches(facts: Facts, found: Pauses) -> bool:
+    """Whether evaluations ask a DataLoader for batches."""
     asked = facts.named(f"{SINGLE}|{MULTI}")
-    return {
-        "batches": bool(found.spans.covers(host.start[asked]).any()),
-        "graph": {names[name] for name in host.name[found.rows]} & _MARKS != {_MARK},
-    }
+    return bool(found.spans.covers(facts.timeline.host.start[asked]).any())
+
+
+def _may_record(facts: Facts, found: Pauses) -> bool:
+    """Whether they may record what gradients need: a watched process tells where these were off."""
+    host, names = facts.timeline.host, facts.timeline.names
+    return {names[name] for name in host.name[found.rows]} & _MARKS != {_MARK}
+
+
+def _without_graph(shares: tuple[float, float, float]) -> Predicted:
+    """The step whose evaluations record nothing for a backward pass."""
+    low, expected, high = (cost * share for cost, share in zip(RECORDING, shares, strict=True))
+    return from_gains((low, expected, high), RECORDED)
 
 
 def _passed(facts: Facts, found: Pauses) -> tuple[float, float, float]:

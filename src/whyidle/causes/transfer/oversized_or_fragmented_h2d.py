@@ -65,8 +65,7 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     What to do
     ----------
     Collate into few tensors and send one; make masks, positions and noise on the device; send
-    8-bit images and 32-bit indices, and convert on the device. 64-bit numbers that fit into 32
-    bits can be sent so without the program knowing: ``whyidle fix`` compares each.
+    8-bit images and 32-bit indices, and convert on the device.
 
     References
     ----------
@@ -92,7 +91,7 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
         ),
         confidence=0.6,
         where=tuple(place for place in [copy_place(facts, best.rows)] if place),
-        facts={"fragmented": best.fragmented, "type": best.type, "saved": best.saved},
+        facts={"fragmented": best.fragmented, "type": best.type},
     )
 
 
@@ -107,8 +106,6 @@ class _Option:
     rows: NDArray[np.int64]
     fragmented: bool
     type: str = ""
-    saved: float = 0.0
-    """share of the step that half of the bytes take, where the type has a narrower one"""
 
 
 def _fragmented(facts: Facts, found: Copies) -> _Option | None:
@@ -177,7 +174,6 @@ def _oversized(facts: Facts, found: Copies) -> _Option | None:
         found.rows[saved > 0],
         False,
         kind,
-        high if kind in SMALLER else 0.0,
     )
 
 

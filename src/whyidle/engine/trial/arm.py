@@ -20,9 +20,9 @@ from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
 from whyidle.engine.shield import Behind, Stock
 from whyidle.engine.trial import given, ranks, sweep
-from whyidle.engine.trial.told import FEWEST, Rung, Told, lead, read, rung
+from whyidle.engine.trial.told import FEWEST, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
-from whyidle.engine.trial.waiting import GoOn, Outrun, Watch
+from whyidle.engine.trial.waiting import Outrun, Watch
 from whyidle.engine.watch import monitor
 from whyidle.model.diagnosis import Edit
 
@@ -78,8 +78,8 @@ class Asked:
 class Ran:
     """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``ranks`` is
     what each told, ``lost`` those that died and left the others waiting. ``seconds`` is what it
-    took altogether, ``samples`` what its processes held meanwhile, ``rung`` the last one that it
-    came to; ``swayed`` is whether its results were off on purpose; ``full`` says where too little
+    took altogether, ``samples`` what its processes held meanwhile, ``rungs`` the seconds of a step
+    by rung; ``swayed`` is whether its results were off on purpose; ``full`` says where too little
     room was left, if that ended it; ``behind`` is what stood around it; ``stumbled`` is whether an
     error comes of a link of ours."""
 
@@ -91,10 +91,9 @@ class Ran:
     told: Told | None = None
     applied: Mapping[str, int] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
-    chose: Mapping[str, str] = field(default_factory=dict)
     made: Made = field(default_factory=dict)
     multiplied: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rung: Rung | None = None
+    rungs: Mapping[int, float] = field(default_factory=dict)
     ranks: Mapping[int, Told] = field(default_factory=dict)
     lost: Sequence[int] = ()
     samples: Sequence[Sample] = ()
@@ -113,10 +112,14 @@ class Ran:
 
 
 def run(
-    command: Sequence[str], asked: Asked, folder: Path, guard: Guard, go_on: GoOn | None = None
+    command: Sequence[str],
+    asked: Asked,
+    folder: Path,
+    guard: Guard,
+    slowest: Mapping[int, float] | None = None,
 ) -> Ran:
     """Run the command as asked; ``folder`` (new, empty) gets its recording and what it printed.
-    Without ``go_on`` it always goes on.
+    In a race, ``slowest`` is the most seconds of a step by rung: an arm that takes longer is ended.
 
     Raises:
         OSError: the copies of patched files cannot be made.
@@ -135,7 +138,7 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        watch = Watch(child, recording, asked.patience_s, Outrun(recording, go_on), stock)
+        watch = Watch(child, recording, asked.patience_s, Outrun(recording, slowest), stock)
         try:
             with monitor(recording, child.pid) if asked.profile else nullcontext():
                 status = watch.wait()
@@ -184,7 +187,7 @@ def environment(
 
 def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
     recording = watch.recording
-    found = read(recording)
+    found, last = read(recording), rung(recording)
     turned = applied.turned(recording)
     return Ran(
         ending=_ending(watch, lead(found), status),
@@ -195,10 +198,9 @@ def _read(watch: Watch, status: int | None, seconds: float, said: str) -> Ran:
         told=lead(found),
         applied=turned.applied,
         declined=turned.declined,
-        chose=turned.chose,
         made=turned.made,
         multiplied=turned.multiplied,
-        rung=rung(recording),
+        rungs=watch.outrun.rungs | ({last.number: last.step_s} if last else {}),
         ranks=ranks.by_rank(found),
         lost=watch.lost,
         samples=watch.tree.samples,

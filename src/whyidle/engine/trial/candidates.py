@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from whyidle.engine.trial.rare import Rare, rare
-from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Finding, Predicted, Prescription
+from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Finding, Predicted, ProposedFix
 from whyidle.model.knobs import BY_HAND, RESIZING
 
 SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
@@ -24,7 +24,7 @@ pairs do not tell so little from chance on most machines, and other fixes wait""
 class Candidate:
     """A fix that may be tried, and why."""
 
-    treatment: str
+    fix: str
     cause: str
     consent: Consent
     summary: str
@@ -37,7 +37,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A prescription that is not tried, and why not."""
+    """A fix that is not tried, and why not."""
 
     candidate: Candidate
     why: str
@@ -54,11 +54,11 @@ def candidates(
     ready, passed = [], []
     seen: set[str] = set()
     for finding in diagnosis.findings:
-        for one in finding.prescriptions:
+        for one in finding.fixes:
             candidate = _candidate(finding, one, diagnosis)
-            if one.treatment in seen or key(candidate) in tried:
+            if one.fix in seen or key(candidate) in tried:
                 continue
-            seen.add(one.treatment)
+            seen.add(one.fix)
             why = _why_not(one, allowed)
             if why is None:
                 ready.append(candidate)
@@ -68,7 +68,7 @@ def candidates(
     cures = named(diagnosis)
     ready.sort(
         key=lambda one: (
-            one.treatment not in cures or _hoped(one.predicted) < best,
+            one.fix not in cures or _hoped(one.predicted) < best,
             -promise(one.predicted),
         )
     )
@@ -76,13 +76,10 @@ def candidates(
 
 
 def named(diagnosis: Diagnosis) -> frozenset[str]:
-    """Treatments of the cause that the verdict names."""
+    """Fixes of the cause that the verdict names."""
     cause = diagnosis.verdict.cause
     return frozenset(
-        one.treatment
-        for finding in diagnosis.findings
-        if finding.cause == cause
-        for one in finding.prescriptions
+        one.fix for finding in diagnosis.findings if finding.cause == cause for one in finding.fixes
     )
 
 
@@ -97,7 +94,7 @@ def key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:
         msgspec.structs.replace(edit, among=(), value=None if edit.knob == RESIZING else edit.value)
         for edit in candidate.edits
     )
-    return candidate.treatment, edits
+    return candidate.fix, edits
 
 
 def promise(predicted: Predicted | None) -> float:
@@ -105,9 +102,9 @@ def promise(predicted: Predicted | None) -> float:
     return predicted.speedup if predicted else 1.0
 
 
-def _candidate(finding: Finding, one: Prescription, diagnosis: Diagnosis) -> Candidate:
+def _candidate(finding: Finding, one: ProposedFix, diagnosis: Diagnosis) -> Candidate:
     return Candidate(
-        treatment=one.treatment,
+        fix=one.fix,
         cause=finding.cause,
         consent=one.consent,
         summary=one.summary,
@@ -118,7 +115,7 @@ def _candidate(finding: Finding, one: Prescription, diagnosis: Diagnosis) -> Can
     )
 
 
-def _why_not(one: Prescription, allowed: Collection[Consent]) -> str | None:
+def _why_not(one: ProposedFix, allowed: Collection[Consent]) -> str | None:
     by_hand = [BY_HAND[edit.knob] for edit in one.edits if edit.knob in BY_HAND]
     if not one.automatic or len(by_hand) == len(one.edits):
         return f"left to you: {by_hand[0] if by_hand else 'only who knows the job can do it'}"

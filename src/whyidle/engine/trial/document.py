@@ -1,4 +1,4 @@
-"""What came of healing, as the diagnosis document tells it, and as a plan."""
+"""What the trials found, as the diagnosis document tells it, and as a plan."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.pair import Effect
 from whyidle.engine.trial.remains import remains
 from whyidle.engine.trial.sized import remarks, times
-from whyidle.model.diagnosis import Diagnosis, Healed, Predicted, Trial
+from whyidle.model.diagnosis import Diagnosis, FixedJob, Predicted, Trial
 from whyidle.model.knobs import Setting
-from whyidle.model.plan import Fix, FixPlan, Speedup
+from whyidle.model.plan import FixPlan, PlannedFix, Speedup
 
 LEFT = 5
 """of what remains so many are told"""
@@ -35,7 +35,7 @@ def document(
     detail = found.before.detail
     if found.after is not None:
         detail = msgspec.structs.replace(
-            detail, healed=_healed(found, found.after, stored, price_per_hour)
+            detail, fixed=_fixed_job(found, found.after, stored, price_per_hour)
         )
     coverage = found.before.coverage
     coverage = msgspec.structs.replace(coverage, notes=[*_crowded(found), *coverage.notes])
@@ -72,12 +72,12 @@ def plan(found: heal.Healed, command: Sequence[str]) -> FixPlan:
     )
 
 
-def _fixes(found: heal.Healed) -> list[Fix]:
+def _fixes(found: heal.Healed) -> list[PlannedFix]:
     """Of a knob that was turned again later the last value stands, where it was set last; what it
     was is what it was in the script."""
     kept = [one for one in found.judged if one.kept]
     was = {edit.knob: edit.was for one in reversed(kept) for edit in one.candidate.edits}
-    fixes: list[Fix] = []
+    fixes: list[PlannedFix] = []
     taken: set[str] = set()
     for one in reversed(kept):
         own = [edit for edit in one.candidate.edits if edit.knob not in taken]
@@ -88,10 +88,10 @@ def _fixes(found: heal.Healed) -> list[Fix]:
 
 def _fix(
     one: Judgement, edits: Mapping[str, Setting | None], was: Mapping[str, Setting | None]
-) -> Fix:
+) -> PlannedFix:
     candidate = one.candidate
-    return Fix(
-        treatment=candidate.treatment,
+    return PlannedFix(
+        fix=candidate.fix,
         consent=candidate.consent,
         summary=candidate.summary,
         predicted=_speedup(candidate.predicted),
@@ -113,7 +113,7 @@ def _trial(one: Judgement) -> Trial:
     candidate, gain = one.candidate, one.effect
     before, after = held(one.bases), held(one.treats)
     return Trial(
-        treatment=candidate.treatment,
+        fix=candidate.fix,
         consent=candidate.consent,
         baseline=_mean(one.base_s),
         treated=_mean(one.treated_s),
@@ -155,7 +155,7 @@ def _mean(times: Sequence[float]) -> float | None:
 def _passed(one: Passed) -> Trial:
     candidate = one.candidate
     return Trial(
-        treatment=candidate.treatment,
+        fix=candidate.fix,
         consent=candidate.consent,
         baseline=None,
         treated=None,
@@ -180,16 +180,16 @@ def _energy(found: heal.Healed, step: float | None) -> float | None:
     return None if step is None else step / max(map(times, found.kept), default=1.0)
 
 
-def _healed(
+def _fixed_job(
     found: heal.Healed, after: Diagnosis, stored: str | None, price_per_hour: float | None
-) -> Healed:
+) -> FixedJob:
     whole = found.whole.effect if found.whole else None
     speedup = whole.speedup if whole else None
     rate = found.before.steps.samples_per_s
     first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
     left = [first] if after.verdict.state == "starved" else []
     left += remains(found, after)
-    return Healed(
+    return FixedJob(
         run=stored,
         attribution=after.attribution,
         state=after.verdict.state,

@@ -48,7 +48,7 @@ def hand_over(healing: Healing, found: Healed, folder: Path) -> Handover | None:
         return None
     looks = reversed((found.before, *found.looks))  # of a cause that shows twice the first counts
     causes = {finding.cause: finding.where for look in looks for finding in look.findings}
-    kept = [Kept(one.treatment, one.edits, causes.get(one.cause, ())) for one in found.kept]
+    kept = [Kept(one.fix, one.edits, causes.get(one.cause, ())) for one in found.kept]
     patch = _made(healing, found, folder, kept)
     if not patch.diff:
         return Handover(patch, None, "", good=False)

@@ -85,12 +85,12 @@ def heal(healing: Healing) -> Healed:
         course.stopped = STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
         whole = _only(healing)
         ready, _ = _ready(healing, course)
-        course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
+        course.passed |= {one.fix: Passed(one, course.stopped) for one in ready}
     for one in healing.judged:
         tell(one, list(healing.alike(one)))
-    done = {one.candidate.treatment for one in healing.judged}
+    done = {one.candidate.fix for one in healing.judged}
     if course.amid is not None:
-        done.add(course.amid.treatment)
+        done.add(course.amid.fix)
     return Healed(
         before=before,
         after=course.looks[len(healing.kept) - 1] if healing.kept else None,
@@ -125,7 +125,7 @@ def _first(healing: Healing) -> Diagnosis:
 def _next(healing: Healing, course: _Course) -> bool:
     """Try the most promising fix; whether there was one, and time for it."""
     ready, aside = _ready(healing, course)
-    course.passed |= {one.candidate.treatment: one for one in aside}
+    course.passed |= {one.candidate.fix: one for one in aside}
     if not ready:
         return False
     needed = LEAST_ARMS + LAST_ARMS * bool(healing.kept)
@@ -133,12 +133,12 @@ def _next(healing: Healing, course: _Course) -> bool:
         enough_s = _enough(healing, needed, len(ready))
         course.enough_s = max(course.enough_s or 0.0, enough_s)
         course.stopped = _no_time(healing, needed, enough_s)
-        course.passed |= {one.treatment: Passed(one, course.stopped) for one in ready}
+        course.passed |= {one.fix: Passed(one, course.stopped) for one in ready}
         return False
     course.amid = ready[0]
     candidate, searched, why = settle(healing, ready[0])
     cures = named(course.now)
-    waits = any(one.treatment in cures for one in ready[1:]) and ready[0].treatment not in cures
+    waits = any(one.fix in cures for one in ready[1:]) and ready[0].fix not in cures
     arms = bench(healing, candidate, healing.edits(), healing.edits(candidate), waits=waits)
     if why:
         judgement = Judgement(candidate, reason=why)
@@ -249,7 +249,7 @@ def bench(
         affordable=lambda: healing.affords(LEAST_ARMS - 1 + kept_back),
         pressing=lambda: not (healing.kept or waits) and healing.over_s > PAIR * healing.arm_s,
         over=lambda seconds: healing.over_s < seconds,
-        say=lambda text: healing.voice.say(f"{candidate.treatment}: {text}"),
+        say=lambda text: healing.voice.say(f"{candidate.fix}: {text}"),
         left=healing.left,
         reaching=lambda steps, usual: healing.reach(base, steps, usual),
         lasting=lambda steps, usual: healing.reach(treated, steps, usual),
@@ -259,7 +259,7 @@ def bench(
 def every(healing: Healing) -> Candidate:
     """All that is kept, as if it were one fix."""
     consent = max((one.consent for one in healing.kept), key=CONSENTS.index)
-    return replace(healing.kept[-1], treatment="all", consent=consent, edits=healing.edits())
+    return replace(healing.kept[-1], fix="all", consent=consent, edits=healing.edits())
 
 
 def _whole(healing: Healing) -> Judgement | None:

@@ -17,7 +17,7 @@ from whyidle.engine.trial import given, said
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.candidates import Candidate, candidates
 from whyidle.engine.trial.chance import Purse
-from whyidle.engine.trial.engine import Engine, Entry
+from whyidle.engine.trial.executor import Executor
 from whyidle.engine.trial.failing import blame
 from whyidle.engine.trial.judgement import Judgement
 from whyidle.engine.trial.once import Left
@@ -36,6 +36,8 @@ LONGER = 4
 """times as long a second look, where the first one says nothing for sure"""
 RUNGS = (0.25, 0.5, 1.0)
 """of an arm's steady part, the ends of the stretches of a race: each twice the last one"""
+BEHIND = 1.1
+"""times the seconds of the fastest at a rung: an arm of a race that takes more is ended"""
 PAIR, LEAST_ARMS, LAST_ARMS = 2, 4, 2
 """arms of a pair; what a trial takes: two pairs; and so many are kept back for the end"""
 OVER = 0.25
@@ -80,7 +82,7 @@ class Healing:
 
     command: Sequence[str]
     folder: Path
-    engine: Engine
+    engine: Executor
     budget_s: float
     allowed: Collection[Consent]
     voice: Voice
@@ -172,8 +174,9 @@ class Healing:
         compiles = any(e.knob.startswith(COMPILING) and e.knob not in timed for e in edits)
         return max(patience_s, self.left_s) if compiles else patience_s
 
-    def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran | None]:
-        """Arms that differ in the number of one knob, to learn which is fastest; None: not run."""
+    def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran]:
+        """Arms that differ in the number of one knob, one after another, to learn which is fastest:
+        one that falls behind the fastest at a rung is ended there."""
         rungs = tuple(part * self.seconds for part in RUNGS)
         every = Asked((), FEWEST, self.seconds, rungs=rungs)
         sized = len({e.value for edits in entries for e in edits if e.knob == RESIZING}) > 1
@@ -186,7 +189,14 @@ class Healing:
             )
             for edits in entries
         ]
-        return self.engine.race([Entry(one, self._place()) for one in asked])
+        rans: list[Ran] = []
+        fastest: dict[int, float] = {}
+        for one in asked:
+            slowest = {number: BEHIND * each for number, each in fastest.items()}
+            rans.append(self.engine.run(one, self._place(), slowest))
+            for number, each in rans[-1].rungs.items() if rans[-1].good else ():
+                fastest[number] = min(each, fastest.get(number, each))
+        return rans
 
     @property
     def patience_s(self) -> float:

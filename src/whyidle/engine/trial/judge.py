@@ -57,9 +57,6 @@ def judge(
         last = _look(found, bench, (alike, chance))
     decide(found, bench, found.bases, found.treats)
     found.candidate = replace(candidate, edits=_taken(candidate, found.treats))
-    own = {edit.knob for edit in candidate.edits}
-    chosen = [text for ran in found.treats for knob, text in ran.chose.items() if knob in own]
-    found.notes.extend(dict.fromkeys(chosen))
     return found
 
 

@@ -3,7 +3,7 @@
 Both arms do the same work, step for step, for the same time: so where they are about as fast the
 same steps are compared, and where one is much faster it shows how it goes on when the batches that
 were loaded ahead at its start are used up. The scatter of an arm is estimated from all that ran
-alike, pooled, since one treatment has few runs; the interval is Student's for the difference of the
+alike, pooled, since one arm has few runs; the interval is Student's for the difference of the
 means of logarithms.
 """
 

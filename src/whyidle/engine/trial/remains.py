@@ -1,4 +1,4 @@
-"""What remains of a job that was healed, and what it would take: a sentence for each finding."""
+"""What remains of a job that was fixed, and what it would take: a sentence for each finding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import textwrap
 
 from whyidle.engine.trial import heal
 from whyidle.engine.trial.candidates import SAFE, Passed, candidates
-from whyidle.model.diagnosis import Diagnosis, Finding, Prescription
+from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix
 
 MOST = 140
 """characters of what is to be done: the finding has all of it"""
@@ -31,14 +31,14 @@ def _costs(finding: Finding) -> str:
 def _takes(found: heal.Healed, after: Diagnosis, finding: Finding) -> str:
     """What it would take, and why that was not done: of its fixes the first that has not been
     tried, or else the first of all."""
-    if not finding.prescriptions:
+    if not finding.fixes:
         return ""
-    why = {one.candidate.treatment: f"tried, not kept: {one.why}" for one in found.judged}
-    why |= {one.candidate.treatment: "kept, and not enough" for one in found.judged if one.kept}
-    untried = [fix for fix in finding.prescriptions if fix.treatment not in why]
-    fix = (untried or finding.prescriptions)[0]
-    passed = {one.candidate.treatment: one.why for one in (*_aside(after), *found.passed)}
-    told = (passed | why).get(fix.treatment, "")
+    why = {one.candidate.fix: f"tried, not kept: {one.why}" for one in found.judged}
+    why |= {one.candidate.fix: "kept, and not enough" for one in found.judged if one.kept}
+    untried = [fix for fix in finding.fixes if fix.fix not in why]
+    fix = (untried or finding.fixes)[0]
+    passed = {one.candidate.fix: one.why for one in (*_aside(after), *found.passed)}
+    told = (passed | why).get(fix.fix, "")
     return f": {_short(fix)}{told and f' ({told})'}"
 
 
@@ -48,5 +48,5 @@ def _aside(after: Diagnosis) -> list[Passed]:
     return candidates(after, SAFE)[1]
 
 
-def _short(fix: Prescription) -> str:
+def _short(fix: ProposedFix) -> str:
     return textwrap.shorten(fix.summary, MOST, placeholder=" ...")

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from whyidle.engine.trial.arm import Ran
-from whyidle.engine.trial.candidates import WORTH, Candidate
+from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing
 from whyidle.engine.trial.judge import failed
 from whyidle.engine.trial.judgement import Reason
 from whyidle.engine.trial.pair import step_s
+from whyidle.engine.trial.value_choice import choose_value, most_workers_here
 from whyidle.model.diagnosis import Edit, Searched
 from whyidle.model.knobs import BY_HAND, RESIZING, by_hand
 
@@ -42,6 +43,7 @@ def settle(healing: Healing, candidate: Candidate) -> Settled:
     """The candidate with the number that is fastest; as it was, where it has no number, or the time
     does not allow a race. Where the job took no number, or failed with each, a pair would show the
     same again."""
+    candidate = _within_limits(candidate, most_workers_here())
     edit = next((one for one in candidate.edits if _open(one)), None)
     if edit is None:
         return Settled(candidate, [])
@@ -49,14 +51,13 @@ def settle(healing: Healing, candidate: Candidate) -> Settled:
     if len(among) < min(NEIGHBOURS, len(edit.among)):
         return Settled(candidate, [])
     values = ", ".join(map(str, sorted(among)))
-    healing.voice.say(f"{candidate.treatment}: which {edit.knob} of {values} is fastest")
+    healing.voice.say(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
     entries = [_with(candidate, edit, value) for value in among]
     rans = healing.race([healing.edits(entry) for entry in entries])
-    raced = zip(among, entries, rans, strict=True)
-    came = [(value, entry, ran) for value, entry, ran in raced if ran is not None]
+    came = list(zip(among, entries, rans, strict=True))
     found = [_searched(edit.knob, value, ran) for value, _, ran in came]
-    if steps_s := _worth(found, [ran for _, _, ran in came]):
-        return Settled(entries[among.index(fastest(steps_s))], found)
+    if steps_s := _worth(found, rans):
+        return Settled(entries[among.index(_chosen(healing, steps_s, came))], found)
     whys = [failed(ran, entry) for _, entry, ran in came if ran.ending != "outrun"]
     return Settled(candidate, found, whys[0] if whys and all(whys) else None)
 
@@ -72,11 +73,31 @@ def _worth(found: Sequence[Searched], rans: Sequence[Ran]) -> dict[int, float]:
     }
 
 
-def fastest(step_s: dict[int, float]) -> int:
-    """The fastest number; of those that are about as fast the least, which takes least memory and
-    leaves cores to others. ``step_s`` is by number."""
-    least = min(step_s.values())
-    return min(number for number, each in step_s.items() if each <= WORTH * least)
+def _chosen(
+    healing: Healing, steps_s: dict[int, float], came: Sequence[tuple[int, Candidate, Ran]]
+) -> int:
+    """The number to try, start-ups counted where those of all are known."""
+    startup_s = {
+        value: max(ran.seconds - len(ran.told.marks) * steps_s[value], 0.0)
+        for value, _, ran in came
+        if value in steps_s and ran.told is not None and ran.ending in ("stopped", "finished")
+    }
+    whole = len(startup_s) == len(steps_s)
+    left = healing.left.of(min(steps_s.values())) if healing.left else None
+    return choose_value(steps_s, startup_s=startup_s if whole else None, steps_left=left)
+
+
+def _within_limits(candidate: Candidate, most: int | None) -> Candidate:
+    """With no more workers than the limits of this process carry."""
+    if most is None:
+        return candidate
+    found = [one for one in candidate.edits if one.knob == "loader.workers" and one.among]
+    if not found or max(found[0].among) <= most:
+        return candidate
+    among = tuple(dict.fromkeys(min(value, most) for value in found[0].among))
+    edit = msgspec.structs.replace(found[0], among=among)
+    edits = tuple(edit if one is found[0] else one for one in candidate.edits)
+    return _with(replace(candidate, edits=edits), edit, among[0])
 
 
 def _open(edit: Edit) -> bool:
@@ -105,7 +126,7 @@ def _searched(knob: str, value: int, ran: Ran) -> Searched:
     """What came of one number; of batches that are so many times as large, the seconds of as many
     samples as a step had."""
     sized = knob == RESIZING
-    last = ran.rung.step_s if ran.rung and not sized else None
+    last = ran.rungs[max(ran.rungs)] if ran.rungs and not sized else None
     if ran.declined.get(knob) and not ran.applied.get(knob) and ran.ending == "outrun":
         return Searched(knob=knob, value=value, step_s=None, ended="declined")
     if ran.ending == "outrun":

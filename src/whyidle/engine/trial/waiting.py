@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from whyidle.engine.shield import Stock
 from whyidle.engine.trial import sweep
 from whyidle.engine.trial.ranks import LOST_S, lost
-from whyidle.engine.trial.told import Rung, rung, stopped
+from whyidle.engine.trial.told import rung, stopped
 from whyidle.engine.trial.tree import Tree
 
 GRACE_S = 3.0
@@ -20,24 +21,21 @@ WAIT_S, LOOK_S = 0.02, 0.5
 """so often is seen whether it has ended, and whether all ranks live and there is room to write"""
 
 
-GoOn = Callable[[Rung], bool]
-"""asked at each rung whether the arm is to go on"""
-
-
 class Outrun:
-    """Whether an arm has been told at a rung not to go on."""
+    """Whether an arm of a race has fallen behind. ``slowest`` is, by rung, how many seconds a step
+    may take; None: it is no race. ``rungs`` are those that it has come to, and its seconds."""
 
-    def __init__(self, recording: Path, go_on: GoOn | None) -> None:
-        self._recording, self._go_on = recording, go_on
-        self._seen = 0
+    def __init__(self, recording: Path, slowest: Mapping[int, float] | None) -> None:
+        self._recording, self._slowest = recording, slowest
+        self.rungs: dict[int, float] = {}
         self.told = False
 
     def look(self) -> bool:
-        """Ask at each rung that it has come to since."""
-        found = rung(self._recording) if self._go_on else None
-        if self._go_on and found is not None and found.number > self._seen:
-            self._seen = found.number
-            self.told = not self._go_on(found)
+        """Compare it at the rung that it has come to."""
+        found = rung(self._recording) if self._slowest is not None else None
+        if self._slowest is not None and found is not None and found.number not in self.rungs:
+            self.rungs[found.number] = found.step_s
+            self.told = found.step_s > self._slowest.get(found.number, math.inf)
         return self.told
 
 

@@ -18,7 +18,7 @@ from whyidle.exporters._words import (
     percent,
     place,
 )
-from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, Prescription, Trial
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, ProposedFix, Trial
 
 CONSENT = {
     "none": "same numbers",
@@ -56,7 +56,7 @@ def _folded(noun: str, why: str, remarks: list[Finding], diagnosis: Diagnosis) -
 
 def _title(count: int, diagnosis: Diagnosis) -> str:
     if count:
-        was = " before" if diagnosis.detail.healed is not None else ""
+        was = " before" if diagnosis.detail.fixed is not None else ""
         return f"{count} cause{'s' if count != 1 else ''} worth fixing{was}"
     return "Nothing worth fixing" if diagnosis.verdict.state == "saturated" else "No cause proven"
 
@@ -126,7 +126,7 @@ def _places(places: list[Place]) -> Markup | None:
     )
 
 
-def _fix(fix: Prescription, finding: Finding, trials: Sequence[Trial]) -> Markup:
+def _fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Markup:
     told, against = tried(fix, finding, trials), rejected(fix, finding, trials)
     edits = [e("code", f"{edit.knob} = {_value(edit.value)}") for edit in fix.edits]
     return e(
@@ -155,7 +155,7 @@ def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _gain(fix: Prescription) -> Markup | None:
+def _gain(fix: ProposedFix) -> Markup | None:
     """The predicted speed-up with its interval, on a scale from 1x to twice that or more."""
     told = fix.predicted
     if told is None:

@@ -12,7 +12,7 @@ from whyidle.model.diagnosis import Attribution, Diagnosis
 STATES = {
     "starved": ("Starved", "the device waits for something else"),
     "inefficient": ("Inefficient", "the device is busy with work that could be cheaper"),
-    "saturated": ("Healthy", "nothing worth more than 3% was found"),
+    "saturated": ("Healthy", "no cause worth more than 3% was found"),
     "inconclusive": ("Inconclusive", "the recording does not tell"),
 }
 _STRIP_STEPS = 240
@@ -128,7 +128,7 @@ def attribution(diagnosis: Diagnosis) -> Markup:
         "section",
         e(
             "h2",
-            "Where the step goes" if diagnosis.detail.healed is None else "Where the step went",
+            "Where the step goes" if diagnosis.detail.fixed is None else "Where the step went",
         ),
         shares(diagnosis.attribution),
         e("ul", legend, class_="legend"),

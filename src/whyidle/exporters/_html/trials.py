@@ -18,7 +18,7 @@ from whyidle.exporters._trials import (
     split,
 )
 from whyidle.exporters._words import CONSENTS, NONE
-from whyidle.model.diagnosis import Diagnosis, Healed, Trial
+from whyidle.model.diagnosis import Diagnosis, FixedJob, Trial
 
 HEADS = ("fix", "consent", "predicted", "measured", "numbers", "kept")
 ASIDE = ("fix", "predicted", "why not")
@@ -28,13 +28,13 @@ def trials(diagnosis: Diagnosis) -> Markup | None:
     """The two bars where something was kept, and a table of what was tried and what was not."""
     if not diagnosis.trials:
         return None
-    healed = diagnosis.detail.healed
+    fixed = diagnosis.detail.fixed
     tried, untried = split(diagnosis)
     return e(
         "section",
         e("h2", "What was tried"),
         e("p", f"{nothing}.") if (nothing := fruitless(diagnosis)) else None,
-        *(_healed(diagnosis, healed) if healed else ()),
+        *(_fixed_job(diagnosis, fixed) if fixed else ()),
         _table(HEADS, [_trial(trial) for trial in tried]) if tried else None,
         e("p", "Not tried:", class_="note") if untried else None,
         _table(ASIDE, [_aside(trial) for trial in untried]) if untried else None,
@@ -47,16 +47,16 @@ def _table(heads: Sequence[str], rows: list[Markup]) -> Markup:
     return e("div", e("table", head, e("tbody", rows)), class_="scroll")
 
 
-def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
-    left = [e("li", sentence) for sentence in healed.left]
-    gain = gained(healed.speedup, healed.low, healed.high) or UNTRIED
+def _fixed_job(diagnosis: Diagnosis, fixed: FixedJob) -> list[Markup | None]:
+    left = [e("li", sentence) for sentence in fixed.left]
+    gain = gained(fixed.speedup, fixed.low, fixed.high) or UNTRIED
     return [
         e("p", e("b", "All of it together: "), gain),
-        *(e("p", f"{sentence[:1].upper()}{sentence[1:]}.") for sentence in savings(healed)),
+        *(e("p", f"{sentence[:1].upper()}{sentence[1:]}.") for sentence in savings(fixed)),
         e("p", "before", class_="note"),
         shares(diagnosis.attribution),
         e("p", "after", class_="note"),
-        shares(healed.attribution),
+        shares(fixed.attribution),
         e("p", "What is left:", class_="note") if left else None,
         e("ul", left, class_="notes") if left else None,
     ]
@@ -65,7 +65,7 @@ def _healed(diagnosis: Diagnosis, healed: Healed) -> list[Markup | None]:
 def _name(trial: Trial) -> Markup:
     cause = [" for ", e("code", trial.cause)] if trial.cause else []
     tried = [e("br"), f"tried: {text}"] if (text := searched(trial)) else []
-    return e("td", e("code", trial.treatment), *cause, e("br"), trial.summary, *tried)
+    return e("td", e("code", trial.fix), *cause, e("br"), trial.summary, *tried)
 
 
 def _trial(trial: Trial) -> Markup:

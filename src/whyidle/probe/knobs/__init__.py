@@ -42,7 +42,6 @@ class Hand:
         self.declined: dict[str, str] = {}
         self.let_go: set[str] = set()
         """knobs that took hold, and should not have"""
-        self.chose: dict[str, str] = {}
         self.made: dict[str, dict[str, str]] = {}
         """knob -> ``file:line`` that makes what it sets -> why it is not set there, or nothing"""
         self.line: str | None = None
@@ -52,15 +51,13 @@ class Hand:
         """of a knob that multiplies what it finds, what that was"""
         self.waiting: dict[str, Callable[[], str]] = {}
         """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
-        self.beside: dict[type, Collection[str]] = {}
-        """classes, and which of their methods a thread beside the training carries out"""
         self.undo: list[Callable[[], None]] = []
         self.owner = os.getpid()
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         """A child tells of what takes hold in it."""
-        self.applied, self.declined, self.chose = {}, {}, {}
+        self.applied, self.declined = {}, {}
         self.waiting, self.made, self.multiplied = {}, {}, {}
 
     @property
@@ -108,11 +105,6 @@ class Hand:
             lines[line] = lines.get(line) or why
         return new
 
-    def choose(self, knob: str, what: str) -> None:
-        """A knob that finds out for itself tells what it has come to, for people."""
-        self.chose[knob] = what
-        self.tell()
-
     def multiplies(self, knob: str, found: int) -> None:
         """A knob has found this, and multiplies it."""
         if found not in (known := self.multiplied.setdefault(knob, [])):
@@ -158,7 +150,7 @@ class Hand:
     def tell(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
         told: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
-        told |= {"chose": self.chose, "multiplied": self.multiplied, "made": self.made}
+        told |= {"multiplied": self.multiplied, "made": self.made}
         settled = {*self.applied, *self.declined}
         told["waiting"] = {
             knob: text

@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ._later import Later, plain
-
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 MOST = 1000
 """calls that may be asked for and not made yet: another one waits"""
@@ -81,7 +79,7 @@ class Background:
         while True:
             call, args, kwargs = self.calls.get()
             try:
-                call(*args, **{name: plain(one) for name, one in kwargs.items()})
+                call(*args, **kwargs)
             except Exception as error:  # it is the script's, which is told at its next call
                 self.failed = self.failed or error
             finally:
@@ -98,7 +96,7 @@ def copied(value: Any) -> Any:
     import torch
 
     kind = type(value)
-    if kind in PLAIN or kind is Later:  # the thread waits for the device, not the training
+    if kind in PLAIN:
         return value
     if kind in (list, tuple):
         return kind(copied(one) for one in value)

@@ -21,37 +21,6 @@ class UnknownError(Exception):
     """It holds something of another kind; the message names it."""
 
 
-class Hole:
-    """In a sample, in place of what is not kept: nothing can be done with it but hand it on."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __getattr__(self, name: str) -> Any:
-        raise TypeError(f"{name} of a sample's hole")
-
-    def _touched(self, *_: Any) -> Any:
-        raise TypeError("a sample's hole is looked at")
-
-    __bool__ = __eq__ = __ne__ = __hash__ = __str__ = __format__ = _touched
-    __reduce_ex__ = __copy__ = __deepcopy__ = _touched
-
-
-class Snapshot:
-    """A value as it is now, for ``encode``: whoever changes the value changes nothing here.
-
-    Raises:
-        UnknownError: it is of no kind that is kept.
-    """
-
-    __slots__ = ("form",)
-
-    def __init__(self, value: Any) -> None:
-        self.form = _plain(value)
-
-
 def encode(value: Any) -> bytes:
     """The sample as bytes.
 
@@ -76,10 +45,6 @@ def _plain(value: Any) -> Any:
         if not all(type(key) in PLAIN for key in value):
             raise UnknownError("a dict by other keys than text and numbers")
         return ["d", *(part for key in value for part in (key, _plain(value[key])))]
-    if kind is Snapshot:
-        return value.form
-    if kind is Hole:
-        return ["h", value.number]
     found = _tensor(value) or _array(value) or _image(value)
     if found is None:
         raise UnknownError(f"a {kind.__module__}.{kind.__qualname__}")
@@ -178,5 +143,4 @@ READ: dict[str, Callable[[list[Any]], Any]] = {
     "f": lambda rest: _read_array("F", rest),
     "g": lambda rest: _read_array("C", rest)[()],
     "p": _read_image,
-    "h": lambda rest: Hole(rest[0]),
 }

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from . import DeclinedError
-from ._names import names_of
 
 ALONE = frozenset(
     [
@@ -55,25 +54,16 @@ SMALL_BYTES = 64 << 20
 """what containers have for shared memory unless told otherwise: too little for batches"""
 
 
-def undivided(dataset: Any) -> bool:
-    """Whether each of several workers would give all its samples, as far as its own code shows: one
-    that only asks which worker it is in may seed its random numbers."""
-    from torch.utils.data import IterableDataset
-
-    if not isinstance(dataset, IterableDataset):
-        return False
-    kind = type(dataset)
-    return not names_of(kind.__iter__, kind) >= {"get_worker_info", "num_workers"}
-
-
 def may_have_several_workers(dataset: Any, *, seeded: bool) -> None:
-    """Raises DeclinedError where each of them would give all samples, or draw the same random
+    """Raises DeclinedError where each of them may give all samples, or draw the same random
     numbers, unless the script has said how they are ``seeded``. One alone gives what the
     training process would."""
-    if undivided(dataset):
+    from torch.utils.data import IterableDataset
+
+    if isinstance(dataset, IterableDataset):
         raise DeclinedError(
-            "the dataset is an IterableDataset that does not divide its samples among workers "
-            "(torch.utils.data.get_worker_info): each would give all of them"
+            "the dataset is an IterableDataset: unless it divides its samples among workers "
+            "(torch.utils.data.get_worker_info), each of them would give all samples"
         )
     if not seeded:
         _look(dataset, "dataset", DEPTH, _Seen(), _alike)
@@ -83,14 +73,15 @@ def may_start_workers(dataset: Any, context: Any = None) -> None:
     """Raises DeclinedError where a worker would break what is held open, or cannot be started."""
     _look(dataset, "dataset", DEPTH, _Seen(), _tied)
     _room()
-    method = getattr(context, "_name", context) or multiprocessing.get_start_method()
+    method = context or multiprocessing
+    method = method if isinstance(method, str) else method.get_start_method()
     if method != "fork":
         _may_start_anew(dataset, str(method))
 
 
 def unfit(dataset: Any, *, seeded: bool) -> str:
     """Why it should have no workers as it is, as far as a short look shows; empty where nothing
-    speaks against it. That there are samples to divide is told apart (``undivided``)."""
+    speaks against it. That there are samples to divide is told apart."""
     try:
         for wrong in (_tied,) if seeded else (_tied, _alike):
             _look(dataset, "dataset", DEPTH, _Seen(MOST), wrong)

@@ -1,9 +1,9 @@
-"""Workers that are kept between epochs, as long as what they have copies of stays as it was.
+"""Workers that are kept between epochs, as long as the script does not change what they load from.
 
-A kept worker has the dataset of the epoch that it was started in. Where the training loop draws new
-negatives into it, tells it the epoch or exchanges its transform, an epoch begins with new workers,
-which draws the random number that it would have drawn without us; where that happens again and
-again, workers are no longer kept. Once is enough to say that the script should not be written so.
+A kept worker holds the dataset of the epoch in which it was started. Where the training loop draws
+new negatives into the dataset, sets its epoch or replaces its transform, the next epoch starts new
+workers; where that happens again and again, or where the dataset has no hash to tell it by, workers
+are no longer kept. One change is enough to report that the script should not be written this way.
 """
 
 from __future__ import annotations
@@ -13,103 +13,107 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import Hand
-from ._contents import changed, fingerprint
+from ._dataset_hash import NoHashError, hash_contents
 
 KNOB = "loader.persistent_workers"
 CHANGES = 2
-"""so often what is loaded may have changed between epochs: as with ``dataset.cache``"""
+"""changes between epochs after which workers are no longer kept, as for ``dataset.cache``"""
+CHANGED = "the loop changes what its workers load from (dataset, collate_fn or worker_init_fn)"
 
 
-class Kept:
-    """What one loader's workers have copies of."""
+class KeptWorkers:
+    """Those of one loader."""
 
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
         self.line = hand.line
-        self.was: dict[str, Any] = {}
+        self.hash = b""
+        self.left = False
         self.changes = 0
 
-    def epoch(self, loader: Any, others: Iterable[Kept]) -> bool:
-        """Another one begins: whether workers may be kept on. Where those of ``others`` are, too,
-        only the line that made this loader should not be written so."""
-        was, self.was = self.was, _copied(loader)
+    def begin_epoch(self, loader: Any, others: Iterable[KeptWorkers]) -> bool:
+        """Whether workers may be kept on. Where those of ``others`` are, a change is reported only
+        of the line that made this loader."""
+        was = self.hash
+        try:
+            self.hash = hash_contents(
+                loader.dataset, loader.collate_fn, loader.worker_init_fn, skip_shared=True
+            )
+        except NoHashError as reason:
+            self._report(f"nothing shows whether the loop changes its dataset: {reason}", others)
+            return False
         if loader._iterator is None:
             return True
-        if was == self.was:
-            _draw(loader)
+        if was == self.hash:
+            _draw_seed(loader)
             return True
-        loader._iterator = None  # its workers end where nobody has it any more, as without us
+        loader._iterator = None  # PyTorch has no public way to end kept workers
         self.changes += 1
-        names = ", ".join(changed(was, self.was)[:3])
-        why = f"the loop changes what its workers load from: {names}"
-        if any(not other.changes and other.line != self.line for other in others):
+        self._report(CHANGED, others)
+        return self.changes <= CHANGES
+
+    def _report(self, why: str, others: Iterable[KeptWorkers]) -> None:
+        self.left = True
+        if any(not other.left and other.line != self.line for other in others):
             self.hand.decline([KNOB], why, self.line)
         else:
             self.hand.release(KNOB, why)
-        return self.changes <= CHANGES
 
 
-def _copied(loader: Any) -> dict[str, Any]:
-    """What workers are started with."""
-    held = fingerprint(loader.dataset, shared=False)  # workers have that itself, and may fill it
-    found = {f"dataset.{name}": one for name, one in held.items()}
-    for part in ("collate_fn", "worker_init_fn"):
-        found[part] = fingerprint(getattr(loader, part), shared=False)
-    return found
-
-
-def _draw(loader: Any) -> None:
-    """What seeds new workers is drawn from the job's own generator, which shuffles with it next."""
+def _draw_seed(loader: Any) -> None:
+    """Starting workers draws their seed from the job's own generator, which shuffles with it next:
+    draw it here as well, so that the job's random numbers stay the same."""
     import torch
 
     torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
 
 
-class Ours:
-    """The loaders whose workers would not be kept but for us."""
+class Loaders:
+    """The loaders whose workers are kept only because of this knob."""
 
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
         self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
-        """theirs: frameworks make loaders anew from what loaders say of themselves"""
-        self.kept: dict[int, Kept] = {}
-        """by what loader it is: it may be pickled, copied or compared, and nothing of ours hangs on
-        it"""
+        """theirs: frameworks make loaders anew from the attributes of loaders"""
+        self.kept: dict[int, KeptWorkers] = {}
+        """by the loader's id: loaders may be pickled, copied or without a hash"""
 
-    def made(self, loader: Any, told: bool) -> None:
-        """A loader was made; ``told``: by us, to keep its workers."""
+    def add_loader(self, loader: Any, changed: bool) -> None:
+        """A loader was made; ``changed``: by this knob, to keep its workers."""
         try:
-            ours = told or loader.dataset in self.datasets
-            if told:
+            ours = changed or loader.dataset in self.datasets
+            if changed:
                 self.datasets.add(loader.dataset)
-        except TypeError:  # a list, say: nothing can be remembered of it
-            ours = told
+        except TypeError:  # a list, for example, has neither hash nor weak references
+            ours = changed
         if ours and loader.persistent_workers:
-            self.kept[id(loader)] = Kept(self.hand)
+            self.kept[id(loader)] = KeptWorkers(self.hand)
             weakref.finalize(loader, self.kept.pop, id(loader), None).atexit = False
 
-    def begins(self, loader: Any) -> None:
-        """An epoch of it."""
+    def begin_epoch(self, loader: Any) -> None:
+        """An iterator of a loader is about to be made."""
         kept = self.kept.get(id(loader))
-        if kept is None or self.hand.contained([KNOB], kept.epoch, loader, self.kept.values()):
+        if kept is None or self.hand.contained(
+            [KNOB], kept.begin_epoch, loader, self.kept.values()
+        ):
             return
-        vars(loader)["persistent_workers"] = False  # PyTorch lets nobody set it later
+        vars(loader)["persistent_workers"] = False  # PyTorch refuses to set it later
         loader._iterator = None
         del self.kept[id(loader)]
 
 
-def turn(hand: Hand) -> Ours:
-    """Have them looked at where epochs begin."""
+def turn(hand: Hand) -> Loaders:
+    """Check kept workers whenever an epoch begins."""
     from torch.utils.data import DataLoader
 
-    ours = Ours(hand)
+    loaders = Loaders(hand)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def begun(self: Any) -> Any:
-            ours.begins(self)
+        def iterate(self: Any) -> Any:
+            loaders.begin_epoch(self)
             return original(self)
 
-        return begun
+        return iterate
 
     hand.replace(DataLoader, "__iter__", make)
-    return ours
+    return loaders

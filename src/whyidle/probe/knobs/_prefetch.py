@@ -251,23 +251,21 @@ def turn(hand: Hand) -> None:
 
     hand.replace(home, "_pin_memory_loop", make_loop)
     hand.replace(dataloader._BaseDataLoaderIter, "__next__", make_next)
-    answer_moves(hand, KNOB, lambda number: number in prefetch.held, prefetch.asked)
+    _answer_moves(hand, prefetch)
     hand.undo.append(lambda: setattr(prefetch, "off", True))
     hand.after_steps(prefetch.stepped)
 
 
-def answer_moves(
-    hand: Hand, knob: str, known: Callable[[int], bool], answer: Callable[..., Any]
-) -> None:
-    """Have ``answer(tensor, args, kwargs)`` make the script's moves of tensors whose ids are
-    ``known``; where it gives None they are made as ever."""
+def _answer_moves(hand: Hand, prefetch: Prefetch) -> None:
+    """Have the script's moves of tensors that are copied ahead give these copies."""
     import torch
 
     def maker(before: tuple[str, ...]) -> Maker:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-                if known(id(self)):
-                    found = hand.contained([knob], answer, self, (*before, *args), kwargs)
+                if id(self) in prefetch.held:
+                    given = (*before, *args)
+                    found = hand.contained([KNOB], prefetch.asked, self, given, kwargs)
                     if found is not None:
                         return found
                 return original(self, *args, **kwargs)

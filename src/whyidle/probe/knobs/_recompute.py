@@ -75,8 +75,8 @@ class FirstCalls:
         held: dict[int, Buffer] = {}
 
         def note(module: Any, _: Any = None) -> None:
-            for name, one in module._buffers.items():
-                if one is not None and not one.is_inference() and id(one) not in held:
+            for name, one in module.named_buffers(recurse=False):
+                if not one.is_inference() and id(one) not in held:
                     held[id(one)] = (module, name, one, one._version)
 
         whole = getattr(function, "__self__", function)
@@ -92,7 +92,7 @@ class FirstCalls:
 
     def _judge(self, held: Iterable[Buffer]) -> None:
         for module, name, one, version in held:
-            if module._buffers.get(name) is not one or one._version != version:
+            if one._version != version or getattr(module, name, None) is not one:
                 kind = type(module).__name__
                 why = f"{kind} changes {name!r} with each call, and is called twice in each step"
                 self.hand.decline([self.knob], why)

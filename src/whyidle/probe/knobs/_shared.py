@@ -19,10 +19,9 @@ RECORD = struct.Struct("<QI4x")
 IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686")
 PATIENCE_S = 0.05
 """for the lock: whoever holds it does so for a microsecond, unless it was killed"""
-OFF, PROVEN, DRAWS, SIGN, EVERY = range(5)
+OFF, PROVEN, EVERY = range(3)
 """what processes tell each other of a dataset: whether nothing is kept any more, how many samples
-it was proven with, whether they draw random numbers, which transforms it has, and one of how many
-looks makes its sample again (0: not settled)"""
+it was proven with, and one of how many looks makes its sample again (0: not settled)"""
 
 
 class Room:
@@ -80,13 +79,8 @@ class Index:
 
     def get(self, item: int) -> bytes | None:
         """The sample, if it is there."""
-        data = self.view(item)
-        return None if data is None else bytes(data)
-
-    def view(self, item: int) -> memoryview | None:
-        """The same in its place, where nobody will ever change it."""
         place = self.places[item] if 0 <= item < self.items else 0
-        return self.room.view(place - 1) if place else None
+        return self.room.get(place - 1) if place else None
 
     def put(self, item: int, data: bytes) -> bool:
         """Keep it; whether there was room."""

@@ -1,4 +1,4 @@
-"""Copies to the device: that the host need not wait for, and of fewer bytes.
+"""Copies to the device that the host need not wait for.
 
 Only what a loader has pinned is copied without waiting: from pageable memory a copy waits in any
 case, back to the host it has to be waited for, and pinned memory of the script's own may be written
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import Hand, _narrowing
+from . import Hand
 from ._prefetch import EVERY, PROVE, same_bytes
 
 KNOB = "copy.non_blocking"
@@ -134,14 +134,9 @@ class Copies:
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Have copies to the device waited for less, or make them smaller."""
-    if edits.get(KNOB):
-        _without_waiting(hand)
-    if edits.get(_narrowing.KNOB):
-        _narrowing.turn(hand)
-
-
-def _without_waiting(hand: Hand) -> None:
+    """Have copies to the device waited for less."""
+    if not edits.get(KNOB):
+        return
     import torch
     from torch.utils.data import dataloader
     from torch.utils.data._utils import pin_memory as home

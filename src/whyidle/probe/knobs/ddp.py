@@ -7,27 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import Hand
-from ._finishing import KNOB as UNUSED
-from ._unused import Search
 
-ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph")
+ARGUMENTS = ("bucket_cap_mb", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
 HOOK = "ddp.comm_hook"
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Have the wrapper made with other settings or without its search, its hook registered, and
-    gradients exchanged in the last backward pass of each step only."""
+    """Have the wrapper made with other settings, its hook registered, and gradients exchanged in
+    the last backward pass of each step only."""
     from torch.nn.parallel import DistributedDataParallel as Wrapper
 
     told = {knob.partition(".")[2]: value for knob, value in edits.items()}
     named = {name: value for name, value in told.items() if name in ARGUMENTS}
     if named:
         hand.replace_making(Wrapper, lambda original: _init(hand, named, original))
-    if told.get("find_unused_parameters"):
-        hand.decline([UNUSED], "only leaving out the search is known")
-    elif UNUSED in edits:
-        Search(hand).turn(Wrapper)
     if told.get("comm_hook") == "bf16_compress":
         hand.replace(Wrapper, "forward", lambda original: _hooked(hand, original))
     elif HOOK in edits:

@@ -1,278 +1,187 @@
-"""Evaluation that keeps nothing for a backward pass, and computes batches together."""
+"""Evaluation that records no graph for a backward pass.
+
+What a call in evaluation mode is for is seen, not read from the script: calls from each line are
+left as they are until training has gone on for a step after the first of them. Where a gradient
+passes through what one of them gave (attacks, consistency losses, forces), the model is left alone
+for good.
+"""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import sys
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from . import NO_FORM, Hand, _ahead
-from ._graphless import Listener, attends_fast, without_graph
+from .. import guard
+from . import NO_FORM, Hand
+from .model import Call, outermost
 
-KNOBS = ("evaluation.gradients", "evaluation.inference_mode")
+KNOB = "evaluation.gradients"
 LATE = (
     "whyidle: the plan has evaluation compute no gradients, and so it did; leave evaluation.* out "
     "of the plan where some evaluations need them"
 )
-Site = tuple[str, int]
-"""file and line"""
-LONGER = "; whyidle fix runs the job for longer with a larger --budget"
-ONE_ONLY = (
-    "too few evaluations ran: the first from each line is left as it is, and training must go on "
-    "before the next one, to see that nothing is learned from it"
-)
+LEARNED = "gradients are asked for while it evaluates, or of what it gave then"
+NEVER = "the model was not called in evaluation mode while it ran"
 NO_GRAPH = "evaluation records no gradients as it is"
-FAST = (
-    "a part of its attention is frozen: PyTorch computes it in another way than the rest, and "
-    "without gradients all of it alike"
-)
+ONE_ONLY = "too few evaluations ran: the first from each line is left as it is"
+LONGER = "; whyidle fix runs the job for longer with a larger --budget"
+FAST = "without gradients PyTorch computes a part of its attention in another way"
 ASKED = "what the model is given while it evaluates asks for gradients itself"
-
-
-class Phases:
-    """Evaluation, from ``eval()`` of the model until it is called in training mode again.
-
-    That nothing is learned from a phase is seen, not assumed: the first one from each line of the
-    script is left as it is, and counts as proof where no gradient was asked for in it, and none
-    came to what the model gave in it until the optimizer has stepped. Who trains in evaluation mode
-    (attacks, test-time training, forces as gradients) or from what came of it (pseudo-targets,
-    consistency losses) is left alone for good.
-    """
-
-    def __init__(self) -> None:
-        self.trained: set[int] = set()
-        self.proven: set[Site] = set()
-        self.ended: set[Site] = set()
-        """lines whose evaluation is over"""
-        self.past: set[Site] = set()
-        """and after which the optimizer has stepped"""
-        self.now: Site | None = None
-        self.called = False
-        self.changes = 0
-        """how often one has begun or ended: weights are the same in between"""
-        self.off = False
-        self.model: Callable[[], Any] = lambda: None
-        self.seen = 0
-        """evaluations that have begun"""
-        self.again = False
-        """whether the model was called in one that was proven before"""
-        self.without = False
-        """whether gradients were off there as it is"""
-        self.fast = False
-        """whether its attention cannot be computed alike without a graph"""
-        self.known: dict[int, bool] = {}
-        """by id, which modules hold all that is trained: asked before every call in one"""
-
-    def begin(self, model: Any, site: Site) -> None:
-        """The model is put into evaluation mode there."""
-        if site != self.now:
-            self.now, self.called = site, False
-        self.proven |= self.past
-        self.changes += 1
-        self.seen += 1
-        self.known.clear()
-        self.model = weakref.ref(model)
-        self.fast = attends_fast(model)
-
-    def end(self) -> None:
-        """The model is called to be trained."""
-        if self.now is not None and self.called:
-            self.ended.add(self.now)
-        self.changes += 1
-        self.now = None
-
-    def stepped(self) -> None:
-        """The optimizer has: whatever its losses were made of has had its gradients."""
-        self.past |= self.ended
-
-    def learned(self) -> None:
-        """Something is learned from an evaluation."""
-        self.off = True
-
-    def asked(self) -> None:
-        """Somebody asks for gradients."""
-        model = self.model()
-        if model is not None and not model.training:
-            self.learned()
-
-    def trains(self, module: Any) -> bool:
-        """Whether a call in training mode is one of the model, after an evaluation. Whoever puts a
-        whole into evaluation mode may call what it only wraps."""
-        if self.now is None or not getattr(self.model(), "training", False):
-            return False
-        return self.whole(module)
-
-    def listens(self, module: Any) -> bool:
-        """Whether a call in evaluation mode is left as it is, to see what becomes of it."""
-        if self.off or self.now is None or self.now in self.proven:
-            return False
-        return self.whole(module)
-
-    def applies(self, module: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether a call in evaluation mode may forget how it came to its result."""
-        if self.now is None or not self.whole(module):
-            return False
-        self.called = True
-        if self.off or self.now not in self.proven:
-            return False
-        self.again = True
-        given = (*args, *kwargs.values())
-        return not self.fast and not any(getattr(value, "requires_grad", False) for value in given)
-
-    def missing(self) -> str:
-        """What is missing to take hold in an evaluation; empty where nothing is, or where nothing
-        was trained, as in a process that only starts others."""
-        if not self.trained:
-            return ""
-        if not self.seen:
-            return f"the model was not put into evaluation mode (eval()) while it ran{LONGER}"
-        if self.off:
-            return "gradients are asked for while it evaluates, or of what it gave then"
-        if not self.again:
-            return f"{ONE_ONLY}{LONGER}"
-        return ""
-
-    def kept(self) -> str:
-        """Why no graph was spared, where evaluations were seen in which it could be; empty as in
-        ``missing``."""
-        if not self.trained:
-            return ""
-        return self.missing() or (NO_GRAPH if self.without else FAST if self.fast else ASKED)
-
-    def whole(self, module: Any) -> bool:
-        """Whether it holds every parameter that is trained, so that it is the model."""
-        if not self.trained:
-            return False
-        if id(module) not in self.known:
-            self.known[id(module)] = self.trained <= {id(p) for p in module.parameters()}
-        return self.known[id(module)]
+DEPTH = 4
+"""levels of containers and objects of a result that are searched for tensors"""
+Site = tuple[str, int]
+"""file and line of the job from which a model is called"""
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Calls of the model record no graph in evaluation, and may take several batches. A frozen part
-    of a model is not evaluation."""
-    import torch
+    """Calls of the model in evaluation mode record no graph."""
+    hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
+    if edits.get(KNOB) is not False:
+        return
+    evaluation = Evaluation(hand)
+    hand.waits([KNOB], evaluation.why_not)
+    outermost(hand, {KNOB: False}, evaluation.wrap)
+    hand.after_steps(evaluation.note_step)
+    _explain_late_gradients(hand)
 
-    own = [knob for knob in edits if knob in KNOBS]
-    hand.decline([knob for knob in edits if knob not in (*KNOBS, _ahead.KNOB)], NO_FORM)
-    phases = Phases()
-    _watch_learning(hand, list(edits), phases)
-    times = int(edits.get(_ahead.KNOB, 1))
-    ahead = _ahead.Ahead(hand, phases, times) if times > 1 else None
-    hand.waits(own, phases.kept)
-    if ahead is not None:
-        hand.waits([_ahead.KNOB], lambda: phases.missing() or (phases.trained and ahead.why) or "")
-    listener = Listener(hand, own, phases.learned)
-    kinds: set[type] = set()
 
-    def begins(module: Any, site: Site) -> None:
-        if phases.whole(module):
-            phases.begin(module, site)
-            if not hand.applied:  # the process may be killed before its end
-                hand.tell()
-            for kind in {type(one) for one in _wholes(phases, module)} - kinds:
-                kinds.add(kind)
-                if ahead is not None:
-                    hand.replace(kind, "__call__", _together(ahead))
-                hand.replace(kind, "__call__", _calls(hand, own, phases, listener))
+class Evaluation:
+    """What is known of the lines from which the model is called in evaluation mode."""
 
-    def make_eval(original: Callable[..., Any]) -> Callable[..., Any]:
-        def evaluate(self: Any) -> Any:
-            caller = sys._getframe(1)
-            hand.contained(edits, begins, self, (caller.f_code.co_filename, caller.f_lineno))
-            return original(self)
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.observed: set[Site] = set()
+        """called since the model was called in training mode"""
+        self.ended: set[Site] = set()
+        """and it was since, but the optimizer has not stepped since"""
+        self.proven: set[Site] = set()
+        self.steps = 0
+        self.why = NEVER + LONGER
+
+    def why_not(self) -> str:
+        """Why it took no hold so far; empty where nothing was trained."""
+        return self.why if self.steps else ""
+
+    def note_step(self, step: int) -> None:
+        """Whatever the step learned from has had its gradients."""
+        self.steps = step
+        self.proven |= self.ended
+        self.ended.clear()
+
+    def wrap(self, model: Any, call: Call) -> Call:
+        """The call of the model without a graph, where that is safe."""
+        import torch
+
+        compiling, fast = guard.compiling(), _attends_fast(model)
+
+        def evaluate(*args: Any, **named: Any) -> Any:
+            if compiling() or model.training or KNOB in self.hand.declined:
+                self.ended |= self.observed
+                self.observed.clear()
+                return call(*args, **named)
+            asks = any(getattr(one, "requires_grad", False) for one in (*args, *named.values()))
+            if fast or asks or not torch.is_grad_enabled():
+                self._note(FAST if fast else ASKED if asks else NO_GRAPH)
+                return call(*args, **named)
+            site = _site()
+            if site in self.proven:
+                self.hand.took(KNOB)
+                with without_graph():
+                    return call(*args, **named)
+            self._note(ONE_ONLY + LONGER)
+            found = call(*args, **named)
+            self.hand.contained([KNOB], self._observe, site, found)
+            return found
 
         return evaluate
 
-    hand.replace(torch.nn.Module, "eval", make_eval)
-    if ahead is not None:
-        from torch.utils.data import dataloader
+    def _note(self, why: str) -> None:
+        if why != self.why:  # the process may be killed before its end
+            self.why = why
+            self.hand.tell()
 
-        hand.replace(dataloader._BaseDataLoaderIter, "__next__", _drawing(ahead))
+    def _observe(self, site: Site, found: Any) -> None:
+        graphs = [one.grad_fn for one in _tensors(found) if one.grad_fn is not None]
+        for graph in graphs:
+            graph.register_prehook(self._learned)
+        if graphs:
+            self.observed.add(site)
+
+    def _learned(self, _: Any) -> None:
+        if KNOB not in self.hand.declined:
+            self.hand.decline([KNOB], LEARNED)
 
 
-def _watch_learning(hand: Hand, own: list[str], phases: Phases) -> None:
-    """See what is trained, and when gradients are asked for."""
+@contextlib.contextmanager
+def without_graph() -> Iterator[None]:
+    """As it was but for the graph: PyTorch's attention has a faster way without one, which rounds
+    otherwise, and gives zeros where a mask says padding."""
     import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    def learn(optimizer: Any, *_: Any) -> None:
-        if not phases.trained:
-            phases.trained.update(id(p) for g in optimizer.param_groups for p in g["params"])
-        phases.stepped()
+    switch = getattr(torch.backends, "mha", None)
+    with torch.no_grad():
+        if switch is None:
+            yield
+            return
+        fast = switch.get_fastpath_enabled()
+        switch.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            switch.set_fastpath_enabled(fast)
 
-    hand.undo.append(register_optimizer_step_post_hook(learn).remove)
 
-    def make_grad(original: Callable[..., Any]) -> Callable[..., Any]:
-        def grad(*args: Any, **kwargs: Any) -> Any:
-            hand.contained(own, phases.asked)
+def _attends_fast(model: Any) -> bool:
+    """Whether it goes that way although a graph is recorded, as frozen attention does, or cannot be
+    kept from it."""
+    import torch
+
+    attention = [one for one in model.modules() if isinstance(one, torch.nn.MultiheadAttention)]
+    frozen = any(not any(p.requires_grad for p in one.parameters()) for one in attention)
+    return frozen or (bool(attention) and not hasattr(torch.backends, "mha"))
+
+
+def _site() -> Site:
+    """Whoever calls the model: past the frames of this package and of PyTorch."""
+    ours = __package__.rpartition(".")[0] + "."
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        (ours, "torch.")
+    ):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _tensors(found: Any, depth: int = DEPTH) -> Iterator[Any]:
+    import torch
+
+    if isinstance(found, torch.Tensor):
+        yield found
+    elif depth and not isinstance(found, (type, torch.nn.Module)):
+        parts = found.values() if isinstance(found, Mapping) else found
+        inside = list(parts) if isinstance(found, (Mapping, list, tuple, set)) else []
+        for one in (*inside, *getattr(found, "__dict__", {}).values()):
+            yield from _tensors(one, depth - 1)
+
+
+def _explain_late_gradients(hand: Hand) -> None:
+    """A job that asks for gradients of an evaluation later than this could see is told why there
+    are none."""
+    import torch
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def grad(*args: Any, **named: Any) -> Any:
             try:
-                return original(*args, **kwargs)
+                return original(*args, **named)
             except RuntimeError as error:
-                if hand.applied and phases.now in phases.proven and hasattr(error, "add_note"):
-                    error.add_note(LATE)  # since Python 3.11
+                late = bool(hand.applied.get(KNOB)) and "require grad" in str(error)
+                if late and hasattr(error, "add_note"):  # since Python 3.11
+                    error.add_note(LATE)
                 raise
 
         return grad
 
-    hand.replace(torch.autograd, "backward", make_grad)
-    hand.replace(torch.autograd, "grad", make_grad)
-
-
-def _drawing(ahead: _ahead.Ahead) -> Callable[..., Any]:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def following(self: Any) -> Any:
-            return ahead.next(self, lambda: original(self))
-
-        return following
-
-    return make
-
-
-def _together(ahead: _ahead.Ahead) -> Callable[..., Any]:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return ahead.call(original, self, args, kwargs)
-
-        return call
-
-    return make
-
-
-def _calls(hand: Hand, own: list[str], phases: Phases, listener: Listener) -> Callable[..., Any]:
-    import torch
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.training:
-                if phases.trains(self):
-                    phases.end()
-            elif phases.listens(self):
-                phases.called = True
-                ask = functools.partial(original, self, *args, **kwargs)
-                return listener.call(phases.now, ask, self, (args, kwargs))
-            elif phases.applies(self, args, kwargs) and own:
-                if torch.is_grad_enabled() and own[0] in hand.declined:
-                    return original(self, *args, **kwargs)
-                if torch.is_grad_enabled():
-                    hand.took(*own)
-                    with without_graph():
-                        return original(self, *args, **kwargs)
-                if not phases.without:
-                    phases.without = True
-                    hand.tell()
-            return original(self, *args, **kwargs)
-
-        return call
-
-    return make
-
-
-def _wholes(phases: Phases, module: Any) -> Iterator[Any]:
-    """The model and what it only wraps: scripts call either."""
-    yield module
-    for child in module.children():
-        if phases.whole(child):
-            yield from _wholes(phases, child)
+    hand.replace(torch.autograd, "backward", make)
+    hand.replace(torch.autograd, "grad", make)

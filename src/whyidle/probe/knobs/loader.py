@@ -10,7 +10,6 @@ from . import (
     NO_FORM,
     DeclinedError,
     Hand,
-    _grouping,
     _kept_workers,
     _prefetch,
     _resizing,
@@ -32,12 +31,10 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     from torch.utils.data import DataLoader
 
     asked = _asked(hand, edits)
-    own = {_prefetch.KNOB: _prefetch.turn, _grouping.KNOB: _grouping.turn}
-    others = {*ARGUMENTS, *_starting.KNOBS, *own, _resizing.KNOB}
+    others = {*ARGUMENTS, *_starting.KNOBS, _prefetch.KNOB, _resizing.KNOB}
     hand.decline([knob for knob in edits if knob not in others], NO_FORM)
-    for knob, turn_it in own.items():
-        if edits.get(knob):
-            turn_it(hand)
+    if edits.get(_prefetch.KNOB):
+        _prefetch.turn(hand)
     if edits.get(_resizing.KNOB):
         _resizing.turn(hand, edits[_resizing.KNOB])
     if not asked:
@@ -57,7 +54,8 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
                 original(self, *args, **kwargs)
                 told = {}
             if ours is not None:
-                hand.contained([_kept_workers.KNOB], ours.made, self, _kept_workers.KNOB in told)
+                changed = _kept_workers.KNOB in told
+                hand.contained([_kept_workers.KNOB], ours.add_loader, self, changed)
 
         return init
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from . import NO_FORM, Hand
 from ._background import Background, UnknownError, copied
-from ._later import plain
 
 KNOB = "logging.asynchronous"
 LOOKS, EVERY = 20, 200
@@ -24,28 +23,24 @@ LOOKS, EVERY = 20, 200
 
 
 class Tracker(NamedTuple):
-    """A class of a tracker: what only adds, what of that takes a single number, and what its
-    argument for the time is called, in which unit of a second."""
+    """A class of a tracker: what only adds, and what its argument for the time is called, in which
+    unit of a second."""
 
     module: str
     kind: str
     adds: tuple[str, ...]
-    single: tuple[str, ...]
     time: str
     unit: float
     whole: bool = False
 
 
 WRITER = ("add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_text")
-SCALAR = ("add_scalar",)
+METRICS = ("log_metric", "log_batch")
 TRACKERS = (
-    Tracker("torch.utils.tensorboard.writer", "SummaryWriter", WRITER, SCALAR, "walltime", 1.0),
-    Tracker("tensorboardX.writer", "SummaryWriter", WRITER, SCALAR, "walltime", 1.0),
-    Tracker(
-        "mlflow.tracking.client", "MlflowClient", ("log_metric", "log_batch"), ("log_metric",),
-        "timestamp", 1e-3, whole=True,
-    ),
-)  # fmt: skip
+    Tracker("torch.utils.tensorboard.writer", "SummaryWriter", WRITER, "walltime", 1.0),
+    Tracker("tensorboardX.writer", "SummaryWriter", WRITER, "walltime", 1.0),
+    Tracker("mlflow.tracking.client", "MlflowClient", METRICS, "timestamp", 1e-3, whole=True),
+)
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
@@ -71,8 +66,6 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
 
 
 def _adopt(hand: Hand, background: Background, tracker: Tracker, kind: type) -> None:
-    hand.beside[kind] = tracker.single
-    hand.undo.append(hand.beside.clear)
     for name, one in list(vars(kind).items()):
         if not inspect.isfunction(one) or one.__code__.co_flags & inspect.CO_VARARGS:
             continue
@@ -93,8 +86,7 @@ def _adding(hand: Hand, background: Background, tracker: Tracker) -> Callable[..
                 if asked is None:
                     background.wait()
             if asked is None:
-                named = {name: plain(one) for name, one in kwargs.items()}
-                return original(self, *map(plain, args), **named)
+                return original(self, *args, **kwargs)
             background.later(original, (), asked)
             hand.took(KNOB)
             return None

@@ -1,1 +1,0 @@
-"""Engines: where the arms of a trial run, one in each file."""

@@ -1,0 +1,1 @@
+"""Executors: where the arms of a trial run, one in each file."""

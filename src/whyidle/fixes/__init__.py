@@ -1,0 +1,1 @@
+"""One fix per file; see ``whyidle.model.fix``."""

@@ -1,0 +1,1 @@
+"""Fixes that only people can apply: a table for each family of causes, in ``ADVICE``."""

@@ -1,0 +1,20 @@
+"""Let the allocator's segments grow."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+
+
+@fix("allocator-thrash", consent="none")
+def expandable_segments(proof: Proof) -> Proposal | None:
+    """Let segments of device memory grow in place, against fragmentation. Declines where the
+    program itself empties the cache: then there is nothing to defragment."""
+    if proof.facts.get("emptied"):
+        return None
+    return Proposal(
+        summary="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        edits=(Edit(knob="env.PYTORCH_CUDA_ALLOC_CONF", value="expandable_segments:True"),),
+        risk="not on every platform, and not with tensors shared between processes",
+    )

@@ -1,0 +1,31 @@
+"""Report less often."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+
+
+@fix("blocking-logging-upload", consent="none")
+def fewer_reports(proof: Proof) -> Proposal | None:
+    """Thin reports of the training loop to every fiftieth, and send them from the background. Of a
+    wait of which only the line is known it is not said that it logs. Pictures are drawn less often,
+    or elsewhere: matplotlib's figures are not made for threads."""
+    known = "tracker" in proof.facts
+    what = "log every fiftieth step, from a background thread"
+    what += "; no histograms of parameters" if known else ""
+    if proof.facts.get("histograms"):
+        what = "no histograms in each step: make them every fiftieth, or none of parameters"
+    if proof.facts.get("plot"):
+        what = "draw every fiftieth step, or in another process, from numbers that are kept"
+    if not known:
+        what = (
+            "see what the call on this line waits for (a network, a file, a lock, a sleep); if it "
+            f"only reports, {what}; else let a thread do it, or leave it out"
+        )
+    return Proposal(
+        summary=what,
+        edits=(Edit(knob="logging.interval_factor", value=50, was=1),),
+        risk="pictures are older" if proof.facts.get("plot") else "curves have fewer points",
+    )

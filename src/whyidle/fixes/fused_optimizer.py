@@ -1,0 +1,25 @@
+"""Update all parameters in one kernel."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+
+FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+"""optimizers of PyTorch that take ``fused=True``"""
+
+
+@fix("unfused-optimizer", consent="rounding")
+def fused_optimizer(proof: Proof) -> Proposal:
+    """Use the optimizer's fused implementation, or ``foreach`` where there is none. The same
+    mathematics in another order of rounding."""
+    name = str(proof.facts.get("optimizer", "Adam"))
+    noun = str(proof.facts.get("noun", "GPU"))
+    switch = "fused" if name in FUSED else "foreach"
+    return Proposal(
+        summary=f"torch.optim.{name}(..., {switch}=True)",
+        edits=(Edit(knob=f"optimizer.{switch}", value=True, was=False),),
+        risk="all parameters must be floating-point"
+        + ("" if noun == "CPU" else f" and on the {noun}"),
+    )

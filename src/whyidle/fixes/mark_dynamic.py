@@ -1,0 +1,20 @@
+"""Compile once for all lengths."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+
+
+@fix("recompilation-storm", consent="rounding")
+def mark_dynamic(proof: Proof) -> Proposal:
+    """Mark the changing dimension dynamic, so that one compiled model serves every length. Applied
+    at run time, whatever the script has compiled is compiled for every length."""
+    return Proposal(
+        summary="torch.compile(model, dynamic=True), or torch._dynamo.mark_dynamic on the changing "
+        "dimension",
+        edits=(Edit(knob="model.compile_dynamic", value=True, was=None),),
+        predicted=proof.facts.get("dynamic"),
+        risk="code for any length can be slower than code for one",
+    )

@@ -1,0 +1,20 @@
+"""Exchange gradients once per optimizer step."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+
+
+@fix("allreduce-every-microstep", consent="rounding")
+def no_sync_accumulation(proof: Proof) -> Proposal | None:
+    """Run all but the last micro-batch of a step without the exchange. Gradients are the same sums
+    in another order."""
+    count = int(proof.facts.get("micro_batches", 2))
+    return Proposal(
+        summary=f"run the first {count - 1} of {count} micro-batches under `with model.no_sync():`",
+        edits=(Edit(knob="ddp.no_sync", value=count),),
+        risk="the last micro-batch must be exchanged: a wrong count lets the ranks drift apart; "
+        "with FSDP, gradients are kept unsharded meanwhile, which takes memory",
+    )

@@ -1,1 +1,0 @@
-"""One fix per file; see ``whyidle.model.treatment``."""

@@ -1,0 +1,211 @@
+"""What the fixes edit, when they decline, and what they never propose."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Predicted
+
+
+def proof(**facts: object) -> Proof:
+    predicted = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
+    return Proof("Something costs", 0.1, 0.3, predicted, (), facts=facts)
+
+
+def plan(fix: str, **facts: object):
+    return catalog.fixes()[fix].decide(proof(**facts))
+
+
+def knobs(fix: str, **facts: object) -> dict[str, object]:
+    return {edit.knob: edit.value for edit in plan(fix, **facts).edits}
+
+
+def test_workers_are_set_as_many_as_needed():
+    assert knobs("loader-workers", workers=5)["loader.workers"] == 5
+    assert plan("loader-workers", workers=5).automatic
+    assert knobs("loader-workers", workers=1)["loader.workers"] == 2
+
+
+def test_workers_are_left_to_people_where_their_number_or_safety_is_unknown():
+    assert "loader.full_affinity" not in knobs("loader-workers", workers=4)
+    assert knobs("loader-workers", workers=4, bound=True)["loader.full_affinity"] is True
+    assert not plan("loader-workers", workers=None).automatic
+    assert not plan("loader-workers", workers=4, device_work=True).automatic
+
+
+def test_of_data_that_several_workers_may_repeat_one_is_among_the_first_numbers_to_try():
+    def numbers(**facts):
+        return plan("loader-workers", workers=4, most_workers=8, **facts).edits[0].among
+
+    assert numbers() == (4, 8, 2, 1)
+    assert numbers(undivided=True) == (4, 1, 8, 2)
+
+
+def test_pinning_happens_in_the_loader_only():
+    edits = knobs("pinned-copies", without_overlap=0.2)
+    assert edits == {"loader.pin_memory": True, "copy.non_blocking": True}
+    assert plan("pinned-copies", without_overlap=0.2).predicted.speedup == pytest.approx(1.25)
+
+
+def test_prefetching_needs_copies_to_hide():
+    assert plan("device-prefetch", exposed=0.0) is None
+    assert knobs("device-prefetch", exposed=0.2)["loader.device_prefetch"] == 1
+
+
+def test_asked_for_and_automatic_collections_have_their_own_fix():
+    rarer = Predicted(speedup=1.1, low=1.0, high=1.2, method="")
+    assert knobs("gc-freeze", explicit=True, left_over=0.2) == {"gc.freeze": True}  # calls go on
+    assert plan("gc-freeze", explicit=True, left_over=0.01) is None  # rarer calls are enough
+    assert plan("gc-thinned", explicit=False) is None
+    assert plan("gc-thinned", explicit=True, thinned=None) is None  # rare already
+    assert knobs("gc-freeze", explicit=False)["gc.collect_interval_steps"] > 1
+    assert knobs("gc-thinned", explicit=True, thinned=rarer)["gc.collect_interval_steps"] > 1
+    assert plan("gc-thinned", explicit=True, thinned=rarer).predicted == rarer
+
+
+def test_work_is_not_moved_to_a_busy_gpu():
+    assert "GPU" in plan("cheaper-transforms", compute=0.3).summary
+    assert "GPU" not in plan("cheaper-transforms", compute=0.9).summary
+
+
+def test_a_compiler_cache_needs_a_compiler():
+    assert plan("compile-cache", compiler=False) is None
+    assert plan("compile-cache", compiler=True).automatic
+
+
+@pytest.mark.parametrize(
+    ("fix", "facts"),
+    [
+        ("packed-copies", {"fragmented": False}),
+        ("narrow-batches", {"type": ""}),
+        ("transforms-in-workers", {"inside": True}),
+        ("cheap-transforms-first", {}),
+    ],
+)
+def test_the_other_half_of_a_cause_is_declined(fix, facts):
+    assert plan(fix, **facts) is None
+
+
+@pytest.mark.parametrize(
+    "fix",
+    [
+        "packed-copies",
+        "narrow-batches",
+        "batch-by-length",
+        "transforms-in-workers",
+        "cheaper-transforms",
+        "steady-recording",
+        "released-gpus",
+        "one-process-per-gpu",
+        "move-to-device",
+        "link-check",
+    ],
+)
+def test_advice_edits_nothing(fix):
+    told = plan(fix, fragmented=True, type="double", used=1, listed=8, function="f")
+    assert not told.automatic
+    assert told.edits == ()
+    assert told.summary
+
+
+@pytest.mark.parametrize(("facts", "logs"), [({}, False), ({"tracker": False}, True)])
+def test_only_what_logs_is_told_of_histograms(facts, logs):
+    assert ("histograms" in plan("fewer-reports", **facts).summary) == logs
+
+
+def test_a_wait_of_which_only_the_line_is_known_is_not_called_logging():
+    assert plan("fewer-reports").summary.startswith("see what the call")
+    assert plan("fewer-reports", tracker=False).summary.startswith("log every fiftieth step")
+
+
+def test_samples_that_workers_would_repeat_have_to_be_divided_first():
+    assert "get_worker_info" in plan("loader-workers", workers=2, undivided=True).summary
+    assert "get_worker_info" not in plan("loader-workers", workers=2).summary
+
+
+def test_data_that_workers_cannot_have_is_left_to_its_owner():
+    assert plan("loader-workers", workers=2).automatic
+    held = plan("loader-workers", workers=2, unfit="dataset.db is open: open it in each worker")
+    assert not held.automatic
+    assert "dataset.db is open: open it in each worker; then DataLoader(" in held.summary
+
+
+def test_what_may_change_learning_asks_for_it():
+    consents = {name: t.consent for name, t in catalog.fixes().items()}
+    assert consents["one-process-per-gpu"] == "convergence"
+    assert consents["narrow-batches"] == "numerics"
+    assert consents["pinned-copies"] == "none"
+    assert consents["loader-workers"] == "rounding"
+
+
+def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():
+    rarer = Predicted(speedup=1.3, low=1.1, high=1.4, method="")
+    made = plan("rarer-evaluation", rarer=rarer)
+    assert made.predicted is rarer
+    assert not made.automatic
+    assert plan("rarer-evaluation", rarer=None) is None
+
+
+def test_larger_evaluations_are_left_to_people():
+    for batches in (True, False):
+        advice = plan("larger-evaluation", batches=batches)
+        assert ("with 4 times the batch" in advice.summary) == batches
+        assert set(knobs("larger-evaluation", batches=batches)) == (
+            {"evaluation.batch_factor"} if batches else set()
+        )
+        assert not advice.automatic
+
+
+def test_an_evaluation_that_may_record_a_graph_is_asked_not_to():
+    spared = Predicted(speedup=1.1, low=1.0, high=1.2, method="")
+    made = plan("evaluate-without-gradients", without_graph=spared)
+    assert [edit.knob for edit in made.edits] == ["evaluation.gradients"]
+    assert made.predicted is spared
+    assert made.automatic
+    assert plan("evaluate-without-gradients", without_graph=None) is None
+
+
+def test_what_seconds_of_a_trial_cannot_show_is_left_to_people():
+    assert plan("debug-mode-off", mode="anomaly_mode").automatic
+    assert not plan("debug-mode-off", mode="deterministic").automatic
+    assert plan("ddp-bucket-view", copies=True, walks=True).automatic
+    assert plan("ddp-bucket-view", walks=True) is None
+    assert plan("ddp-find-unused-off", walks=True, all_used=True).automatic
+    assert not plan("ddp-find-unused-off", walks=True).automatic
+    assert not plan("ddp-static-graph", walks=True).automatic
+    assert plan("ddp-static-graph", walks=True, all_used=True) is None
+
+
+def test_files_are_staged_where_samples_lie_in_files_that_are_read_again():
+    assert plan("staged-data", opened=1.0, later_epoch=True).automatic
+    assert not plan("staged-data", opened=1.0, later_epoch=False).automatic
+    assert knobs("staged-data", opened=1.0, later_epoch=False) == {"dataset.staging": True}
+    assert knobs("staged-data", opened=0.01, later_epoch=True) == {}
+
+
+def test_padding_is_cut_off_where_a_mask_tells_of_it():
+    assert not plan("pad-to-longest", beyond_longest=0.5, expected=0.2).automatic
+    assert plan("pad-to-longest", beyond_longest=0.05, expected=0.2) is None
+
+
+def test_reports_are_made_in_the_background_for_trackers_whose_calls_are_known():
+    assert knobs("background-reports", tracker=True) == {"logging.asynchronous": True}
+    assert plan("background-reports", tracker=False) is None
+
+
+def test_a_loader_whose_wait_workers_hide_need_not_become_cheaper():
+    assert plan("cheaper-transforms", cheaper=None) is None
+    assert plan("cheaper-transforms", cheaper=proof().predicted).predicted == proof().predicted
+
+
+def test_python_of_the_user_s_own_is_not_told_to_decode():
+    told = plan("whole-arrays", media=False, function="train.py(9): collate").summary
+    assert "make collate cheaper" in told
+    assert plan("cheaper-transforms", media=False) is None
+    assert plan("whole-arrays", media=False, cheaper=None) is None
+
+
+@pytest.mark.parametrize("media", [True, None])
+def test_what_decodes_is_not_told_to_work_on_whole_arrays(media):
+    assert "decode" in plan("cheaper-transforms", media=media).summary
+    assert plan("whole-arrays", media=media) is None
