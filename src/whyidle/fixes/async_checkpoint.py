@@ -1,4 +1,4 @@
-"""Write checkpoints beside the training."""
+"""Write checkpoints in a thread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from whyidle.model.fix import Proposal, fix
 
 @fix("sync-checkpoint", consent="none")
 def async_checkpoint(proof: Proof) -> Proposal | None:
-    """Copy the state to host memory, go on, and write it from another process: a thread would
-    compete for the interpreter. The same bytes are saved, a little later. On a CPU job it wins
-    what saving waits for, and little of what it works."""
+    """Copy the state to host memory at once, and write the copy in a thread. The same bytes are
+    saved, a little later. On a CPU job this gains the time that saving waits for the disk, and
+    little of what it computes."""
     return Proposal(
-        summary="torch.distributed.checkpoint.async_save (or copy the state to the CPU and save it "
-        "from another process); with Lightning plugins=[AsyncCheckpointIO()]",
+        summary="torch.distributed.checkpoint.async_save (or copy the state to the CPU and save "
+        "the copy in a thread); with Lightning plugins=[AsyncCheckpointIO()]",
         edits=(Edit(knob="checkpoint.asynchronous", value=True, was=False),),
         predicted=proof.facts.get("beside"),
-        risk="host memory for one more copy of the state; the file is complete only later",
+        risk="host memory for one more copy of the state; the file is complete only later, and a "
+        "job that is killed meanwhile keeps the one before",
     )

@@ -86,7 +86,9 @@ class Saving:
             return
         size = None
         with suppress(AttributeError, OSError, ValueError):  # a pipe, or whatever has a name
-            size = os.stat(path).st_size if named else target.tell()
+            # not through a knob that waits until the file is complete
+            stat = getattr(os.stat, "__wrapped__", os.stat)
+            size = stat(path).st_size if named else target.tell()
         one = {"path": path, "bytes": size, "seconds": took / 1e9, "cpu_s": worked / 1e9}
         noted[:] = [*(noted if path == MEMORY else files), one]
 

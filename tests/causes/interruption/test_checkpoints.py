@@ -51,7 +51,7 @@ def test_who_writes_beside_a_cpu_job_takes_its_cores():
     waits, works = promised(job(saves(0.0))), promised(job(saves(0.04)))
     assert waits.speedup > 1.8
     assert 1.4 > works.speedup > 1.0
-    assert works.low < 1.0
+    assert works.low < waits.low
     unknown = promised(job())
     assert unknown.speedup == pytest.approx(works.speedup, rel=0.05)
 
@@ -61,8 +61,8 @@ def test_a_free_core_writes_at_no_cost():
     assert promised(free).speedup > promised(busy).speedup
 
 
-def test_a_state_whose_pages_all_have_to_be_copied_wins_nothing():
-    """100 MB are 25,000 pages: longer than the 40 ms that saving takes now."""
+def test_a_state_that_takes_longer_to_copy_than_to_save_wins_nothing():
+    """100 MB are copied in 100 ms where memory is slow: saving takes 40 ms now."""
     large = promised(job(saves(0.0, 100_000_000)))
     assert large.speedup == 1.0
     assert large.low < 1.0 < large.high

@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from whyidle.engine.shield import Behind, Leak, shield
+from whyidle.engine.isolation import IsolationReport, Leak, isolate
 from whyidle.engine.trial import arm, said
 from whyidle.engine.trial.arm import Asked
 from whyidle.engine.trial.executor import Terms
 from whyidle.engine.trial.executors import local
 from whyidle.engine.trial.failing import ANYWAY, blame, cause
 
-KEPT = Behind("namespaces", False, ())
+KEPT = IsolationReport("namespaces", False, ())
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_the_last_words_speak_for_a_reason(last, found):
     [
         ("OSError: [Errno 28] No space left", KEPT, "room", "TMPDIR="),
         ("PermissionError: x", KEPT, "mount below it", "mkdir -p"),
-        ("PermissionError: x", Behind("python", False, ()), "permission", ANYWAY),
+        ("PermissionError: x", IsolationReport("python", False, ()), "permission", ANYWAY),
         ("KeyError: 'x'", KEPT, "thrown away", ANYWAY),
-        ("KeyError: 'x'", Behind("landlock", False, ()), "refused where", ANYWAY),
+        ("KeyError: 'x'", IsolationReport("landlock", False, ()), "refused where", ANYWAY),
     ],
 )
 def test_a_network_is_not_recommended_where_nothing_speaks_for_it(last, behind, why, hint):
@@ -60,7 +60,7 @@ def test_a_network_is_not_recommended_where_nothing_speaks_for_it(last, behind, 
 
 
 def test_a_network_is_recommended_where_it_was_looked_for():
-    sent = Behind("namespaces", False, (Leak("connection to hub:443", "a.py:1"),))
+    sent = IsolationReport("namespaces", False, (Leak("connection to hub:443", "a.py:1"),))
     found = blame("KeyError: 'x'", 1, sent)
     assert "kept from this: connection to hub:443." in found.why
     assert "--network --yes" in found.hint
@@ -76,7 +76,7 @@ def test_what_landlock_refuses_is_not_said_to_be_thrown_away(tmp_path, monkeypat
         (tmp_path / each).mkdir(parents=True)
     (tmp_path / "project" / "cache" / "big").write_text("x")
     monkeypatch.chdir(tmp_path / "project")
-    with shield(tmp_path / "scratch", best="landlock") as guard:
+    with isolate(tmp_path / "scratch", best="landlock") as guard:
         if guard.level != "landlock":
             pytest.skip("no Landlock to be had here")
         words = guard.command(["rm", "-r", "cache"])

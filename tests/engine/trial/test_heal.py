@@ -138,7 +138,7 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     assert stopped.why == (heal.AMID if amid else heal.STOPPED)
 
 
-def test_a_shield_that_is_no_longer_to_be_had_leaves_what_is_proven_by_then(monkeypatch):
+def test_an_isolation_that_is_no_longer_available_leaves_what_is_proven_by_then(monkeypatch):
     job = Job(monkeypatch, [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)], both, "gc.freeze")
     job.error = TrialError("A trial can no longer be kept in.", why="The machine is busy.")
     found = job.heal()

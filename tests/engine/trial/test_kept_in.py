@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.shield import Leak, fenced, shield
-from whyidle.engine.shield.shelves import Room
+from whyidle.engine.isolation import Leak, isolate, landlock
+from whyidle.engine.isolation.disk_space import Room
 from whyidle.engine.trial import kept_in as _kept_in
 from whyidle.engine.trial.kept_in import KeptIn, told_of
 from whyidle.errors import TrialError
@@ -46,10 +46,12 @@ def test_where_programs_reach_the_network_it_is_asked(
 ):
     """As where Landlock is of a kernel before Linux 6.7."""
     monkeypatch.chdir(tmp_path)
-    text = fenced.FENCE.read_text().replace("return call(CREATE, None,", "return 3 or call(CREATE,")
+    text = landlock.FENCE.read_text().replace(
+        "return call(CREATE, None,", "return 3 or call(CREATE,"
+    )
     (tmp_path / "fence.py").write_text(text)
-    monkeypatch.setattr(fenced, "FENCE", tmp_path / "fence.py")
-    monkeypatch.setattr(_kept_in, "shield", partial(shield, best="landlock"))
+    monkeypatch.setattr(landlock, "FENCE", tmp_path / "fence.py")
+    monkeypatch.setattr(_kept_in, "isolate", partial(isolate, best="landlock"))
     kept = KeptIn(network=False)
     kept.check(["python", "train.py"], yes=True)
     if kept.level != "landlock":
@@ -90,7 +92,7 @@ def test_with_too_little_room_for_temporary_files_nothing_is_started(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(_kept_in, "room", lambda place: Room(245_000, 3_000_000))
-    monkeypatch.setattr(_kept_in, "shield", lambda *_, **__: pytest.fail("started"))
+    monkeypatch.setattr(_kept_in, "isolate", lambda *_, **__: pytest.fail("started"))
     with pytest.raises(TrialError) as caught:
         KeptIn(network=False).check(["python", "train.py"], yes=True)
     assert f"{tmp_path}, has 0.2 MB left" in caught.value.what
@@ -117,7 +119,7 @@ def test_an_arm_is_not_kept_in_by_less_than_was_found(
         (tmp_path / name).mkdir()
     with kept.arm(tmp_path / "one"):
         pass
-    monkeypatch.setattr(_kept_in, "shield", partial(shield, best="python"))
+    monkeypatch.setattr(_kept_in, "isolate", partial(isolate, best="python"))
     with pytest.raises(TrialError, match=f"{kept.level}.* now \\(python") as caught:
         kept.arm(tmp_path / "two").__enter__()
     assert "no longer" in caught.value.what

@@ -10,8 +10,8 @@ from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.engine import _links
+from whyidle.engine.isolation import LEVELS, isolate
 from whyidle.engine.patch import Kept, make_patch
-from whyidle.engine.shield import LEVELS, shield
 from whyidle.engine.trial.arm import Asked, Ran, run
 from whyidle.engine.trial.loaded import found_as, unchecked
 from whyidle.model.diagnosis import Edit, Place
@@ -83,19 +83,19 @@ def words(job: Path) -> list[str]:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_package_that_no_path_shows_is_found_in_the_copies(job: Path, level):
     """And nothing of the user's is removed, or written through a link."""
-    before = shielded(job, level, Asked(steps=12))
+    before = isolated(job, level, Asked(steps=12))
     assert "A is 1" in before.said
     patch = patched(job, before)
-    ran = shielded(job, level, Asked(steps=12, patch=patch))
+    ran = isolated(job, level, Asked(steps=12, patch=patch))
     assert "A is 0" in ran.said
     assert unchecked(patch, ran) == ""
     assert [(job / "tree" / name).read_text() for name in SAVED] == list(SAVED)
 
 
-def shielded(job: Path, level, asked: Asked) -> Ran:
+def isolated(job: Path, level, asked: Asked) -> Ran:
     folder = job / ("patched" if asked.patch else "before")
     (folder / "scratch").mkdir(parents=True)
-    with shield(folder / "scratch", real=[folder], best=level) as guard:
+    with isolate(folder / "scratch", real=[folder], best=level) as guard:
         return run(words(job), asked, folder, guard)
 
 

@@ -1,4 +1,4 @@
-"""An arm behind no shield, for scripts of ours."""
+"""An arm without isolation, for scripts of ours."""
 
 
 class Open:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import gc
-import io
 import json
 import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,6 @@ from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noq
 
 from emulator.environment import add_emulator  # noqa: E402
 from whyidle.probe import guard, knobs  # noqa: E402
-from whyidle.probe.knobs import _writers  # noqa: E402
 
 PLACES = [
     (torch, "save"),
@@ -58,11 +54,11 @@ PLACES = [
     (_utils.fetch._MapDatasetFetcher, "__init__"),
     (_utils.fetch._IterableDatasetFetcher, "__init__"),
     (_utils.fetch._IterableDatasetFetcher, "fetch"),
-    (builtins, "open"),
-    (io, "open"),
     (gc, "collect"),
     (os, "stat"),
+    (os, "lstat"),
     (os, "access"),
+    (os, "_exit"),
 ]
 
 
@@ -136,24 +132,25 @@ def faults():
 
 
 @pytest.fixture
-def slow(monkeypatch, tmp_path_factory):
-    """Writers, in their own process, wait until somebody waits for them: ``slow()`` lets them go
-    in a moment."""
-    write, go = _writers._write, tmp_path_factory.mktemp("go") / "now"
+def slow():
+    """``torch.save`` in another thread waits: ``slow()`` lets it go on in a moment. To be asked for
+    before ``turn``, as a disk is slow before there is a knob."""
+    save, go = torch.save, threading.Event()
 
-    def slowly(*args):
-        until = time.monotonic() + 20
-        while not go.exists() and time.monotonic() < until:
-            time.sleep(0.002)
-        write(*args)
+    def slowly(*args, **kwargs):
+        if threading.current_thread() is not threading.main_thread():
+            go.wait(20)
+        return save(*args, **kwargs)
 
-    monkeypatch.setattr(_writers, "_write", slowly)
     timers = []
 
     def release():
-        timers.append(threading.Timer(0.05, go.touch))
+        timers.append(threading.Timer(0.05, go.set))
         timers[-1].start()
 
+    torch.save = slowly
     yield release
+    go.set()
+    torch.save = save
     for timer in timers:
         timer.join()

@@ -1,25 +1,28 @@
 """Checkpoints beside the training: the same file, whole whenever somebody looks."""
 # Scripts look at files in every way that there is:
 # ruff: noqa: PTH101, PTH102, PTH104, PTH105, PTH107, PTH110, PTH114, PTH116
-# ruff: noqa: PTH202, PTH208, PTH211
+# ruff: noqa: PTH123, PTH202, PTH208, PTH211
 
+import argparse
 import collections
 import filecmp
 import io
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
+import warnings
 from pathlib import Path
 
+import numpy
 import pytest
 import small_jobs as jobs
 import torch
 
-from whyidle.probe.knobs import _memory, _state, _waiting, _writers, checkpoint
+from whyidle.probe.knobs import _memory
 
 KNOB = "checkpoint.asynchronous"
 EDIT = {KNOB: True}
@@ -61,6 +64,17 @@ def tied():
     return [whole, whole[2:5], whole.view(3, 3).t()]
 
 
+def text_that_is_shared():
+    """The same object at two places, and an equal one at a third."""
+    name = "".join(["na", "me"])
+    return [name, {name: [name]}, "".join(["na", "me"])]
+
+
+def scheduler():
+    optimizer = torch.optim.SGD(jobs.model().parameters(), lr=0.1, momentum=0.9)
+    return torch.optim.lr_scheduler.StepLR(optimizer, 3).state_dict()
+
+
 VALUES = {
     "state": state,
     "module": jobs.model,
@@ -69,7 +83,12 @@ VALUES = {
     "parameter": lambda: {"w": torch.nn.Parameter(torch.ones(3)).share_memory_()},
     "leaf": lambda: (torch.ones(3).share_memory_().requires_grad_(),),
     "object": lambda: collections.Counter("abc"),
-    "sparse": lambda: torch.eye(3).to_sparse(),
+    "arrays": lambda: {"random": numpy.random.default_rng(1).random(500)},
+    "shared text": text_that_is_shared,
+    "config": lambda: {"args": argparse.Namespace(lr=0.1, name="lr"), "lr": "lr", "x": "name"},
+    "empty": lambda: [torch.empty(0), torch.empty(0, 3)],
+    "non-leaf": lambda: torch.ones(3, requires_grad=True) * 2,
+    "scheduler": scheduler,
 }
 
 
@@ -85,7 +104,7 @@ def test_the_file_is_the_same_byte_for_byte(turn, name):
     assert sorted(os.listdir()) == ["c.pt", "plain"]
 
 
-def test_it_holds_the_state_at_the_time_of_the_call(turn, slow):
+def test_it_holds_the_state_at_the_time_of_the_call(slow, turn):
     net = jobs.model()
     before = {name: value.clone() for name, value in net.state_dict().items()}
     shared = torch.zeros(3).share_memory_()
@@ -156,7 +175,7 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_whoever_looks_finds_it_whole(turn, slow, look):
+def test_whoever_looks_finds_it_whole(slow, turn, look):
     value = state()
     SIZE[0] = os.path.getsize(plain(value))
     turn(EDIT)
@@ -166,7 +185,7 @@ def test_whoever_looks_finds_it_whole(turn, slow, look):
     assert LOOKS[look]("c.pt")
 
 
-def test_two_saves_to_one_path(turn, slow):
+def test_two_saves_to_one_path(slow, turn):
     turn(EDIT)
     torch.save([1], "c.pt")
     slow()
@@ -174,7 +193,7 @@ def test_two_saves_to_one_path(turn, slow):
     assert torch.load("c.pt") == [2]
 
 
-def test_the_one_before_stands_until_the_new_one_is_whole(turn, slow):
+def test_the_one_before_stands_until_the_new_one_is_whole(slow, turn):
     torch.save([1], "c.pt")
     os.chmod("c.pt", 0o640)
     before = os.stat("c.pt").st_ino
@@ -186,17 +205,11 @@ def test_the_one_before_stands_until_the_new_one_is_whole(turn, slow):
     assert os.stat("c.pt").st_mode & 0o777 == 0o640
 
 
-def test_files_appear_in_the_order_in_which_they_were_saved(turn, monkeypatch):
-    write = _writers._write
-
-    def first_slowly(path, *rest):
-        time.sleep(0.3 if path.endswith("1.pt") else 0)
-        write(path, *rest)
-
-    monkeypatch.setattr(_writers, "_write", first_slowly)
+def test_files_appear_in_the_order_in_which_they_were_saved(slow, turn):
     turn(EDIT)
-    for number in range(1, 7):  # more than may be written at a time
+    for number in range(1, 7):
         torch.save([number], f"{number}.pt")
+    slow()
     found = sorted(os.listdir(), key=lambda name: os.stat(name).st_mtime_ns)
     assert found == [f"{number}.pt" for number in range(1, 7)]
 
@@ -210,21 +223,20 @@ MOVES = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-def test_renaming_what_is_written_waits_for_nothing(turn, slow, move):
+def test_whoever_renames_it_waits(slow, turn, move):
     """Write, then rename: so that there is a whole file at any time."""
     torch.save([0], "c.pt")
     turn(EDIT)
     torch.save([1], "c.tmp")
+    assert not there("c.tmp")
+    slow()
     name = {"replace": "replace", "rename": "rename"}.get(move)
     (getattr(os, name) if name else MOVES[move])("c.tmp", "c.pt")
-    assert not there("c.tmp")
-    assert there("c.pt")  # the one before
-    slow()
     assert torch.load("c.pt") == [1]
     assert sorted(os.listdir()) == ["c.pt"]
 
 
-def test_renaming_again_and_again(turn, slow):
+def test_renaming_again_and_again(slow, turn):
     turn(EDIT)
     slow()
     for number in range(4):
@@ -234,7 +246,7 @@ def test_renaming_again_and_again(turn, slow):
     assert torch.load("c.pt") == [3]
 
 
-def test_renaming_to_where_it_cannot_be_fails_as_ever(turn, slow):
+def test_renaming_to_where_it_cannot_be_fails_as_ever(slow, turn):
     turn(EDIT)
     os.mkdir("full")
     torch.save([1], "c.pt")
@@ -255,20 +267,25 @@ def test_a_link_is_followed(turn):
     assert torch.load("there/real.pt") == [1]
 
 
-def test_a_disk_that_fails_is_told_at_the_next_save(turn, monkeypatch, capfd):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+def test_a_disk_that_fails_is_told_at_the_next_save(turn, capfd):
+    save = torch.save
 
-    turn(EDIT)
-    with monkeypatch.context() as planted:
-        planted.setattr(_writers, "_write", full)
-        torch.save([1], "c.pt")
+    def full(*args):
+        if threading.current_thread() is not threading.main_thread() and not args[0]["fits"]:
+            raise OSError(28, "No space left on device")
+        save(*args)
+
+    with pytest.MonkeyPatch.context() as planted:
+        planted.setattr(torch, "save", full)
+        hand = turn(EDIT)
+        torch.save({"fits": False}, "c.pt")
         assert not os.path.exists("c.pt")
-    assert "c.pt could not be written" in capfd.readouterr().err
-    with pytest.raises(RuntimeError, match=r"c\.pt could not be written"):
-        torch.save([2], "d.pt")
-    torch.save([3], "d.pt")
-    assert torch.load("d.pt") == [3]
+        assert "c.pt could not be written" in capfd.readouterr().err
+        with pytest.raises(RuntimeError, match=r"c\.pt could not be written: .* No space left"):
+            torch.save({"fits": True}, "d.pt")
+        torch.save({"fits": True}, "d.pt")
+        assert torch.load("d.pt") == {"fits": True}
+        hand.back()
 
 
 def test_what_cannot_be_written_is_told_at_once(turn):
@@ -280,31 +297,64 @@ def test_what_cannot_be_written_is_told_at_once(turn):
     assert not hand.applied
 
 
-def no_memory(patch):
-    patch.setattr(_memory, "free_bytes", lambda: 0)
-
-
-def no_fork(patch):
-    def fork():
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    patch.setattr(os, "fork", fork)
-
-
-def a_mistake(patch):
-    def broken(_):
-        raise ZeroDivisionError("a planted fault")
-
-    patch.setattr(checkpoint, "state_of", broken)
-
-
-@pytest.mark.parametrize("plant", [no_memory, no_fork, a_mistake])
-def test_where_it_cannot_be_it_is_written_as_ever(turn, monkeypatch, plant):
+def test_without_memory_it_is_written_as_before(turn, monkeypatch):
     hand = turn(EDIT)
-    plant(monkeypatch)
-    torch.save([torch.ones(2)], "c.pt")
-    assert Path("c.pt").read_bytes()
-    assert list(hand.declined) == list(EDIT)
+    monkeypatch.setattr(
+        _memory, "GROUPS", ((str(Path("limit").absolute()), str(Path("use").absolute())),)
+    )
+    Path("limit").write_text("1000")
+    Path("use").write_text("990")
+    torch.save([torch.ones(20)], "c.pt")
+    assert there("c.pt")
+    assert "too little memory" in hand.declined[KNOB]
+    assert not hand.applied
+
+
+UNUSUAL = {
+    "a view of another kind": lambda: torch.ones(3, dtype=torch.complex64).conj(),
+    "a tensor of a class of its own": lambda: torch.ones(3).as_subclass(Own),
+    "a storage": lambda: torch.ones(3).untyped_storage(),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+}
+
+
+class Own(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_what_cannot_be_copied_is_written_as_before(turn, name):
+    value = UNUSUAL[name]()
+    expected = plain(value)
+    hand = turn(EDIT)
+    torch.save(value, "c.pt")
+    assert same("c.pt", expected)
+    assert list(hand.declined) == [KNOB]
+    assert not hand.applied
+
+
+def test_what_cannot_be_pickled_is_told_as_before(turn):
+    hand = turn(EDIT)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        torch.save(lambda: None, "c.pt")
+    assert not hand.applied
+
+
+@pytest.mark.parametrize(
+    "options", [{"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}]
+)
+def test_with_further_options_it_is_written_as_before(turn, options):
+    hand = turn(EDIT)
+    torch.save([torch.ones(2)], "c.pt", **options)
+    assert there("c.pt")
+    assert not hand.applied
+
+
+def test_an_open_file_is_written_at_once(slow, turn):
+    hand = turn(EDIT)
+    with open("c.pt", "wb") as file:
+        torch.save([torch.ones(2)], file)
+        assert file.tell()
     assert not hand.applied
 
 
@@ -350,31 +400,7 @@ def test_threads_that_hold_locks_are_no_obstacle(turn):
             thread.join()
 
 
-def test_a_device_of_another_kind_is_not_read_by_a_copy(turn, monkeypatch):
-    monkeypatch.setattr(_state, "_device_in_use", lambda: True)
-    hand = turn(EDIT)
-    torch.save(state(), "c.pt")
-    assert hand.applied == {"checkpoint.asynchronous": 1}
-    torch.save({"net": collections.Counter("abc")}, "d.pt")
-    assert Path("d.pt").stat().st_size
-    assert "a Counter, which may hold memory" in hand.declined["checkpoint.asynchronous"]
-
-
-def test_a_fault_while_somebody_waits_is_not_theirs(turn, slow, faults, monkeypatch):
-    hand = turn(EDIT)
-    torch.save([1], "c.pt")
-
-    def broken(*_):
-        raise ZeroDivisionError("a planted fault")
-
-    with monkeypatch.context() as planted:
-        planted.setattr(_waiting.Waiting, "_on", broken)
-        slow()
-        assert not Path("c.pt").exists()
-    assert len(faults(hand)) == 1
-
-
-def test_ranks_meet_after_it_is_whole(turn, slow):
+def test_ranks_meet_after_it_is_whole(slow, turn):
     stat, seen = os.stat, []
     with pytest.MonkeyPatch.context() as planted:
         barrier = lambda: seen.append(stat("c.pt").st_size)  # noqa: E731  as another rank sees it
@@ -387,25 +413,64 @@ def test_ranks_meet_after_it_is_whole(turn, slow):
     assert seen[0] > 0
 
 
+def test_the_process_is_never_forked_for_it(turn, monkeypatch):
+    def fork():
+        raise AssertionError("forked")
+
+    monkeypatch.setattr(os, "fork", fork)
+    hand = turn(EDIT)
+    torch.save(state(), "c.pt")
+    assert torch.load("c.pt")["epoch"] == 3
+    assert hand.applied == {KNOB: 1}
+
+
+def test_a_forked_copy_waits_for_nothing(turn):
+    """It has no thread that writes; the process waits before it makes the copy."""
+    turn(EDIT)
+    torch.save([1], "c.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of PyTorch
+        child = os.fork()
+    if not child:
+        os._exit(0 if torch.load("c.pt") == [1] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_files_of_one_folder_do_not_wait_for_each_other(slow, turn):
+    turn(EDIT)
+    for name in ("model.pt", "optimizer.pt", "scheduler.pt"):
+        torch.save([name], name)
+    assert not any(map(there, ("model.pt", "optimizer.pt", "scheduler.pt")))
+    slow()
+    assert [torch.load(name) for name in ("model.pt", "scheduler.pt")] == [
+        ["model.pt"],
+        ["scheduler.pt"],
+    ]
+
+
 JOB = """
 import os, signal, sys, torch
 from whyidle.probe import knobs
 hand = knobs.Hand(sys.argv[1], {"edits": {"checkpoint.asynchronous": True}})
 hand.turn()
 torch.save({"a": torch.ones(1000, 1000), "n": 5}, "c.pt")
+if sys.argv[2] == "_exit":
+    os._exit(0)
 if sys.argv[2] != "end":
     os.kill(os.getpid(), getattr(signal, sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("how", ["end", "_exit", "SIGTERM", "SIGKILL"])
 def test_a_job_that_ends_leaves_it_whole(tmp_path, how):
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", JOB, str(tmp_path), how],
         check=False,
         capture_output=True,
     )
-    assert ended.returncode == (0 if how == "end" else -getattr(signal, how)), ended.stderr
+    assert ended.returncode == (0 if how in ("end", "_exit") else -getattr(signal, how)), (
+        ended.stderr
+    )
     assert torch.load("c.pt")["n"] == 5
     assert not ended.stderr
 

@@ -11,13 +11,9 @@ from whyidle.analysis.forecast import may_cost, remove
 from whyidle.analysis.pauses import Pauses
 from whyidle.model.diagnosis import Predicted
 
-FORK_S = (0.025, 0.008, 0.004)
-"""copying a process (careful, expected, hopeful): processes of 0.2 to 1 GB took 6 to 25 ms on a
-virtual machine"""
-PAGE_BYTES = 4096
-PAGE_S = (10e-6, 5e-6, 1e-6)
-"""the first write to a page of memory that a copied process shares: 2 to 9 us on a virtual machine,
-hardly one without"""
+COPY_S_PER_BYTE = (1 / 0.2e9, 1 / 1e9, 1 / 8e9)
+"""copying the state within host memory (careful, expected, hopeful): into memory that the process
+has not used before it went at 0.2 to 0.7 GB/s on a virtual machine"""
 
 FAILURES_S = (4 * 3600.0, 24 * 3600.0, 10 * 24 * 3600.0)
 """time from one failure of a job to its next (careful, expected, hopeful), assumed: with more GPUs
@@ -26,9 +22,9 @@ Learning Research Clusters", HPCA 2025)"""
 
 
 def beside(facts: Facts, found: Pauses) -> Predicted | None:
-    """Written by a copy of a process that computes on the CPU itself: the copy works on the same
-    cores, as far as saving is work, and the first write to each page of the state copies it. None
-    where there is a device of its own, or the cores are not told."""
+    """Written by a thread of a process that computes on the CPU itself: the thread works on the
+    same cores, as far as saving is work, and the copy of the state is made before. None where
+    there is a device of its own, or the cores are not told."""
     cores = _cores(facts)
     if not facts.on_cpu or not cores:
         return None
@@ -36,18 +32,18 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
     worked, size = _noted(facts)
     full = min(_threads(facts, cores) / cores, 1.0)
     gains = []
-    for share, worth, fork, page in zip(
-        (found.least, found.share, found.most), BUSY_CORE, FORK_S, PAGE_S, strict=True
+    for share, worth, copy_s in zip(
+        (found.least, found.share, found.most), BUSY_CORE, COPY_S_PER_BYTE, strict=True
     ):
         taken = worked * full / (cores * worth)
-        left = min(taken, 1.0) + (fork + size / PAGE_BYTES * page) / max(each_s, 1e-9)
+        left = min(taken, 1.0) + size * copy_s / max(each_s, 1e-9)
         gains.append(share * (1.0 - left))
     low, expected, high = gains
     often = 1.0 if found.recurring else 0.0
     return may_cost(
         min(low, low * often),
         max(high, 0.0),
-        "P9: written by a copy of the process, on the same cores",
+        "P9: written by a thread, on the same cores",
         max(expected, 0.0),
     )
 

@@ -55,7 +55,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Copy the state to host memory and write it from another process; save less often.
+    Copy the state to host memory and write the copy in a thread; save less often.
 
     References
     ----------

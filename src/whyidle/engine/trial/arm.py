@@ -15,10 +15,10 @@ from typing import Literal, Protocol
 
 from whyidle.engine import applied
 from whyidle.engine.applied import Made
+from whyidle.engine.isolation import IsolationReport, Stock
 from whyidle.engine.patch import Patch
 from whyidle.engine.patched import Patched, mirror
 from whyidle.engine.record import BOOT, Limits
-from whyidle.engine.shield import Behind, Stock
 from whyidle.engine.trial import given, ranks, sweep
 from whyidle.engine.trial.told import FEWEST, Told, lead, read, rung
 from whyidle.engine.trial.tree import Sample
@@ -99,7 +99,7 @@ class Ran:
     samples: Sequence[Sample] = ()
     swayed: bool = False
     full: str = ""
-    behind: Behind | None = None
+    behind: IsolationReport | None = None
     stumbled: bool = False
 
     @property

@@ -1,7 +1,7 @@
 """Where trials run: what an executor is told, and what it can do.
 
 Executors are plug-ins, a file each in ``executors``, with a function ``start`` from `Terms` to an
-`Executor`. Whatever the executor, an arm is a process of its own behind a shield, on a machine
+`Executor`. Whatever the executor, an arm is an isolated process of its own, on a machine
 where the arms that it is compared with run as well.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle import catalog
-from whyidle.engine.shield import Level
+from whyidle.engine.isolation import Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.errors import UsageError
 
@@ -26,7 +26,7 @@ class Terms:
     """What holds for all arms: the command, as it is typed in ``here``, whether it may reach the
     ``network``, and whether somebody said ``yes`` to what cannot be held back. ``resources`` are
     what an arm holds of a cluster (``cpu``, ``gpu``, or names of the cluster's own); none: all of
-    one machine. ``level`` is the kind of shield that arms have there at least."""
+    one machine. ``level`` is the kind of isolation that arms have there at least."""
 
     command: Sequence[str]
     network: bool = False
@@ -46,7 +46,7 @@ class Executor(Protocol):
 
         Raises:
             OSError: the copies of patched files cannot be made.
-            TrialError: the machine that it ran on was lost, or its shield is no longer to be had.
+            TrialError: the machine that it ran on was lost, or its isolation is not available.
         """
 
     def notes(self) -> list[str]:

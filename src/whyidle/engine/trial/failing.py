@@ -11,7 +11,7 @@ import os
 import re
 from typing import Literal, NamedTuple
 
-from whyidle.engine.shield import Behind
+from whyidle.engine.isolation import IsolationReport
 from whyidle.engine.trial import given
 
 Cause = Literal["room", "rights", "input", "network"]
@@ -70,7 +70,7 @@ def _numbers(names: tuple[str, ...]) -> str:
     return rf"\b(?:{'|'.join(found)})\b|(?:[Ee]rrno|os error) (?:{numbers})\b|{texts}"
 
 
-def blame(last: str, status: int | None, behind: Behind | None) -> Blamed:
+def blame(last: str, status: int | None, behind: IsolationReport | None) -> Blamed:
     """The reason and the way out. ``behind`` is what stood around the trial."""
     ended = f"It ended with {status} in a trial"
     closed = behind is None or not behind.network
@@ -97,13 +97,13 @@ def blame(last: str, status: int | None, behind: Behind | None) -> Blamed:
     return Blamed(f"{ended}, where {apart}what it writes {_fate(behind)}.", ANYWAY)
 
 
-def _fate(behind: Behind | None) -> str:
+def _fate(behind: IsolationReport | None) -> str:
     if behind and behind.level == "landlock":
         return "is thrown away, or refused where code that is not Python writes it"
     return "is thrown away"
 
 
-def _rights(ended: str, behind: Behind | None) -> Blamed:
+def _rights(ended: str, behind: IsolationReport | None) -> Blamed:
     if behind and behind.level == "landlock":
         return Blamed(
             f"{ended}. Here are no namespaces: what programs and C++ code write or remove in a "

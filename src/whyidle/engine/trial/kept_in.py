@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from whyidle.engine.shield import LEVELS, Leak, Level, Shield, mark, shield
-from whyidle.engine.shield.shelves import LEAST_BYTES, room
+from whyidle.engine.isolation import LEVELS, Isolation, Leak, Level, isolate, mark
+from whyidle.engine.isolation.disk_space import LEAST_BYTES, room
 from whyidle.engine.trial.failing import SENDING
 from whyidle.engine.trial.launchers import launcher
 from whyidle.errors import TrialError
@@ -61,7 +61,7 @@ class KeptIn:
         with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
             scratch = mark(folder) / "scratch"
             scratch.mkdir()
-            with shield(scratch, network=self.network) as guard:
+            with isolate(scratch, network=self.network) as guard:
                 self.level, why, sends = guard.level, guard.why, guard.sends
         if self.level == "python" and not yes:
             raise TrialError(
@@ -80,7 +80,7 @@ class KeptIn:
             )
 
     @contextmanager
-    def arm(self, folder: Path) -> Iterator[Shield]:
+    def arm(self, folder: Path) -> Iterator[Isolation]:
         """A guard around one arm, whose ``folder`` stays writable.
 
         Raises:
@@ -89,12 +89,12 @@ class KeptIn:
         scratch = folder / "scratch"
         scratch.mkdir()
         _mark_above(folder)
-        with _ended(), shield(scratch, network=self.network, real=[folder]) as guard:
+        with _ended(), isolate(scratch, network=self.network, real=[folder]) as guard:
             if LEVELS.index(guard.level) > LEVELS.index(self.level):
                 raise TrialError(
                     "A trial can no longer be kept in as it was asked for.",
-                    why=f"Before the first one there was a better shield ({self.level}) than there "
-                    f"is now ({guard.level}): {guard.why}.",
+                    why=f"Isolation was better before the first one ({self.level}) than it is "
+                    f"now ({guard.level}): {guard.why}.",
                     hint="Try again when the machine is less busy.",
                 )
             yield guard

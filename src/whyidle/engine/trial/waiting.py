@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from whyidle.engine.shield import Stock
+from whyidle.engine.isolation import Stock
 from whyidle.engine.trial import sweep
 from whyidle.engine.trial.ranks import LOST_S, lost
 from whyidle.engine.trial.told import rung, stopped

@@ -80,15 +80,15 @@ def _seed(folder, asked):
         complain(error)
 
 
-def _shield(folder, asked):
+def _isolate(folder, asked):
     """What a trial may not do is held back from the first line on, and never switched off: without
     this the process must not go on."""
     import os
 
     try:
-        _load("_whyidle_shield", folder, "shield", "__init__.py").install(asked)
+        _load("_whyidle_isolation", folder, "isolation", "__init__.py").install(asked)
     except Exception as error:
-        os.write(2, f"whyidle: the trial could not be shielded: {error!r}\n".encode())
+        os.write(2, f"whyidle: the trial could not be isolated: {error!r}\n".encode())
         os._exit(125)
 
 
@@ -109,8 +109,8 @@ def _boot():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != here]
     folder = os.path.dirname(here)
-    if os.environ.get("WHYIDLE_SHIELD"):
-        _shield(folder, os.environ["WHYIDLE_SHIELD"])
+    if os.environ.get("WHYIDLE_ISOLATION"):
+        _isolate(folder, os.environ["WHYIDLE_ISOLATION"])
     if os.environ.get("WHYIDLE_RUN") and os.environ.get("WHYIDLE_DISABLE") != "1":
         affinity = getattr(os, "sched_getaffinity", None)
         cores = affinity(0) if affinity else None

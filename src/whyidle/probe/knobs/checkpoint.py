@@ -1,73 +1,75 @@
-"""Checkpoints that another process writes: a forked copy of this one, as it was at that moment.
+"""Checkpoints written by a thread, from a copy of what is saved in host memory.
 
-The copy shares all memory until somebody writes to it, so nothing is copied ahead, and it has an
-interpreter of its own. What lies on a device is copied to the host first (``_state``). The file
-takes its place when it is whole, so at any time there is the one before or the new one. Whoever
-opens, asks for or removes it, or starts a program, waits until then (``_waiting``); so does the end
-of the process. Renaming it, as careful scripts do, is left to another copy, and a file that they
-have opened themselves is written like a named one (``_opened``). Where a copy could not do the
-same, the script writes as it always did. So it is with ``save_file`` of safetensors (``_flat``).
+``torch.save`` to a named file, and ``save_file`` of safetensors, return once the copy is made
+(`_host_snapshot`); the thread then calls the same function with it (`_file_writer`). Whoever opens,
+lists, renames or asks for the file waits until it is complete, as does the end of the process. What
+is saved to an open file, from another thread, with further options or without enough memory is
+written by the script as before.
 """
 
 from __future__ import annotations
 
 import atexit
-import builtins
 import functools
 import io
 import os
 import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..importing import once_there
-from . import NO_FORM, DeclinedError, Hand, _flat, _memory
-from ._opened import Opened, put
-from ._state import State, UnknownError, state_of
-from ._waiting import Waiting
-from ._writers import Writers
+from . import NO_FORM, Hand, _memory
+from ._file_writer import FileWriter
+from ._host_snapshot import Snapshot, UnknownError, register_tags
 
 KNOB = "checkpoint.asynchronous"
-MEETINGS = ("barrier", "monitored_barrier", "broadcast_object_list", "all_gather_object")
-"""after these other ranks may read what one of them has saved"""
+SAFETENSORS = "safetensors.torch", "save_file"
+COLLECTIVES = ("barrier", "monitored_barrier", "broadcast_object_list", "all_gather_object")
+"""functions of ``torch.distributed`` after which other ranks may read the file"""
+UNANNOUNCED = ("stat", "lstat", "access", "_exit")
+"""functions of ``os`` for which there is no audit event"""
+ABILITIES = (os.supports_dir_fd, os.supports_effective_ids, os.supports_follow_symlinks)
+"""sets of functions of ``os`` that other modules consult before a call"""
+RESERVE_BYTES = 1 << 20
 
 
 def turn(hand: Hand, edits: dict[str, Any]) -> None:
-    """Have ``torch.save`` to a file return at once."""
+    """Have ``torch.save`` to a file return before the file is complete."""
     import torch
 
     hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
     if not edits.get(KNOB):
         return
-    if not hasattr(os, "fork"):
-        raise DeclinedError("this system cannot fork a process")
-    saves = Saves(hand, {KNOB: True})
-    hand.waits([KNOB], saves.why)
-    hand.replace(torch, "save", saves.wrap)
-    adopt = functools.partial(hand.contained, [KNOB], _flat.adopt, hand, saves.wrap)
-    leave = once_there(_flat.MODULE, _flat.NAME, adopt)
-    hand.undo.append(leave)
-    for owner in (builtins, io):
-        hand.replace(owner, "open", saves.waiting.files.wrap)
-    for name in MEETINGS if torch.distributed.is_available() else ():
-        hand.replace(torch.distributed, name, saves.waiting.before)
-    hand.undo.append(saves.waiting.end)
-    atexit.register(saves.waiting.end)
+    register_tags()
+    saves = Saves(hand)
+    hand.waits([KNOB], saves.explain_absence)
+    hand.replace(torch, "save", saves.wrap_save)
+    adopt = functools.partial(hand.contained, [KNOB], saves.adopt_safetensors)
+    hand.undo.append(once_there(*SAFETENSORS, adopt))
+    for name in COLLECTIVES if torch.distributed.is_available() else ():
+        hand.replace(torch.distributed, name, saves.wrap_collective)
+    for name in UNANNOUNCED:
+        original = getattr(os, name)
+        hand.replace(os, name, saves.wrap_query)
+        for known in ABILITIES:
+            if original in known:
+                known.add(getattr(os, name))
+    hand.undo.append(saves.writer.wait_all)
+    atexit.register(saves.writer.wait_all)
 
 
 class Saves:
-    """What stands for ``torch.save``."""
+    """The replacements of the functions that save, and of those that must wait."""
 
-    def __init__(self, hand: Hand, edits: dict[str, Any]) -> None:
+    def __init__(self, hand: Hand) -> None:
         self.hand = hand
-        self.edits = edits
-        self.writers = Writers()
-        self.waiting = Waiting(hand, self.writers, edits)
+        self.writer = FileWriter()
         self.in_memory = False
 
-    def why(self) -> str:
-        """What it still waits for."""
+    def explain_absence(self) -> str:
+        """Why nothing was written by the thread so far."""
         if self.in_memory:
             return (
                 "torch.save wrote to memory, and something else brought that to the disk; with "
@@ -75,78 +77,118 @@ class Saves:
             )
         return "nothing was saved to a file by torch.save or safetensors while it ran"
 
-    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Write beside the training where that is possible."""
+    def wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.save``."""
 
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            write = functools.partial(_original, original, args, kwargs)
             self.in_memory |= isinstance(f, io.BytesIO)
-            if not isinstance(f, (str, os.PathLike, Opened)) or self.hand.child:
-                return write(obj, f)
-            self.waiting.on(_name(f))
-            if self.writers.failed:
-                told, self.writers.failed = self.writers.failed, ""
-                raise RuntimeError(told)
-            if self.hand.contained(self.edits, self._beside, write, obj, f):
-                return None
-            return write(obj, f)
+            if args or kwargs or not self._save_later(original, obj, f):
+                return original(obj, f, *args, **kwargs)
+            return None
 
         return save
 
-    def _beside(self, write: Callable[[Any, Any], Any], obj: Any, f: Any) -> bool:
-        """Whether it is being written by another process now."""
-        path = os.path.realpath(_name(f))
-        if isinstance(f, Opened) and not f.fresh():
-            return False
-        state = _possible(self.hand, self.edits, path, obj)
-        if state is None:
-            return False
+    def adopt_safetensors(self, module: Any) -> None:
+        """``save_file`` of safetensors, once it is imported."""
 
-        def in_copy(draft: str) -> None:
-            state.as_it_was()
-            if isinstance(f, Opened):
-                put(write, state.value, draft, path)
-            else:
-                write(state.value, draft)
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def save_file(tensors: Any, filename: Any, metadata: Any = None, **more: Any) -> Any:
+                if not more and self.hand.contained([KNOB], _is_flat, tensors, metadata):
+                    texts = metadata if metadata is None else dict(metadata)
+                    if self._save_later(
+                        functools.partial(original, metadata=texts), tensors, filename
+                    ):
+                        return None
+                return original(tensors, filename, metadata=metadata, **more)
 
+            return save_file
+
+        self.hand.replace(module, SAFETENSORS[1], wrap)
+
+    def wrap_collective(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function before which all files must be complete."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.writer.wait_all()
+            return original(*args, **kwargs)
+
+        return call
+
+    def wrap_query(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of ``os`` that looks at a file, or ends the process."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self.writer.idle:
+                path = args[0] if args else kwargs.get("path")
+                if kwargs.get("dir_fd") is not None or original.__name__ == "_exit":
+                    self.writer.wait_all()
+                else:
+                    self.hand.contained([KNOB], self.writer.wait_for, path)
+            return original(*args, **kwargs)
+
+        return call
+
+    def _save_later(self, write: Callable[[Any, Any], Any], obj: Any, f: Any) -> bool:
+        """Whether the thread writes it now.
+
+        Raises:
+            RuntimeError: a file that was saved before could not be written.
+        """
+        if not isinstance(f, (str, os.PathLike)) or self.hand.child:
+            return False
+        self.writer.wait_for(f)
+        if self.writer.failure:
+            failure, self.writer.failure = self.writer.failure, ""
+            raise RuntimeError(failure)
+        with self.writer.own_use():
+            return bool(self.hand.contained([KNOB], self._submit, write, obj, os.fspath(f)))
+
+    def _submit(self, write: Callable[[Any, Any], Any], obj: Any, name: str) -> bool:
+        path = os.path.realpath(name)
+        if threading.current_thread() is not threading.main_thread() or not _is_writable(path):
+            return False
         try:
-            self.waiting.begin()
-            self.writers.begin(path, in_copy)
-        except OSError as error:
-            self.hand.decline(self.edits, f"no copy of the process can be made: {error}")
+            snapshot = Snapshot(obj, _memory.free_bytes() // 2)
+        except UnknownError as error:
+            self.hand.decline([KNOB], str(error))
             return False
-        if isinstance(f, Opened):
-            self.waiting.files.begin(f)
-        self.hand.took(*self.edits)
+        except Exception:  # of the script's own classes, which it raises again as it saves
+            return False
+        if shutil.disk_usage(Path(path).parent).free < 1.1 * snapshot.size_bytes + RESERVE_BYTES:
+            return False
+
+        def write_draft(draft: str) -> None:
+            try:
+                write(snapshot.value, draft)
+            finally:
+                snapshot.forget_tags()
+
+        self.writer.submit(path, write_draft)
+        self.hand.took(KNOB)
         return True
 
 
-def _name(f: Any) -> str:
-    return f.path if isinstance(f, Opened) else os.fspath(f)
+def _is_writable(path: str) -> bool:
+    """Whether a plain file can be written here; if not, the script's own call says why."""
+    if not os.access(Path(path).parent, os.W_OK | os.X_OK):
+        return False
+    return os.access(path, os.W_OK) if os.path.isfile(path) else not os.path.lexists(path)
 
 
-def _original(original: Callable[..., Any], args: Any, kwargs: Any, obj: Any, f: Any) -> Any:
-    return original(obj, f, *args, **kwargs)
+def _is_flat(tensors: Any, metadata: Any) -> bool:
+    """Whether safetensors surely accepts this: dense tensors that share no memory, and text."""
+    import torch
 
-
-def _possible(hand: Hand, edits: dict[str, Any], path: str, obj: Any) -> State | None:
-    """What is to be saved, for another process; None where the script has to write it itself."""
-    if threading.current_thread() is not threading.main_thread():
-        return None  # the other thread is in the midst of something
-    folder = os.path.dirname(path)
-    plain = os.path.isfile(path) or not os.path.lexists(path)
-    if not plain or not os.access(folder, os.W_OK | os.X_OK):
-        return None  # and it says what is wrong as it always did
-    if os.path.exists(path) and not os.access(path, os.W_OK):
-        return None
-    try:
-        state = state_of(obj)
-    except UnknownError as error:
-        hand.decline(edits, str(error))
-        return None
-    if shutil.disk_usage(folder).free < 1.1 * state.size + (1 << 20):
-        return None
-    if _memory.free_bytes() < 2 * state.size:
-        hand.decline(edits, "there is too little memory for a second copy of what is saved")
-        return None
-    return state
+    texts = {} if metadata is None else metadata
+    if type(tensors) is not dict or type(texts) is not dict:
+        return False
+    if not all(type(each) is str for each in (*tensors, *texts, *texts.values())):
+        return False
+    storages = set()
+    for each in tensors.values():
+        if type(each) not in (torch.Tensor, torch.nn.Parameter) or each.layout != torch.strided:
+            return False
+        if not each.is_contiguous() or each.is_complex() or each.is_quantized or each.is_meta:
+            return False
+        storages.add((each.device, each.untyped_storage().data_ptr()))
+    return len(storages) == len(tensors)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whyidle import __version__
-from whyidle.engine.shield import shield
+from whyidle.engine.isolation import isolate
 from whyidle.engine.trial import kept_in
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.executor import Terms
@@ -67,7 +67,7 @@ def test_another_version_of_ours_is_told(terms):
     assert "not 0.0.1" in seen(terms, version="0.0.1").why
 
 
-def test_where_no_shield_is_to_be_had_it_refuses(terms, monkeypatch):
+def test_where_no_isolation_is_available_it_refuses(terms, monkeypatch):
     def check(self, command, *, yes):
         if not yes:
             raise TrialError("Kept in by Python only.", why="No namespaces.", hint="--yes")
@@ -110,7 +110,7 @@ def test_an_arm_is_kept_in_there_as_was_found_before_or_not_run(terms, monkeypat
     level = seen(replace(terms, yes=True)).level
     if level == "python":
         pytest.skip("there is nothing less")
-    monkeypatch.setattr(kept_in, "shield", partial(shield, best="python"))
+    monkeypatch.setattr(kept_in, "isolate", partial(isolate, best="python"))
     order = _there.Order(replace(terms, level=level), Asked(), "one")
     with pytest.raises(TrialError, match="no longer be kept in"):
         _there.run(order)

@@ -1,7 +1,7 @@
 """What an engine that reaches other machines does on one of them, in a process that is not ours.
 
 An arm runs there as it would here: in the folder of the command, with the variables of whoever
-typed it, behind a shield that is put up there. All that it writes goes into a folder of ours, which
+typed it, in an isolation that is set up there. All that it writes goes into a folder of ours, which
 is removed; what is needed of it is handed back.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whyidle import __version__
-from whyidle.engine.shield import Leak, Level
+from whyidle.engine.isolation import Leak, Level
 from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.executor import Terms
@@ -56,7 +56,7 @@ class Came:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A machine: why arms cannot run there (empty: they can), and what to do about that; the kind
-    of shield that they have there."""
+    of isolation that they have there."""
 
     host: str
     why: str = ""
@@ -118,7 +118,7 @@ def run(order: Order) -> Came:
 
     Raises:
         OSError: the copies of patched files cannot be made.
-        TrialError: the shield that was found there is no longer to be had.
+        TrialError: the isolation that was found there is no longer available.
     """
     with as_typed(order.terms):
         top = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))

@@ -14,7 +14,7 @@ from whyidle.errors import UsageError
 
 
 def start(terms: Terms) -> Local:
-    """See what kind of shield can be had here.
+    """See what kind of isolation is available here.
 
     Raises:
         UsageError: resources are asked for, which nothing here hands out.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from whyidle import __version__
-from whyidle.engine.shield import Leak, Level
+from whyidle.engine.isolation import Leak, Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.executor import Terms
 from whyidle.engine.trial.executors import _there

@@ -1,0 +1,17 @@
+"""Isolation of a trial's command: it can overwrite nothing and publish nothing."""
+
+from whyidle.engine.isolation.backend import LEVELS, Level
+from whyidle.engine.isolation.disk_space import Stock
+from whyidle.engine.isolation.session import Isolation, IsolationReport, Leak, isolate
+from whyidle.engine.isolation.stale_folders import mark
+
+__all__ = [
+    "LEVELS",
+    "Isolation",
+    "IsolationReport",
+    "Leak",
+    "Level",
+    "Stock",
+    "isolate",
+    "mark",
+]

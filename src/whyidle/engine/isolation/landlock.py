@@ -1,0 +1,167 @@
+"""Isolation without namespaces: Python diverts what the job writes, and Landlock denies the rest.
+
+Containers as a rule allow no mounts, but on most kernels any process may give up rights of its own
+with Landlock. Where that is missing too, diversion by Python stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from whyidle.engine.isolation import disk_space, mounts, network, shared_memory, stale_folders
+from whyidle.engine.isolation.backend import (
+    GUEST,
+    IsolationRequest,
+    UnavailableError,
+    reason,
+)
+
+FENCE = Path(__file__).with_name("landlock_launcher.py")
+OPEN = "open"
+"""what it prints where programs can connect to any port"""
+TRY_S = 20.0
+FIRST_PORT, LAST_PORT = 1024, 65535
+SERVICES = (1433, 1521, 3128, 3306, 4317, 4318, 5000, 5432, 5672, 6379, 8000, 8080, 8086, 8443)
+MORE_SERVICES = (8883, 8888, 9000, 9042, 9091, 9092, 9200, 9443, 11211, 27017)
+"""ports from 1024 on at which databases, trackers, queues and proxies listen. Landlock knows ports
+and no addresses: these and all below are refused, so that ranks still meet at any other"""
+
+
+class LandlockBackend:
+    """Each command with layers of its own, kept by Python and, as ``level`` says, by Landlock.
+
+    Raises:
+        UnavailableError: Landlock was asked for, and is not to be had here.
+    """
+
+    def __init__(self, asked: IsolationRequest, level: Literal["landlock", "python"]) -> None:
+        self.level: Literal["landlock", "python"] = level
+        self._asked = asked
+        self._commands = 0
+        self.made = [stale_folders.mark(tempfile.mkdtemp(prefix="whyidle-"))]
+        """for temporary files: a short name, since sockets of loader workers are among them"""
+        self._shelf = self._best()
+        self.sends = asked.closed
+        self._leftovers: list[shared_memory.Leftovers] = []
+        if level == "landlock":
+            try:
+                self._try()
+            except UnavailableError:
+                for folder in self.made:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+    def _best(self) -> Path:
+        """Where the layers are kept."""
+        places = [self._asked.scratch, *map(Path, disk_space.roomy())]
+        best = disk_space.best_first(places)[0]
+        if best == self._asked.scratch:
+            return best
+        self.made.append(stale_folders.mark(tempfile.mkdtemp(prefix="whyidle-", dir=best)))
+        return self.made[-1]
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, to be started with layers of its own."""
+        self._commands += 1
+        return [*self._start(f"{self._commands}"), *words]
+
+    def _start(self, name: str) -> list[str]:
+        scratch = self._asked.scratch
+        layers = self._shelf / name
+        temporary = self.made[0] / name
+        for each in (layers / "processes", temporary):
+            each.mkdir(parents=True)
+        _link_root(layers / "upper")
+        left = [str(each) for each in (scratch, self._shelf, temporary, *self._asked.real)]
+        left += [each for each in mounts.SERVICES if Path(each).exists()]
+        names = shared_memory.list_names()
+        self._leftovers.append(shared_memory.Leftovers(layers / "processes", names))
+        taken = network.taken(os.environ) if self._asked.closed else []
+        guest = {
+            **self._asked.guest(),
+            "layers": str(layers),
+            "left": left,
+            "taken": taken,
+            "refuse": self._asked.closed,
+            "programs": True,
+        }
+        path = scratch / f"{name}.json"
+        path.write_text(json.dumps(guest), encoding="utf-8")
+        plan = {
+            "environment": {
+                GUEST: str(path),
+                "TMPDIR": str(temporary),
+                "TRITON_CACHE_DIR": str(temporary / "triton"),
+            },
+            "writable": [*left, shared_memory.SHARED, "/proc"]
+            if self.level == "landlock"
+            else None,
+            "existing": _devices(),
+            "ports": _ports(taken) if self._asked.closed else [],
+        }
+        (scratch / f"{name}.plan").write_bytes(marshal.dumps(plan))
+        return [sys.executable, "-I", "-S", str(FENCE), str(scratch / f"{name}.plan")]
+
+    def close(self) -> None:
+        """Shared memory that the commands made goes, too: nobody is left who would."""
+        for each in self._leftovers:
+            each.remove()
+
+    def _try(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UnavailableError("Landlock is Linux's")
+        try:
+            done = subprocess.run(
+                self._start("try"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=TRY_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise UnavailableError(str(error)) from error
+        if done.returncode:
+            raise UnavailableError(reason(done.stderr))
+        self.sends = self._asked.closed and done.stdout.decode() == OPEN
+
+
+def _link_root(folder: Path) -> None:
+    """The top of what a job sees (`probe.isolation.mirror`): links to what is there."""
+    folder.mkdir()
+    for each in Path("/").iterdir():
+        target = str(each.readlink()) if each.is_symlink() else f"/.{each}"
+        (folder / each.name).symlink_to(target)
+
+
+def _devices() -> list[str]:
+    """What a job opens for writing below ``/dev``: folders of devices, and devices that are no
+    disks. None are made or removed there, and shared memory has rules of its own."""
+    with os.scandir("/dev") as entries:
+        return [
+            each.path
+            for each in entries
+            if each.path != shared_memory.SHARED
+            and (
+                each.is_dir(follow_symlinks=False)
+                or stat.S_ISCHR(each.stat(follow_symlinks=False).st_mode)
+            )
+        ]
+
+
+def _ports(taken: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of ports at which no service is known, and nobody listens here."""
+    refused = {port for port in (*SERVICES, *MORE_SERVICES, *taken) if port >= FIRST_PORT}
+    edges = [FIRST_PORT - 1, *sorted(refused), LAST_PORT + 1]
+    found = [(before + 1, after - 1) for before, after in pairwise(edges)]
+    return [(first, last) for first, last in found if first <= last]

@@ -1,0 +1,274 @@
+"""Runs between the trial and the command, and becomes it: ``namespace_launcher.py PLAN WORDS...``.
+
+It makes the namespaces, puts the overlays in place, and executes the command in the same process:
+its id, its group, its streams and its signals are what they would be. Standard library only, and
+of that little: it is started anew before every trial.
+
+Statuses of its own, as shells and ``env`` have them: 125, the isolation could not be set up (the
+reason on standard error); 126 and 127, the command cannot be executed or was not found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import marshal
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+MS_NOSUID, MS_NODEV = 0x2, 0x4
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
+KEPT_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: 0x200000}
+"""flags of ``statvfs`` -> of ``mount``, which a remount has to repeat: a user may not drop them"""
+O_PLACE = getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0)
+DIE_WITH_PARENT = 1
+SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
+RTM_NEWADDR, IFA_ADDRESS, IFA_LOCAL, IFA_F_NODAD = 20, 1, 2, 0x02
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_EXCL, NLM_F_CREATE = 0x1, 0x4, 0x200, 0x400
+FAILED = 125
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def call(name: str, *arguments: object) -> None:
+    """A system call by its C name; what fails is an `OSError` that names it."""
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    """``mount(2)``."""
+    call(
+        "mount",
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        os.fsencode(options) if options else None,
+    )
+
+
+def place(path: str) -> str:
+    """A name for a folder as it is now, good after something was mounted over it."""
+    handle = os.open(path, O_PLACE) if os.path.isdir(path) else os.open(path, os.O_PATH)
+    return f"/proc/self/fd/{handle}"
+
+
+def unshare(user: bool, network: bool) -> None:
+    """New namespaces; without the power to make them, inside a user namespace of our own where
+    every id stays what it is."""
+    flags = CLONE_NEWNS | (CLONE_NEWNET if network else 0)
+    if not user:
+        call("unshare", flags)
+        return
+    mapped = _mapper()
+    call("unshare", flags | CLONE_NEWUSER)
+    if not mapped():
+        _map_self()
+
+
+def _write(path: str, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)
+
+
+UID, GID = os.geteuid(), os.getegid()
+
+
+def _map_self() -> None:
+    """Our own ids only, all that an ordinary user may map."""
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{UID} {UID} 1")
+    _write("/proc/self/gid_map", f"{GID} {GID} 1")
+
+
+def _mapper() -> Callable[[], bool]:
+    """Root without further powers (in a container) may map all ids, and reads others' files only
+    then; but only from outside the new namespace, so a child stays there to do it."""
+    if UID != 0:
+        return lambda: False
+    ask, told = os.pipe(), os.pipe()
+    whole = [_identity(f"/proc/self/{kind}_map") for kind in ("uid", "gid")]
+    pid = os.fork()
+    if pid == 0:
+        os.close(ask[1])  # or its own end would keep it waiting for a parent that has failed
+        try:
+            if os.read(ask[0], 1) != b"g":
+                os._exit(0)
+            for kind, text in zip(("uid", "gid"), whole, strict=True):
+                _write(f"/proc/{os.getppid()}/{kind}_map", text)
+            os.write(told[1], b"y")
+        finally:
+            os._exit(0)
+
+    def map_all() -> bool:
+        os.close(told[1])
+        os.write(ask[1], b"g")
+        done = os.read(told[0], 1) == b"y"
+        os.waitpid(pid, 0)
+        for handle in (*ask, told[0]):
+            os.close(handle)
+        return done
+
+    return map_all
+
+
+def _identity(path: str) -> str:
+    """Every id that exists here, onto itself."""
+    with open(path, encoding="ascii") as file:
+        ranges = [line.split() for line in file]
+    return "\n".join(f"{first} {first} {count}" for first, _, count in ranges)
+
+
+def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str, str]]:
+    """Mount what is planned. What cannot be an overlay is returned with the reason, read-only."""
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    style = "userxattr" if user else "redirect_dir=on"
+    kept = [(place(source), target) for source, target in plan["bind"]]
+    refused = lay(plan["overlay"], style)
+    for path, kind in plan["memory"]:
+        in_memory(path, style if kind == "overlay" else None)
+    for source, target in kept:
+        mount(source, target, None, MS_BIND | MS_REC)
+    for (path,) in plan["read_only"]:
+        read_only(path)
+    for (path,) in plan["sockets"]:
+        with suppress(FileNotFoundError):  # its service has gone meanwhile
+            mount(os.devnull, path, None, MS_BIND)
+    for (path,) in plan["settings"]:
+        mount(path, path, None, MS_BIND | MS_REC)
+        read_only(path)
+    return refused
+
+
+def lay(overlays: list[tuple[str, ...]], style: str) -> list[tuple[str, str]]:
+    """Mount the overlays; what refuses one is returned. A folder that has gone since it was planned
+    needs none: whatever it was in is read-only, so that nobody makes it anew."""
+    below = {}
+    for path, _, _ in overlays:
+        with suppress(FileNotFoundError):
+            below[path] = place(path)
+    shelves = {path: place(path) for _, *own in overlays for path in own}
+    refused = []
+    for path, upper, work in overlays:
+        if path not in below:
+            continue
+        layers = f"lowerdir={below[path]},upperdir={shelves[upper]},workdir={shelves[work]}"
+        try:
+            mount("overlay", path, "overlay", 0, f"{layers},{style}")
+        except OSError as error:
+            if not os.path.isdir(path):
+                continue
+            refused.append((path, error.strerror or str(error)))
+            mount(below[path], path, None, MS_BIND | MS_REC)
+            read_only(path)
+    return refused
+
+
+def in_memory(path: str, style: str | None) -> None:
+    """What is written here is kept in memory of our own, which goes with the last process. It has
+    as much room as there was. Without a style for an overlay what is there can be read only."""
+    below, room = place(path), os.statvfs(path)
+    options = f"mode=1777,size={room.f_blocks * room.f_frsize}"
+    mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)
+    if style is None:
+        for each in os.scandir(below):
+            show(each, os.path.join(path, each.name))
+        return
+    kept = place(path)
+    for name in ("upper", "work"):
+        os.mkdir(f"{kept}/{name}")
+    os.chmod(f"{kept}/upper", 0o1777)
+    layers = f"lowerdir={below},upperdir={kept}/upper,workdir={kept}/work"
+    mount("overlay", path, "overlay", 0, f"{layers},{style}")
+
+
+def show(entry: os.DirEntry[str], path: str) -> None:
+    """A file or folder at another place, to be read."""
+    if entry.is_dir(follow_symlinks=False):
+        os.mkdir(path)
+    elif entry.is_file(follow_symlinks=False):
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+    else:
+        return
+    mount(entry.path, path, None, MS_BIND | MS_REC)
+    read_only(path)
+
+
+def read_only(path: str) -> None:
+    """From here on nothing is written below this mount point."""
+    have = os.statvfs(path).f_flag
+    flags = sum(flag for bit, flag in KEPT_FLAGS.items() if have & bit)
+    mount("none", path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+
+
+def bring_up(addresses: list[str]) -> None:
+    """The loopback device, with the machine's own addresses on it, so that they reach us."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = b"lo".ljust(16, b"\0")
+        flags = struct.pack("<16sh14x", request, IFF_UP | IFF_RUNNING)
+        fcntl.ioctl(control, SIOCSIFFLAGS, flags)
+    index = socket.if_nametoindex("lo")
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            packed = socket.inet_pton(family, address)
+            body = struct.pack("=BBBBI", family, len(packed) * 8, IFA_F_NODAD, 0, index)
+            for kind in (IFA_LOCAL, IFA_ADDRESS):
+                body += struct.pack("=HH", 4 + len(packed), kind) + packed
+            flags16 = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+            head = struct.pack("=IHHII", 16 + len(body), RTM_NEWADDR, flags16, 1, 0)
+            route.send(head + body)
+            route.recv(4096)  # an address that cannot be had is one that the job will not find
+
+
+def die_with(parent: int) -> None:
+    """The command ends when whoever started it does, killed or not. To be asked for after ids and
+    powers have changed, which takes it back."""
+    call("prctl", DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(FAILED)
+
+
+def main(arguments: list[str]) -> int:
+    """Set the isolation up, then become the command."""
+    parent = os.getppid()
+    with open(arguments[0], "rb") as file:
+        plan = marshal.load(file)
+    folder = os.getcwd()
+    try:
+        unshare(plan["user"], plan["network"] is not None)
+        refused = put_up(plan, plan["user"])
+        if plan["network"] is not None:
+            bring_up(plan["network"])
+        die_with(parent)
+    except OSError as error:
+        sys.stderr.write(f"whyidle: the trial could not be isolated: {error.strerror}\n")
+        return FAILED
+    os.chdir(folder)  # the folder itself, so far, below whatever is mounted over it now
+    os.environ.update(plan["environment"])
+    words = arguments[1:]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it executes would
+    if not words:
+        sys.stdout.write("".join(f"{path}\0{why}\0" for path, why in refused))
+        return 0
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        sys.stderr.write(f"whyidle: {words[0]}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,182 @@
+"""Isolation by Linux namespaces: every place has an overlay, and there is no network."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from whyidle.engine.isolation import (
+    disk_space,
+    mounts,
+    network,
+    overlay_folders,
+    service_sockets,
+    shared_memory,
+    stale_folders,
+)
+from whyidle.engine.isolation.backend import (
+    GUEST,
+    IsolationRequest,
+    UnavailableError,
+    reason,
+)
+
+ENTER = Path(__file__).with_name("namespace_launcher.py")
+SETTINGS = ("/proc/sys", "/sys")
+"""of the machine, which root could change"""
+MOST_TRIES = 10
+TRY_S = 20.0
+
+
+class NamespaceBackend:
+    """Overlays that were tried once, ready to be put around commands.
+
+    Raises:
+        UnavailableError: here they are not to be had.
+    """
+
+    level: Literal["namespaces"] = "namespaces"
+    sends = False
+
+    def __init__(self, asked: IsolationRequest) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UnavailableError("there are no such namespaces outside of Linux")
+        self._asked, self._scratch = asked, asked.scratch
+        self._commands = 0
+        roomy = disk_space.roomy()
+        self.made = [
+            stale_folders.mark(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in roomy
+        ]
+        self._shelves = disk_space.best_first([self._scratch, *self.made])
+        self._needed: list[Path] = []
+        self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+        self._network = network.addresses() if asked.closed else None
+        hosts = network.hosts() if asked.closed else None
+        if hosts is not None:
+            (self._scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
+        self._memory = shared_memory.kept()
+        self._hosts = hosts is not None and network.HOSTS.is_file()
+        try:
+            self._user, self._layout = self._find()
+        except (UnavailableError, OSError):
+            for folder in self.made:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command, to be started behind overlays of its own."""
+        path = self._prepare(self._user, self._layout)
+        return [sys.executable, "-I", "-S", str(ENTER), str(path), *words]
+
+    def close(self) -> None:
+        """All of it went with the commands."""
+
+    def _find(self) -> tuple[bool, mounts.Layout]:
+        """Root may mount as it is, or nobody may; everybody else is tried as their own root."""
+        if os.geteuid() == 0:
+            with suppress(UnavailableError):
+                return False, self._fit(user=False)
+        self._needed = overlay_folders.needed()
+        return True, self._fit(user=True)
+
+    def _fit(self, user: bool) -> mounts.Layout:
+        """The layout that can be mounted: what an overlay is refused for is planned around."""
+        names = [str(each) for each in self._shelves]
+        unfit: set[str] = set()
+        refused: dict[str, str] = {}
+        last = "nothing here can be written"
+        for _ in range(MOST_TRIES):
+            usable = [None if shelf in unfit else shelf for shelf in names]
+            layout = mounts.plan(self._mounts, usable, frozenset(refused))
+            if not layout.overlays:
+                break
+            overlaid = [folder for folder, _ in layout.overlays]
+            layout.sockets = service_sockets.uncovered(self._mounts, overlaid)
+            failed = self._try(user, layout)
+            if not failed:
+                self._check_reach(layout)
+                return layout
+            worse = {
+                number
+                for number in {number for _, number in layout.overlays}
+                if all(folder in failed for folder, each in layout.overlays if each == number)
+            }
+            unfit |= {names[number] for number in worse}
+            by_shelf = dict(layout.overlays)
+            refused |= {f: why for f, why in failed.items() if by_shelf[f] not in worse}
+            last = "; ".join(sorted(set(failed.values())))
+        raise UnavailableError(f"no overlay can be mounted: {last}")
+
+    def _check_reach(self, layout: mounts.Layout) -> None:
+        here = str(Path.cwd())
+        covered = any(mounts.inside(here, folder) for folder, _ in layout.overlays)
+        if not covered and os.access(here, os.W_OK):
+            raise UnavailableError(f"no overlay can be made of the working folder {here}")
+
+    def _try(self, user: bool, layout: mounts.Layout) -> dict[str, str]:
+        """Put it up around nothing: folder -> why it cannot have an overlay."""
+        path = self._prepare(user, layout)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", str(ENTER), str(path)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=TRY_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise UnavailableError(str(error)) from error
+        if done.returncode:
+            raise UnavailableError(reason(done.stderr))
+        told = os.fsdecode(done.stdout).split("\0")[:-1]
+        return dict(zip(told[::2], told[1::2], strict=True))
+
+    def _prepare(self, user: bool, layout: mounts.Layout) -> Path:
+        """New shelves for one command, and the plan that its start reads."""
+        self._commands += 1
+        overlays = []
+        for number, (folder, shelf) in enumerate(layout.overlays):
+            base = self._shelves[shelf] / f"{self._commands}.{number}"
+            upper, work = base / "upper", base / "work"
+            for each in (base, upper, work):
+                each.mkdir()
+            try:
+                overlay_folders.build(upper, folder, self._needed)
+            except FileNotFoundError:  # somebody's folder for temporary files, gone since the plan
+                continue
+            overlays.append((folder, str(upper), str(work)))
+        bind = [(str(each), str(each)) for each in (*self._asked.real, self._asked.notes)]
+        bind += [(each, each) for each in mounts.SERVICES if Path(each).exists()]
+        bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
+        settings = [each for each in SETTINGS if os.geteuid() == 0 and Path(each).is_dir()]
+        told = {
+            **self._asked.guest(),
+            "closed": self._asked.closed,
+            "taken": network.taken(os.environ) if self._asked.closed else [],
+            "read_only": [*layout.read_only, *settings],
+        }
+        guest = self._scratch / "asked.json"
+        guest.write_text(json.dumps(told), encoding="utf-8")
+        plan = {
+            "user": user,
+            "environment": {GUEST: str(guest)},
+            "network": self._network,
+            "overlay": overlays,
+            "bind": bind,
+            "memory": self._memory,
+            "settings": [(each,) for each in settings],
+            "read_only": [(folder,) for folder in layout.read_only],
+            "sockets": [(path,) for path in layout.sockets],
+        }
+        path = self._scratch / f"{self._commands}.plan"
+        path.write_bytes(marshal.dumps(plan))
+        return path

@@ -1,0 +1,264 @@
+"""An audit hook that writes down what leaves the machine, and which programs are started.
+
+What was noted is a line ``WHAT<tab>FILE:LINE`` in a file of its own per process, once for each
+pair; what is a leak only where nobody answered in the end is in another file, and who did in a
+third. Where the job may not use a network and the system cannot close it, a connection is refused
+here, as if there were no way to the address, or, on this machine, as if nobody listened.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import errno
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from .listening_ports import answers
+
+MOST = 200
+"""different notes of one process"""
+READERS = frozenset(
+    {
+        "c++",
+        "cc",
+        "clang",
+        "clang++",
+        "g++",
+        "gcc",
+        "git",
+        "hostname",
+        "hwloc-info",
+        "ldconfig",
+        "lscpu",
+        "lspci",
+        "nvidia-smi",
+        "objdump",
+    }
+    | {"numactl", "rocm-smi", "rocminfo", "uname", "which", "whoami"}
+)
+"""programs that libraries start: they look at the machine, or compile into a temporary folder"""
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INSTALLED = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
+
+
+@dataclass
+class Asked:
+    """What to watch for: ``folder`` takes the notes, ``local`` are this machine's names and
+    addresses; ``refuse`` connections to others; ``programs`` are named that are no Python; in
+    ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
+    With ``layers`` what is written anywhere but in ``left`` goes to that folder. At ``taken`` ports
+    of this machine others listen: what they are sent they may keep, or pass on; in a ``closed``
+    network they are out of reach."""
+
+    folder: str
+    local: list[str]
+    refuse: bool = False
+    programs: bool = False
+    read_only: list[str] = field(default_factory=list)
+    closed: bool = False
+    layers: str | None = None
+    left: list[str] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+
+
+class Notes:
+    """What one process has noted."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.local = {*asked.local, "localhost", "localhost.localdomain", "ip6-localhost", ""}
+        self.local |= {"::1", "0.0.0.0", "::"}
+        self.seen: set[tuple[str, str]] = set()
+        self.busy: set[int] = set()
+        self.watched: dict[str, Callable[..., None]] = {
+            "socket.connect": self._connected,
+            "socket.sendto": self._connected,
+            "socket.sendmsg": self._connected,
+            "socket.getaddrinfo": self._looked_up,
+        }
+        if asked.programs:
+            self.watched |= {
+                "subprocess.Popen": self._started,
+                "os.posix_spawn": self._started,
+                "os.exec": self._started,
+                "os.system": self._shell,
+            }
+        if asked.read_only:
+            self.watched["open"] = self._opened
+            self.denied = {_device(each) for each in asked.read_only}
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """What Python calls for every event; most are none of ours."""
+        found = self.watched.get(event)
+        if found is None:
+            return
+        thread = _thread.get_ident()
+        if thread in self.busy:
+            return
+        self.busy.add(thread)
+        try:
+            found(*arguments)
+        finally:
+            self.busy.discard(thread)
+
+    def note(self, what: str, kind: str = "notes") -> None:
+        """Write it down, with the line of the user's that led here."""
+        key = (" ".join(what.split()), place())
+        if key in self.seen or len(self.seen) >= MOST:
+            return
+        self.seen.add(key)
+        path = os.path.join(self.asked.folder, f"{os.getpid()}.{kind}")
+        try:
+            with open(path, "a", encoding="utf-8", errors="replace") as file:
+                file.write("\t".join(key) + "\n")
+        except OSError:
+            pass  # it cannot be told; the job goes on
+
+    def _connected(self, sock: Any, address: Any) -> None:
+        if sock.family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
+            return
+        host, port = str(address[0]), address[1]
+        if self._away(host):
+            self.note(f"connection to {host}:{port}")
+            self._refuse()
+        elif sock.type == socket.SOCK_STREAM and port in self.asked.taken:
+            self._taken(host, port)
+
+    def _taken(self, host: str, port: int) -> None:
+        """A port at which somebody listened when this began. In a network of its own the job finds
+        nobody there, unless that is one of its own, who may come later."""
+        if not self.asked.closed:
+            self.note(f"connection to {host}:{port}")
+            self._refuse(errno.ECONNREFUSED)
+        elif answers(port):
+            self.note(f"{port}", "reached")
+        else:
+            self.note(f"connection to {host}:{port}", "refused")
+
+    def _looked_up(self, host: Any, port: Any, *_: Any) -> None:
+        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+        if name is not None and self._away(str(name)):
+            self.note(f"connection to {name}:{port}" if port else f"look-up of {name}")
+            self._refuse()
+
+    def _away(self, host: str) -> bool:
+        bare = host.strip("[]").partition("%")[0].lower()
+        return not (
+            bare in self.local or bare.startswith("127.") or bare in ("::1", "0.0.0.0", "::")
+        )
+
+    def _refuse(self, number: int = errno.ENETUNREACH) -> None:
+        if self.asked.refuse:
+            raise OSError(number, os.strerror(number))
+
+    def _started(self, program: Any, words: Any, *rest: Any) -> None:
+        name = os.path.basename(os.fsdecode(program))
+        if name in ("sh", "bash") and isinstance(words, (list, tuple)) and len(words) > 2:
+            self._shell(words[-1])
+        elif self._looks(name, words):
+            return
+        elif not self._python(os.fsdecode(program), name):
+            self.note(f"program {name}")
+        elif not self._reached(words, rest[-1] if rest else None):
+            self.note(f"program {name}, without the variables that keep it in")
+
+    @staticmethod
+    def _reached(words: Any, environment: Any) -> bool:
+        """Whether a Python that is started will load this, too."""
+        alone = {"-I", "-E", "-S", "-IS", "-SI", "-ES", "-SE"}
+        if isinstance(words, (list, tuple)) and alone & {os.fsdecode(each) for each in words[1:4]}:
+            return False
+        if not isinstance(environment, Mapping):
+            return True
+        names = {os.fsdecode(each) for each in environment}
+        return {"WHYIDLE_ISOLATION", "PYTHONPATH"} <= names
+
+    @staticmethod
+    def _looks(name: str, words: Any) -> bool:
+        """Whether a program only looks at the machine, which ``git push`` does not."""
+        if name not in READERS:
+            return False
+        every = words if isinstance(words, (list, tuple)) else str(words).split()
+        return name != "git" or "push" not in map(os.fsdecode, every)
+
+    def _shell(self, command: Any) -> None:
+        words = os.fsdecode(command).split()
+        name = os.path.basename(words[0]) if words else "sh"
+        if not self._looks(name, words) and not name.startswith("python"):
+            self.note(f"program {name}")
+
+    @staticmethod
+    def _python(path: str, name: str) -> bool:
+        if name.startswith("python") or path == sys.executable:
+            return True
+        try:
+            with open(path, "rb") as file:
+                first = file.read(128).split(b"\n")[0]
+        except OSError:
+            return False
+        return first.startswith(b"#!") and b"python" in first
+
+    def _opened(self, path: Any, _: Any, flags: Any) -> None:
+        writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        if isinstance(path, int) or not isinstance(flags, int) or not flags & writes:
+            return
+        try:
+            above = os.path.dirname(os.path.realpath(path))
+            if os.statvfs(above).f_flag & os.ST_RDONLY and os.stat(above).st_dev in self.denied:
+                self.note(f"write to {os.fsdecode(path)} refused")
+        except OSError:
+            pass  # there is no such folder, as the job will hear itself
+
+
+def _device(path: str) -> int:
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return -1
+
+
+def place() -> str:
+    """The innermost line on the stack that is neither a library's nor ours."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        library = name.startswith(("<", _STANDARD, _OWN)) or any(
+            each in name for each in _INSTALLED
+        )
+        if not library:
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def install(asked: Asked) -> Notes:
+    """From here on; there is no way to take an audit hook off again."""
+    notes = Notes(asked)
+    sys.addaudithook(notes.hook)
+    if asked.closed:
+        atexit.register(_count, asked.folder)
+    return notes
+
+
+def _count(folder: str) -> None:
+    """How often anybody in this network looked for a way out, programs and C code included: the
+    system counts it."""
+    total = 0
+    try:
+        with open("/proc/net/snmp", encoding="ascii") as file:
+            names, numbers = (line.split() for line in file if line.startswith("Ip:"))
+        total += int(dict(zip(names, numbers, strict=True))["OutNoRoutes"])
+        with open("/proc/net/snmp6", encoding="ascii") as file:
+            total += sum(int(line.split()[1]) for line in file if "Ip6OutNoRoutes" in line)
+        if total:
+            with open(os.path.join(folder, f"{os.getpid()}.routes"), "w") as file:
+                file.write(str(total))
+    except (OSError, ValueError, KeyError):
+        pass  # not told by this kernel

@@ -1,0 +1,248 @@
+"""A private copy of the file system that is made folder by folder, where a job writes.
+
+Below ``upper``, a folder of ours, lies the whole tree as the job sees it: a link of ours stands for
+every file and folder that it has not changed. A folder in which something is made, changed or
+removed becomes a real one, filled with such links; a file that is written becomes a copy. Removing,
+renaming and listing then need no bookkeeping, and all processes of a job see the same. What others
+make in such a folder later is not seen. Links of ours begin with ``OURS``, which tells them from
+the user's.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import fcntl
+import itertools
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+OURS = "/./"
+LEFT = ("/dev/", "/proc/", "/sys/")
+SHARED = "/dev/shm/"
+MOST_LINKS = 40
+EXCHANGE = 2
+AT_FDCWD = -100
+
+_open, _close, _stat, _lstat, _readlink = os.open, os.close, os.stat, os.lstat, os.readlink
+_symlink, _mkdir, _unlink, _rename, _chmod = os.symlink, os.mkdir, os.unlink, os.rename, os.chmod
+_read, _write, _scandir, _getcwd, _utime = os.read, os.write, os.scandir, os.getcwd, os.utime
+_CHUNK = 1 << 22
+
+
+class Mirror:
+    """``folder`` is ours, for one command; ``left`` are places that are written for good."""
+
+    def __init__(self, folder: str, left: Sequence[str]) -> None:
+        self.upper = os.path.join(os.path.realpath(folder), "upper")
+        self.lock = os.path.join(folder, "lock")
+        self.left = frozenset(each.rstrip("/") for each in (folder, *left))
+        self.below = tuple(each + "/" for each in self.left)
+        self.busy: set[int] = set()
+        self.drafts = itertools.count()
+        self.resolved: dict[str, str] = {}
+        """folders without the user's links on the way: asked for every file that is opened"""
+
+    def enter(self) -> bool:
+        """Begin to handle a call of the job's; False where this thread handles one already."""
+        thread = _thread.get_ident()
+        if thread in self.busy:
+            return False
+        self.busy.add(thread)
+        return True
+
+    def leave(self) -> None:
+        """The call is handled."""
+        self.busy.discard(_thread.get_ident())
+
+    def current_folder(self) -> str:
+        """Where the job is: it may have gone into a folder that it made."""
+        found = _getcwd()
+        return found[len(self.upper) :] or "/" if found.startswith(self.upper) else found
+
+    def locate(self, path: Any) -> str | None:
+        """A path as the job means it, absolute, the links above it resolved; None for one that is
+        not diverted (a descriptor, a device, a place that is written for good)."""
+        try:
+            text = os.fsdecode(path)
+        except TypeError:
+            return None
+        if text[:1] != "/":
+            text = os.path.join(self.current_folder(), text)
+        whole = os.path.normpath(text)
+        if whole.startswith("//"):
+            whole = whole[1:]
+        above, name = os.path.split(whole)
+        place = os.path.join(self._resolve(above), name)
+        return None if self._is_left(place) else place
+
+    def _is_left(self, place: str) -> bool:
+        if place.startswith(self.below) or place in self.left:
+            return True
+        return place.startswith(LEFT) and not f"{place}/".startswith(SHARED)
+
+    def _resolve(self, folder: str, links: int = 0) -> str:
+        """A folder without the user's links on the way."""
+        if folder == "/":
+            return folder
+        known = self.resolved.get(folder)
+        if known is not None:
+            return known
+        above, name = os.path.split(folder)
+        found = os.path.join(self._resolve(above, links), name)
+        target = self._link_at(found)
+        if target is None or links >= MOST_LINKS:
+            self.resolved[folder] = found
+            return found
+        return self._resolve(
+            os.path.normpath(os.path.join(os.path.dirname(found), target)), links + 1
+        )
+
+    def _link_at(self, place: str) -> str | None:
+        """Where the user's link at a place leads; None where there is none."""
+        try:
+            target = _readlink(place if self._is_left(place) else self.upper + place)
+        except OSError:
+            return None
+        return None if target.startswith(OURS) else target
+
+    def follow(self, place: str) -> str | None:
+        """What a place leads to over the user's links; None where that is not diverted."""
+        for _ in range(MOST_LINKS):
+            target = self._link_at(place)
+            if target is None:
+                return place
+            onward = self.locate(os.path.join(os.path.dirname(place), target))
+            if onward is None:
+                return None
+            place = onward
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+
+    def find(self, place: str) -> str | None:
+        """Where to read what the job knows as ``place``; None where that is its own path."""
+        above = os.path.dirname(place)
+        try:
+            if os.path.samestat(_stat(self.upper + above), _stat(above)):
+                return None
+        except OSError:
+            pass
+        target = self._stand_in(place)
+        return self.upper + place if target is None else target
+
+    def _stand_in(self, place: str) -> str | None:
+        """The real path for which a link of ours stands, here."""
+        try:
+            target = _readlink(self.upper + place)
+        except OSError:
+            return None
+        return target[len(OURS) - 1 :] if target.startswith(OURS) else None
+
+    def prepare(self, place: str) -> str:
+        """Where to make, remove or rename: a folder of that name is a real one there."""
+        self.resolved.clear()
+        self._fill_above(place)
+        self._fill(place)
+        return self.upper + place
+
+    def copy(self, place: str, keep: bool = True) -> str | None:
+        """Where to change what is there, if anything is; with ``keep`` it holds what it did. None
+        for a pipe, a socket or a device."""
+        self._fill_above(place)
+        real, copy = self._stand_in(place), self.upper + place
+        if real is None:
+            return copy
+        kind = _stat(real).st_mode
+        if stat.S_ISDIR(kind):
+            self._fill(place)
+        elif stat.S_ISREG(kind):
+            with self._locked():
+                if self._stand_in(place) == real:
+                    self._exchange(copy, lambda draft: _copy_file(real, draft, keep))
+        else:
+            return None
+        return copy
+
+    def _fill_above(self, place: str) -> None:
+        """Make the folder above a real one.
+
+        Raises:
+            PermissionError: it is none of ours all the same: a link that another process has made
+                since it was looked up.
+        """
+        above = os.path.dirname(place)
+        self._fill(above)
+        found = os.path.realpath(self.upper + above)
+        if not f"{found}/".startswith(f"{self.upper}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+
+    def _fill(self, folder: str) -> None:
+        """Make a folder a real one that holds a link for every entry; what is no folder stays."""
+        if folder == "/":
+            return
+        self._fill(os.path.dirname(folder))
+        real = self._stand_in(folder)
+        if real is None or not stat.S_ISDIR(_stat(real).st_mode):
+            return
+        with self._locked():
+            if self._stand_in(folder) == real:
+                self._exchange(self.upper + folder, lambda draft: _fill_folder(real, draft))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        handle = _open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has it, too
+            _close(handle)
+
+    def _exchange(self, link: str, make: Callable[[str], None]) -> None:
+        """Put what ``make`` makes in the place of a link, such that nobody finds nothing there."""
+        draft = f"{self.lock}.{os.getpid()}.{_thread.get_ident()}.{next(self.drafts)}"
+        make(draft)
+        if not os.path.isdir(draft):
+            _rename(draft, link)
+            return
+        import ctypes
+
+        call = getattr(ctypes.CDLL(None), "renameat2", None)
+        names = AT_FDCWD, os.fsencode(draft), AT_FDCWD, os.fsencode(link)
+        if call is not None and call(*names, EXCHANGE) == 0:
+            _unlink(draft)
+        else:
+            _unlink(link)
+            _rename(draft, link)
+
+
+def _fill_folder(real: str, draft: str) -> None:
+    """A folder with a link for every entry of a real one, and the user's links as they are."""
+    _mkdir(draft)
+    with _scandir(real) as entries:
+        for entry in entries:
+            target = _readlink(entry.path) if entry.is_symlink() else OURS[:-1] + entry.path
+            _symlink(target, os.path.join(draft, entry.name))
+    told = _stat(real)
+    _chmod(draft, stat.S_IMODE(told.st_mode) | stat.S_IRWXU)
+    _utime(draft, ns=(told.st_atime_ns, told.st_mtime_ns))
+
+
+def _copy_file(real: str, draft: str, keep: bool) -> None:
+    told = _stat(real)
+    mode = stat.S_IMODE(told.st_mode)
+    target = _open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode | stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        source = _open(real, os.O_RDONLY) if keep else -1
+        try:
+            while keep and (piece := _read(source, _CHUNK)):
+                while piece:
+                    piece = piece[_write(target, piece) :]
+        finally:
+            if keep:
+                _close(source)
+    finally:
+        _close(target)
+    _utime(draft, ns=(told.st_atime_ns, told.st_mtime_ns))
