@@ -132,7 +132,7 @@ def own(loop: Any, switch: Switch) -> list[float]:
 
     batches, calls = Batches(), SimpleNamespace(backward=lambda: None)
     off = [partial(Batches.__next__, batches), calls.backward]
-    hot = sys.modules["_whyidle_probe.hot"]
+    hot = sys.modules["_whyidle_probe.frameworks.torch.step_hooks"]
     hot._next_batch(loop, Batches)
     hot._backward(loop, calls)
     (optimizer,) = [one for one in gc.get_objects() if isinstance(one, torch.optim.AdamW)]
@@ -162,7 +162,7 @@ def watched() -> tuple[Any, Callable[[], None]]:
     for _ in range(WARM):
         step()
     time.sleep(0.5)
-    (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+    (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
     return loop, step
 
 

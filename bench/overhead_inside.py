@@ -34,7 +34,7 @@ class Watched:
     """The probe: its hooks, and the thread that looks and writes."""
 
     def __init__(self) -> None:
-        (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+        (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
         self.sampler = loop.sampler
         self.sampler.looks = STEADY
         self.switch = Switch(loop)

@@ -8,7 +8,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.cause import cause as declare
-from whyidle.probe.recorder import Recorder
+from whyidle.probe.core.recorder import Recorder
 from whyidle.testing import contracts, form_contracts
 from whyidle.testing.jobs import SICK, healthy
 

@@ -27,12 +27,15 @@ MAY_IMPORT = {
     "causes": {"causes", "analysis", "model"},
     "fixes": {"fixes", "model"},
     "patches": {"patches", "model"},
-    "importers": {"importers", "model", "errors"},
+    "frameworks": {"frameworks", "model"},
+    "importers": {"importers", "frameworks", "model", "errors"},
     "sources": {"sources", "model", "errors"},
     "exporters": {"exporters", "model", "errors"},
     "store": {"store", "model", "errors"},
-    "catalog": {"catalog", "model", "errors"},
-    "engine": {"engine", "catalog", "store", "importers", "analysis", "model", "errors"},
+    "catalog": {"catalog", "frameworks", "model", "errors"},
+    "engine": {
+        *("engine", "catalog", "store", "importers", "frameworks", "analysis", "model", "errors"),
+    },
     "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
     "cli": {"cli", "engine", "exporters", "catalog", "store", "model", "errors"},
     "api": {"api", "engine", "exporters", "store", "model", "errors"},
@@ -42,6 +45,9 @@ MAY_IMPORT = {
     "emulator": {"emulator", "sources", "model", "errors"},
 }
 """layer -> the layers that it may import, besides ``whyidle`` itself (its version)"""
+WIRE = "whyidle.probe.wire"
+MAY_IMPORT_WIRE = {"model", "importers", "analysis", "engine", "testing"}
+"""layers that may import what the probe and the readers of its files share, and no other part"""
 
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 MOST_LINES = 400
@@ -56,6 +62,7 @@ THIRD_PARTY = {
     "causes": {"numpy"},
     "fixes": {"numpy"},
     "patches": {"libcst"},
+    "frameworks": set(),
     "importers": {"numpy", "msgspec", "isal"},
     "sources": {"psutil", "pynvml"},
     "exporters": {"numpy", "msgspec", "isal", "rich"},
@@ -108,13 +115,10 @@ def test_imports_go_down_only(path: Path):
             continue
         target = rest[0] if rest else ""
         ours = (ROOT / target).is_dir() or (ROOT / f"{target}.py").is_file()
+        if name.startswith(WIRE) and own in MAY_IMPORT_WIRE:
+            continue
         if ours and own != "__init__":
             assert target in MAY_IMPORT[own], f"{own} imports {target}"
-
-
-NAME_THEIR_OWNER = {"probe", "emulator"}
-"""layers whose hooks and parts name what owns them (the loop, the device) in annotations: there, an
-import for types only is none"""
 
 
 def dotted(path: Path) -> str:
@@ -123,18 +127,11 @@ def dotted(path: Path) -> str:
 
 
 def modules_of(path: Path) -> set[str]:
-    """Files of ours that a file imports, for types only or not; see ``NAME_THEIR_OWNER``."""
+    """Files of ours that a file imports, for types only or not."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    typed = [
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    ]
-    skipped = typed if layer(path) in NAME_THEIR_OWNER else []
     found = set()
     for node in ast.walk(tree):
-        if node in skipped or not isinstance(node, ast.Import | ast.ImportFrom):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
@@ -152,6 +149,36 @@ def test_no_circles_of_imports():
     while free := [name for name, needs in waiting.items() if not needs & set(waiting)]:
         waiting = {name: needs for name, needs in waiting.items() if name not in free}
     assert not waiting, "these import each other, or what does"
+
+
+PROBE_MAY_IMPORT = {
+    "__init__": {"core", "knobs"},
+    "wire": set(),
+    "core": {"core", "wire"},
+    "trial": {"core", "trial"},
+    "frameworks": {"core", "frameworks", "knobs", "trial", "wire"},
+    "knobs": {"core", "frameworks", "knobs"},
+    "isolation": {"isolation"},
+    "boot": set(),
+}
+"""part of the probe -> the parts that it may import"""
+NO_FRAMEWORK = {"__init__", "wire", "core", "trial", "boot"}
+"""parts that import no framework, not even inside a function"""
+
+
+def part(name: str) -> str:
+    """The part of the probe that a dotted name lies in."""
+    inner = name.split(".")[2:]
+    return inner[0] if inner else "__init__"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if layer(path) == "probe"], ids=dotted)
+def test_the_probe_s_core_knows_no_framework(path: Path):
+    own = part(dotted(path).removesuffix(".__init__"))
+    found = {part(name) for name in modules_of(path)} - {"__init__"}
+    assert found <= PROBE_MAY_IMPORT[own], f"{own} imports {found}"
+    foreign = {name.partition(".")[0] for name in imports(path)} - sys.stdlib_module_names
+    assert not foreign or own not in NO_FRAMEWORK, f"{own} imports {foreign}"
 
 
 def test_causes_do_not_import_each_other():

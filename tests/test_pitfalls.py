@@ -32,7 +32,7 @@ AS_THE_SCRIPT_ASKED = {("_prefetch.py", "asked")}
 AS_THE_SEARCH = {("_finishing.py", "_unused_by_all")}
 """PyTorch's own search for unused parameters waits where it has found some, and so does what takes
 its place"""
-TWICE_PER_ARM = {("done.py", "drain")}
+TWICE_PER_ARM = {("device_progress.py", "drain"), ("trial_state.py", "synchronize")}
 """of a trial only: what lies between two waits has been done between them"""
 
 

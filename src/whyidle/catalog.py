@@ -11,7 +11,8 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TypeVar
@@ -90,6 +91,27 @@ def fixes() -> dict[str, Fix]:
 def source_forms() -> dict[str, SourceForm]:
     """Every form of source text by id."""
     return _folder("patches", SourceForm)
+
+
+def knob_wording(framework: str | None) -> Mapping[str, str]:
+    """How users of a framework write each knob; empty where nothing is known of it."""
+    return _wording(framework, "BY_HAND")
+
+
+def patch_wording(framework: str | None) -> Mapping[str, str]:
+    """What is otherwise in a file that sets a knob than under a plan; empty where nothing is
+    known of the framework."""
+    return _wording(framework, "PATCHED")
+
+
+@cache
+def _wording(framework: str | None, table: str) -> Mapping[str, str]:
+    for folder in names("frameworks"):
+        if framework == importlib.import_module(f"whyidle.frameworks.{folder}").NAME:
+            words = importlib.import_module(f"whyidle.frameworks.{folder}.wording")
+            found: Mapping[str, str] = getattr(words, table)
+            return found
+    return {}
 
 
 def _folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:

@@ -5,9 +5,14 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import op_work
+from whyidle.frameworks.torch.operators import describe_operator
 from whyidle.testing.builder import Builder, us
 
 HALF = "c10::Half"
+
+
+def work(name, dims, types):
+    return op_work(describe_operator(name), dims, types)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,7 @@ HALF = "c10::Half"
     ],
 )
 def test_matrix_work(name, dims, flops):
-    assert op_work(name, dims, ["float"] * len(dims)).flops == flops
+    assert work(name, dims, ["float"] * len(dims)).flops == flops
 
 
 @pytest.mark.parametrize(
@@ -52,17 +57,22 @@ def test_matrix_work(name, dims, flops):
     ],
 )
 def test_what_shapes_do_not_tell_is_none(name, dims):
-    assert op_work(name, dims, ["float"] * len(dims)).flops is None
+    assert work(name, dims, ["float"] * len(dims)).flops is None
 
 
 def test_bytes_are_inputs_and_output_once():
-    assert op_work("aten::add", [[8, 16], [8, 16], []], [HALF, HALF, "Scalar"]).bytes == 3 * 256
-    assert op_work("aten::copy_", [[8, 16], [8, 16], []], ["float", HALF, ""]).bytes == 128 * 6
-    assert op_work("aten::fill_", [[8, 16], []], ["float", "Scalar"]).bytes == 128 * 4
-    assert op_work("aten::sum", [[8, 16], []], ["float", ""]).bytes == 128 * 4
-    assert op_work("aten::mm", [[8, 16], [16, 4]], ["float"] * 2).bytes == 4 * (128 + 64 + 32)
-    assert op_work("aten::add", [[8, 16]], ["StrangeType"]).bytes is None
-    assert op_work("mylib::add", [[8, 16]], ["float"]).bytes is None
+    assert (
+        op_work(
+            describe_operator("aten::add"), [[8, 16], [8, 16], []], [HALF, HALF, "Scalar"]
+        ).bytes
+        == 3 * 256
+    )
+    assert work("aten::copy_", [[8, 16], [8, 16], []], ["float", HALF, ""]).bytes == 128 * 6
+    assert work("aten::fill_", [[8, 16], []], ["float", "Scalar"]).bytes == 128 * 4
+    assert work("aten::sum", [[8, 16], []], ["float", ""]).bytes == 128 * 4
+    assert work("aten::mm", [[8, 16], [16, 4]], ["float"] * 2).bytes == 4 * (128 + 64 + 32)
+    assert work("aten::add", [[8, 16]], ["StrangeType"]).bytes is None
+    assert work("mylib::add", [[8, 16]], ["float"]).bytes is None
 
 
 def convolutions(*strides):

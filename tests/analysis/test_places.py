@@ -62,7 +62,8 @@ def place(*stacks, name="evaluation"):
         for stack in stacks:
             job.work(stack, ms(4))
     facts = Facts(job.timeline())
-    (row,) = facts.named(f"^{name}$")
+    names = facts.timeline.names
+    (row,) = [row for row, i in enumerate(facts.timeline.host.name) if names[i] == name]
     found = facts.places.within(int(row))
     return found and (found.line, found.function)
 

@@ -2,7 +2,7 @@
 
 from whyidle.engine.watch import diagnose_jobs, note_end
 from whyidle.model import telemetry_lines
-from whyidle.probe.recorder import ANNOTATION, OP, Recorder
+from whyidle.probe.core.recorder import ANNOTATION, OP, Recorder
 
 S = 1_000_000_000
 MS = S // 1000

@@ -11,7 +11,7 @@ from whyidle.engine.live import Watch
 from whyidle.engine.watch import note_end
 from whyidle.errors import InputError
 from whyidle.importers import probe
-from whyidle.probe.recorder import ANNOTATION, OP, Recorder
+from whyidle.probe.core.recorder import ANNOTATION, OP, Recorder
 
 MS = 1_000_000
 

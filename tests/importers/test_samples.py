@@ -3,7 +3,7 @@
 import numpy as np
 
 from whyidle.importers import _samples
-from whyidle.probe import sampler
+from whyidle.probe.core import sampler
 
 
 def test_what_a_sample_says_beside_its_wait():

@@ -69,7 +69,7 @@ def test_a_job_that_trains_all_the_time_is_not_blamed(watching, job):
 
 PLANT = """
 import gc
-loop, = (thing for thing in gc.get_objects() if type(thing).__name__ == "Loop")
+loop, = (thing for thing in gc.get_objects() if type(thing).__name__ == "Events")
 loop.imported = property  # cannot be written as JSON: the telling fails
 import time
 time.sleep(3)

@@ -79,7 +79,7 @@ print(loss.item())
 """
 FAULT = """
 import gc
-(loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+(loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
 
 def broken(*args, **kwargs):
     raise ValueError("a planted fault")

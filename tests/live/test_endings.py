@@ -110,7 +110,7 @@ def test_the_thread_of_a_loader_worker_is_gone_as_well(watching, way):
 IN_TORCH = """
 import gc
 train(5)
-(loop,) = [one for one in gc.get_objects() if type(one).__name__ == "Loop"]
+(loop,) = [one for one in gc.get_objects() if type(one).__name__ == "Events"]
 begun = []
 
 def chore():

@@ -34,9 +34,9 @@ def train(steps, pause=0.002):
 
 EVERY_HOOK = """
 import gc, inspect
-probe = {name.partition(".")[2]: module for name, module in sys.modules.items()
+probe = {name.rpartition(".")[2]: module for name, module in sys.modules.items()
          if name.startswith("_whyidle_probe.")}
-loops = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
+loops = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
 (loop,) = loops
 train(20)
 
@@ -58,9 +58,9 @@ class Gone:  # a device each of whose calls fails
     def __getattr__(self, name):
         raise ValueError("a planted fault")
 
-device = probe["device"]
-device.measure(loop, Gone())
-loop.device._due = 0  # the next step is measured
+marks = probe["device_marks"].DeviceMarks(loop, Gone())
+marks._due = 0  # the next step is measured
+loop.subscribe(marks)
 hooks = sorted(loop.undo)
 wrapped = {"backward": lambda: torch.autograd.backward, "save": lambda: torch.save}
 before = {name: get() for name, get in wrapped.items()}

@@ -52,7 +52,8 @@ def test_the_last_step_is_kept(watching, name):
 
 
 BROKEN = """
-(loop,) = sys.modules["_whyidle_probe"]._loops
+(session,) = sys.modules["_whyidle_probe"]._sessions
+loop = session.events
 assert pickle.loads(pickle.dumps(os._exit)) is os._exit
 def broken():
     raise ValueError("a planted fault")
@@ -68,7 +69,8 @@ def test_a_fault_of_ours_does_not_keep_it(watching):
 
 
 HANGING = """
-(loop,) = sys.modules["_whyidle_probe"]._loops
+(session,) = sys.modules["_whyidle_probe"]._sessions
+loop = session.events
 loop.recorder._lock.acquire()  # as a write to a disk that hangs
 os._exit(6)
 """

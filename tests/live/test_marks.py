@@ -29,8 +29,9 @@ def train(steps):
         time.sleep(0.003)
 
 train(5)
-(loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Loop"]
-sys.modules["_whyidle_probe.device"].measure(loop, stream)
+(loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
+marks = sys.modules["_whyidle_probe.core.device_marks"]
+loop.subscribe(marks.DeviceMarks(loop, stream))
 train(200)
 print(len(stream.busy))
 """

@@ -78,7 +78,7 @@ print(loss.item())
 """
 FAULT = """
 import torch
-import _whyidle_probe.debugging as debugging
+import _whyidle_probe.frameworks.torch.debug_modes as debugging
 def broken(*args):
     raise ValueError("a planted fault")
 debugging.describe = broken

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 import whyidle
+from whyidle.engine.wording import by_hand
 from whyidle.fixes.debug_mode_off import SWITCHES
-from whyidle.model.knobs import KNOBS, by_hand, problem
+from whyidle.frameworks.torch.wording import BY_HAND, PATCHED
+from whyidle.model.knobs import KNOBS, problem
 
 FIXES = Path(whyidle.__file__).parent / "fixes"
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FIXES.glob("*.py"))
@@ -39,6 +41,16 @@ def test_what_a_person_writes_holds_the_setting(name):
 )
 def test_a_person_gets_words_that_can_be_written(name, value, said):
     assert said in by_hand(name, value)
+
+
+def test_every_knob_is_worded_for_pytorch():
+    assert set(BY_HAND) == set(KNOBS)
+    assert set(PATCHED) <= set(KNOBS)
+
+
+def test_without_a_known_framework_a_person_is_told_what_the_knob_means():
+    said = by_hand("loader.workers", 4, "another")
+    assert said == "set loader.workers to 4: processes that make batches"
 
 
 def test_a_variable_is_exported():

@@ -1,48 +1,68 @@
-"""What stands for the loop of a watched process where a hook is tested alone."""
+"""The probe's events in a process of their own making, for tests of one hook alone."""
+
+import tempfile
+
+from whyidle.probe.core.events import Events
+from whyidle.probe.core.recorder import Recorder
+from whyidle.probe.frameworks.torch import wording
 
 
-class Loop:
-    """Contains faults as the real one does, and remembers them as (where, error)."""
+class Framework:
+    """Names things as PyTorch does, and traces nothing."""
 
-    def __init__(self):
-        self.recorder, self.undo, self.faults, self.spans = self, {}, [], []
+    is_tracing = staticmethod(bool)
+    backward_label = wording.BACKWARD
+    name_batch = staticmethod(wording.name_batch)
+    name_optimizer = staticmethod(wording.name_optimizer)
 
-    def contained(self, where, work, *args):
-        try:
-            work(*args)
-        except Exception as error:  # as broad as the real one, whose promise is to contain anything
-            self.faults.append((where, error))
-            self.undo.pop(where, lambda: None)()
+    def describe_process(self):
+        return None
 
-    home, steps, off = 0, 0, frozenset()
+    def describe_training(self, optimizer):
+        return {"pid": 1}
 
-    asked = 0
-    """how often hooks were told that they may be traced"""
 
-    def traced(self):
-        self.asked += 1
+class Loop(Events):
+    """The real one, which also remembers faults as (where, error), labels of spans, and rows."""
 
-    alerts = 0
+    alerts = asked = 0
+    """how often hooks were told that there may be more to do, and that they may be traced"""
+
+    def __init__(self, folder=None):
+        self.faults, self.spans, self.rows = [], [], []
+        super().__init__(Recorder(str(folder or tempfile.mkdtemp())), Framework())
+        self.recorder.row = self.row
+
+    def fault(self, where, error):
+        self.faults.append((where, error))
+        self._take_off(where)
+
+    def span(self, role, label, kind, begin):
+        self.spans.append(label)
+
+    def row(self, suffix, layout, row):
+        self.rows.append((suffix, layout.unpack(layout.pack(*row))))
 
     def alert(self):
         self.alerts += 1
+        super().alert()
 
-    def span(self, name, kind, begin):
-        self.spans.append(name)
+    def note_tracing(self):
+        self.asked += 1
+        super().note_tracing()
+
+    @property
+    def documents(self):
+        return self.recorder.documents
+
+    @property
+    def facts(self):
+        return self.recorder.facts
 
 
 class Trained(Loop):
-    """One that has stepped, and notes who asks for what."""
+    """One that has stepped."""
 
     def __init__(self):
         super().__init__()
-        self.facts, self.asked = {"pid": 1}, {}
-
-    @classmethod
-    def hooked(cls, install):
-        """One with hooks, for as long as a test runs: the body of a fixture."""
-        found = cls()
-        install(found)
-        yield found
-        for undo in reversed(found.undo.values()):
-            undo()
+        self.recorder.facts = {"pid": 1}

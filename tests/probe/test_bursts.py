@@ -12,36 +12,23 @@ import pytest
 import standin
 
 from whyidle.engine._bursts import TOO_MANY
-from whyidle.probe import bursts, choosing, pace
+from whyidle.probe.core import burst_budget, burst_scheduler, bursts
+from whyidle.probe.frameworks.torch import foreign_profilers
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-class Recorder:
-    def __init__(self, folder):
-        self.folder, self.broken, self.documents = str(folder), False, {}
-        self.facts = {"first_step": 0, "optimizer": {"tensors": 4}, "device": "cpu"}
-
-    def place(self, suffix):
-        return f"{self.folder}/1.{suffix}"
-
-
 class Loop(standin.Loop):
     def __init__(self, folder):
-        super().__init__()
-        self.recorder, self.waited, self.boundary = Recorder(folder), 0, None
-        self.lead, self.steps, self.ends = None, 0, deque(maxlen=512)
-
-
-class Result:
-    def save(self, path):
-        Path(path).write_text("{}")
+        super().__init__(folder)
+        self.recorder.place = lambda suffix: f"{folder}/1.{suffix}"
+        self.recorder.facts = {"first_step": 0, "optimizer": {"tensors": 4}, "device": "cpu"}
 
 
 class Profiler:
     cuda = False
 
-    def __init__(self, torch, cuda, shapes=None):
+    def __init__(self, facts):
         self.running, self.log, self.is_busy = False, [], None
 
     def refused(self):
@@ -71,7 +58,16 @@ class Profiler:
     def stop(self):
         self.running = False
         self.log.append("stop")
-        return Result()
+        return "{}"
+
+    def save(self, result, path):
+        return Path(path).write_text(result)
+
+    def count_nodes(self):
+        return 0
+
+    def count_compilations(self):
+        return 0
 
 
 class Run:
@@ -79,13 +75,12 @@ class Run:
 
     def __init__(self, monkeypatch, folder):
         self.at = 0
-        for module in (bursts, choosing):
+        for module in (bursts, burst_scheduler):
             monkeypatch.setattr(module, "now", lambda: self.at)
-        monkeypatch.setattr(bursts, "Profiler", Profiler)
-        monkeypatch.setattr(choosing, "_sequence", lambda: 0)
         self.loop = Loop(folder)
-        self.bursts = bursts.Bursts(self.loop)
-        self.loop.lead, self.loop.undo["burst"] = id(self), self.bursts.close
+        self.bursts = bursts.Bursts(self.loop, Profiler)
+        self.loop.subscribe(self.bursts)
+        self.loop.lead, self.loop.steps = id(self), 0
         self.second = 0
 
     def train(self, seconds, step_s=0.01, waited=0.0):
@@ -95,11 +90,11 @@ class Run:
             self.loop.waited += int(step_s * waited * 1e9)
             self.loop.steps += 1
             self.loop.ends.append(self.at)
-            if self.loop.boundary is not None:
-                self.loop.contained("burst", self.loop.boundary, self)
+            if self.bursts.wants_steps:
+                self.loop.emit("on_step", self)
             if self.at // 10**9 > self.second:
                 self.second = self.at // 10**9
-                self.bursts.consider()
+                self.loop.emit("on_chore")
 
     def begin(self):
         """Train until the moment at which a burst is under way."""
@@ -131,15 +126,15 @@ def test_one_burst_once_steady(run, tmp_path):
     assert len(run.bursts.profiler.log) == 4
     begin, end = run.told["windows"][0]
     assert end - begin == 30_000_000
-    assert begin > pace.LEAST_S * 1e9
+    assert begin > burst_budget.LEAST_S * 1e9
     assert json.dumps(run.told)
 
 
 def test_a_run_that_is_only_looked_at_has_its_burst_soon_whatever_it_costs(monkeypatch, tmp_path):
-    monkeypatch.setattr(pace, "price_s", lambda events, cuda: 1.0)
+    monkeypatch.setattr(burst_budget, "price_s", lambda events, cuda: 1.0)
     usual = Run(monkeypatch, tmp_path)
     usual.train(8)
-    assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / pace.BUDGET)
+    assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / burst_budget.BUDGET)
     monkeypatch.setenv("WHYIDLE_PROFILE", "look")
     run = Run(monkeypatch, tmp_path)
     assert run.bursts.awaited
@@ -170,12 +165,12 @@ def test_no_burst_is_awaited_that_will_not_come(run):
 def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
     reached = []
     run.bursts.wanted = lambda: reached.append(run.loop.steps)
-    run.loop.boundary(object())
+    run.bursts.on_step(object())
     assert reached == []
-    run.loop.boundary(run)
+    run.bursts.on_step(run)
     assert len(reached) == 1
     run.bursts.wanted = None
-    assert run.loop.boundary is None
+    assert not run.bursts.wants_steps
 
 
 def test_none_in_a_short_run(run):
@@ -184,7 +179,7 @@ def test_none_in_a_short_run(run):
 
 
 def test_of_a_step_with_too_many_operators_it_is_told_how_many(run, monkeypatch):
-    monkeypatch.setattr(choosing, "_sequence", lambda: 3000 * run.loop.steps)
+    monkeypatch.setattr(Profiler, "count_nodes", lambda _: 3000 * run.loop.steps)
     run.train(20, step_s=0.1)
     assert run.told["off"] == TOO_MANY
     assert run.told["counted_s"] == (3000, pytest.approx(0.1))
@@ -206,7 +201,7 @@ def test_none_where_so_many_operators_would_take_too_long(run):
 def test_none_while_steps_change_unless_they_never_stop(run, look):
     run.bursts.look = look
     early = 0 if look else 2  # for any
-    for i in range(early + choosing.RESTLESS[look]):
+    for i in range(early + burst_scheduler.RESTLESS[look]):
         run.train(1, step_s=0.02 if i % 2 else 0.01)
     assert not run.loop.recorder.documents
     for i in range(30):
@@ -215,8 +210,8 @@ def test_none_while_steps_change_unless_they_never_stop(run, look):
     assert run.told["off"] is None
 
 
-def test_a_job_of_whose_steps_no_end_is_known_is_left_alone(run, monkeypatch):
-    monkeypatch.setattr(run.loop, "ends", deque(maxlen=0))
+def test_a_job_of_whose_steps_no_end_is_known_is_left_alone(run):
+    run.loop.ends = deque(maxlen=0)
     run.train(40)
     assert not run.loop.faults
     assert not run.loop.recorder.documents
@@ -224,7 +219,7 @@ def test_a_job_of_whose_steps_no_end_is_known_is_left_alone(run, monkeypatch):
 
 def test_none_while_something_compiles(run, monkeypatch):
     compiled = [0]
-    monkeypatch.setattr(choosing, "_compiles", lambda: compiled[0])
+    monkeypatch.setattr(Profiler, "count_compilations", lambda _: compiled[0])
     for _ in range(40):
         compiled[0] += 1
         run.train(1)
@@ -263,7 +258,7 @@ def test_what_a_burst_has_taken_is_the_price_of_the_next(run, monkeypatch):
 def test_a_handful_at_most(run):
     for i in range(12):
         run.train(60, step_s=0.01 if i % 2 else 0.02)
-    assert len(run.told["bursts"]) == choosing.MOST_BURSTS
+    assert len(run.told["bursts"]) == burst_scheduler.MOST_BURSTS
     assert run.told["off"].startswith("as many")
 
 
@@ -341,10 +336,11 @@ def test_the_job_s_own_profiler_comes_first(run):
 def test_the_job_s_own_profiler_is_seen(run, monkeypatch):
     monkeypatch.delenv("WHYIDLE_PROFILE", raising=False)
     before = torch.autograd.profiler.profile.__init__
-    bursts.install(run.loop)
+    made = bursts.install(run.loop, Profiler)
+    foreign_profilers.watch(run.loop, made.forbid)
     try:
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
-        assert "of its own" in run.loop.bursts.off
+        assert "of its own" in made.off
     finally:
         for undo in list(run.loop.undo.values()):
             undo()
@@ -365,10 +361,10 @@ def test_one_that_came_to_nothing_is_made_again_a_few_times(run):
     run.bursts.abandon("a fork")
     run.train(120)
     assert [one["state"] for one in run.told["bursts"]] == ["abandoned: a fork", "recorded"]
-    for _ in range(2 * choosing.MOST_ATTEMPTS):
+    for _ in range(2 * burst_scheduler.MOST_ATTEMPTS):
         run.train(30, step_s=0.01 + 0.01 * (run.second % 2))
         run.bursts.abandon("a fork")
-    assert len(run.told["bursts"]) <= choosing.MOST_ATTEMPTS
+    assert len(run.told["bursts"]) <= burst_scheduler.MOST_ATTEMPTS
 
 
 def test_a_step_that_waits_for_those_before_it_is_no_long_one(run):
@@ -379,16 +375,16 @@ def test_a_step_that_waits_for_those_before_it_is_no_long_one(run):
         length = next(lengths)
         run.train(length, step_s=length)
     run.at += 10**9
-    run.bursts.watch()
+    run.bursts.on_sample()
     assert run.bursts._call is None
     run.at += 10**10
-    run.bursts.watch()
+    run.bursts.on_sample()
     assert run.bursts._call is not None
 
 
 def watch_until_it_stops(run, profiler):
     """As the sampler's thread does; the main thread acts at its next lines."""
-    watcher = threading.Thread(target=run.bursts.watch)
+    watcher = threading.Thread(target=run.bursts.on_sample)
     watcher.start()
     watcher.join()
     until = time.monotonic() + 10
@@ -412,10 +408,10 @@ def test_what_attaching_takes_is_no_late_step(run, monkeypatch):
 
     monkeypatch.setattr(Profiler, "begins", staticmethod(attach))
     run.begin()
-    run.bursts.watch()
+    run.bursts.on_sample()
     assert run.bursts._call is None
     run.at += 10**9
-    run.bursts.watch()
+    run.bursts.on_sample()
     assert run.bursts._call is not None
 
 
@@ -442,7 +438,7 @@ def test_a_fault_on_the_training_thread_ends_bursts_only(run, monkeypatch, hook)
     ((where, error),) = run.loop.faults
     assert (where, str(error)) == ("burst", "a planted fault")
     assert run.bursts.closed
-    assert run.loop.boundary is None
+    assert run.bursts not in run.loop.listeners
     assert not run.bursts.profiler.running
     assert all(end for _, end in run.bursts.windows)
 
@@ -452,7 +448,7 @@ def test_a_trace_that_cannot_be_written_costs_the_trace(run, monkeypatch, error)
     def broken(*_):
         raise error
 
-    monkeypatch.setattr(Result, "save", broken)
+    monkeypatch.setattr(Profiler, "save", broken)
     run.train(120)
     assert len(run.bursts.told) == 1
     assert run.bursts._result is None
@@ -461,7 +457,7 @@ def test_a_trace_that_cannot_be_written_costs_the_trace(run, monkeypatch, error)
 
 def test_what_was_recorded_last_is_kept_at_the_end(run, tmp_path):
     run.begin()
-    run.bursts.consider = lambda: None
+    run.second = 10**9  # the sampler's thread does not come to it
     run.train(0.04)
     assert not list(tmp_path.iterdir())
     run.bursts.close()

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
-from whyidle.probe import _checksum, padding  # noqa: E402
-from whyidle.probe.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
+from whyidle.probe.frameworks.torch import batch_checksum, padding  # noqa: E402
+from whyidle.probe.frameworks.torch.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
 
 SIZES = (10, 4, 7, 5)
 REAL, ALL = sum(SIZES), 4 * 10
@@ -123,20 +123,11 @@ def test_large_batches_are_read_in_part():
     assert found[0] * 4 == found[1] < real.numel() / 3
 
 
-class Loop(standin.Loop):
-    def __init__(self):
-        super().__init__()
-        self.rows = []
-
-    def row(self, suffix, layout, row):
-        self.rows.append((suffix, layout.unpack(layout.pack(*row))))
-
-
 def test_looks_are_bought_from_a_budget(monkeypatch):
     clock = iter(range(0, 10**12, 1000))
     for name in ("now", "cpu"):
         monkeypatch.setattr(padding, name, lambda: next(clock))
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     looking.credit = 0
     for _ in range(5000):
@@ -150,7 +141,7 @@ def test_the_first_looks_come_sooner(monkeypatch):
     clock = iter(range(0, 10**12, 1000))
     for name in ("now", "cpu"):
         monkeypatch.setattr(padding, name, lambda: next(clock))
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     for _ in range(5000):
         looking.taken({"attention_mask": mask()})
@@ -158,7 +149,7 @@ def test_the_first_looks_come_sooner(monkeypatch):
 
 
 def test_where_nothing_tells_nobody_looks_again(monkeypatch):
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     monkeypatch.setattr(padding, "EARLY_BUDGET", 1e9)
     seen = []
@@ -169,7 +160,7 @@ def test_where_nothing_tells_nobody_looks_again(monkeypatch):
 
 
 def test_a_fault_ends_the_looking_and_nothing_else(monkeypatch):
-    loop = Loop()
+    loop = standin.Loop()
     looking = padding.Padding(loop)
     monkeypatch.setattr(padding, "of_batch", lambda data: 1 / 0)
     looking.taken(1)
@@ -207,7 +198,7 @@ def test_a_type_that_numpy_does_not_know_tells_nothing():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
 def test_a_checksum_leaves_the_batch_as_it_is(dtype):
     batch = (torch.arange(40).reshape(4, 10) % 2).to(dtype)
-    index, told = _checksum.of_one([8, 1, 2, 3], batch)
-    assert (index, told) == _checksum.of_one([1, 8], batch[[1, 0]])
-    assert told != _checksum.of_one([8], batch[:1].logical_not().to(dtype))[1]
+    index, told = batch_checksum.of_one([8, 1, 2, 3], batch)
+    assert (index, told) == batch_checksum.of_one([1, 8], batch[[1, 0]])
+    assert told != batch_checksum.of_one([8], batch[:1].logical_not().to(dtype))[1]
     assert batch.resize_(64, 10).shape == (64, 10)

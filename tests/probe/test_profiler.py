@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from whyidle.probe import profiler
+from whyidle.probe.frameworks.torch import profiler
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own
@@ -41,7 +41,7 @@ def test_steps_are_recorded_and_nothing_stays(own, tmp_path, monkeypatch):
     assert own.busy() is None
     assert "KINETO_LOG_LEVEL" not in os.environ
     path = tmp_path / "1.burst-1.json"
-    size = profiler.save(result, str(path))
+    size = own.save(result, str(path))
     assert size == path.stat().st_size
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     names = [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]
@@ -116,7 +116,7 @@ def test_whoever_records_next_finds_the_device_attached(monkeypatch, set_by_user
 
 SILENT = """
 import sys
-from whyidle.probe.profiler import Profiler
+from whyidle.probe.frameworks.torch.profiler import Profiler
 import torch
 own = Profiler(torch, cuda=False)
 for _ in range(2):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from whyidle.importers import probe
-from whyidle.probe import guard, room
-from whyidle.probe import recorder as recording
-from whyidle.probe.recorder import ANNOTATION, OP, STEP, Recorder, tag
+from whyidle.probe import wire
+from whyidle.probe.core import containment, disk_quota
+from whyidle.probe.core import recorder as recording
+from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, tag
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_step_is_two_spans(recorder):
     name = recorder.number("step")
     recorder.short.extend((tag(name, STEP), 1, 2))
     first, second = written(recorder)
-    assert first == (1, 2, 7, recorder.number(recording.OPTIMIZER), OP)
+    assert first == (1, 2, 7, recorder.number(recording.OPTIMIZER, wire.OPTIMIZER_OPERATORS), OP)
     assert second == (1, 2, 7, name, ANNOTATION)
 
 
@@ -117,11 +118,11 @@ def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
     ids=["enough", "full", "room", "a file system that tells no sizes"],
 )
 def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, left, why):
-    monkeypatch.setattr(guard, "seen", set())
-    monkeypatch.setattr(room, "MOST_BYTES", most)
-    monkeypatch.setattr(room, "EVERY_BYTES", 200)
+    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(disk_quota, "MOST_BYTES", most)
+    monkeypatch.setattr(disk_quota, "EVERY_BYTES", 200)
     told = {"f_bavail": (left or 0) // 4096, "f_frsize": 4096, "f_blocks": left and 1 << 40}
-    monkeypatch.setattr(room.os, "statvfs", lambda folder: type("Disk", (), told))
+    monkeypatch.setattr(disk_quota.os, "statvfs", lambda folder: type("Disk", (), told))
     recorder._forget()
     recorder.facts = {"pid": 1}
     for _ in range(20):
@@ -140,8 +141,8 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
 
 
 def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
-    monkeypatch.setattr(guard, "seen", set())
-    monkeypatch.setattr(room, "MOST_BYTES", 100)
+    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(disk_quota, "MOST_BYTES", 100)
     recorder.facts, whole = {"pid": 1}, recorder._replace
 
     def full(suffix, document):
@@ -164,3 +165,15 @@ def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):
     for number in (1, -1):
         recorder.sample((1, -1, 7, number, 0))
     assert [row[3] for row in recorder.samples] == [1]
+
+
+def test_a_name_is_written_with_its_role(recorder):
+    """Whatever a label holds, it stays one line whose role can be read."""
+    named = [("Optimizer.step#\tA\nB", wire.OPTIMIZER), ("x", wire.NO_ROLE), ("x", wire.BACKWARD)]
+    numbers = [recorder.number(*name) for name in named]
+    assert numbers == [recorder.number(*name) for name in named]
+    recorder.add((5, 6, 8, numbers[0], OP))
+    recorder.flush()
+    lines = Path(recorder.place("names")).read_text(encoding="utf-8").splitlines()
+    found = [wire.split_name(lines[number]) for number in numbers]
+    assert found == [(wire.OPTIMIZER, "Optimizer.step#\tA B"), ("", "x"), (wire.BACKWARD, "x")]

@@ -10,11 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import standin
 
-from whyidle.probe import sampler as module
-from whyidle.probe.loop import Loop
-from whyidle.probe.recorder import Recorder
-from whyidle.probe.sampler import Sampler
+from whyidle.probe.core import sampler as module
+from whyidle.probe.core.events import Events
+from whyidle.probe.core.recorder import Recorder
+from whyidle.probe.core.sampler import Sampler
 
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 LATE_S = 0.1
@@ -79,7 +80,7 @@ def test_a_thread_that_hangs_in_a_write_delays_the_end_for_a_moment_only(recorde
     monkeypatch.setattr(module, "PARTING_S", 0.05)
     monkeypatch.setattr(module, "WAITING_S", 0.001)
     monkeypatch.setattr(module, "FLUSH_S", 0.0)
-    loop = Loop(recorder)
+    loop = Events(recorder, standin.Framework())
     recorder._lock.acquire()  # as a write that does not come back
     loop.sampler = Sampler(recorder, threading.get_ident())
     loop.sampler.start()
@@ -136,7 +137,7 @@ def test_a_thread_that_works_for_ever_is_not(recorder, monkeypatch):
 
 
 def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path):
-    loop = Loop(recorder)
+    loop = Events(recorder, standin.Framework())
     loop.sampler = Sampler(recorder, threading.get_ident())
     loop.sampler.start()
     recorder.facts = {"pid": os.getpid(), "switches": {}}
@@ -245,8 +246,8 @@ def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
 
 WAITING = """
 import os, signal, sys, threading, time
-from whyidle.probe.recorder import Recorder
-from whyidle.probe.sampler import Sampler
+from whyidle.probe.core.recorder import Recorder
+from whyidle.probe.core.sampler import Sampler
 
 sampler = Sampler(Recorder(sys.argv[1]), threading.get_ident())
 sampler.start()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import standin
 
-from whyidle.probe import tracebacks
+from whyidle.probe.core import tracebacks
 
-OWN = str(Path(tracebacks.__file__).with_name("loop.py"))
+OWN = str(Path(tracebacks.__file__).with_name("events.py"))
 
 
 def wrapped(function):

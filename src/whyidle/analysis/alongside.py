@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.reads import lines_at
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
-STEP = "Optimizer.step#"
 APART_NS = 1_000_000
 """steps that two clocks tell further apart than this are not the same"""
 I64 = NDArray[np.int64]
@@ -40,8 +39,7 @@ def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
 
 
 def _steps(timeline: Timeline) -> I64:
-    named = [i for i, name in enumerate(timeline.names) if name.startswith(STEP)]
-    return np.flatnonzero(among(timeline.host.name, named))
+    return timeline.rows_of(Role.OPTIMIZER)
 
 
 def _ahead(live: I64, burst: Timeline) -> int | None:

@@ -14,14 +14,13 @@ import numpy as np
 
 from whyidle.analysis.intervals import union
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 
 
 def computed(facts: Scoped) -> tuple[float, float] | None:
     """What a rank computes inside and outside of its backward passes, s per step; None where these
     are not marked, as only a watched job on a CPU marks them."""
-    host, names = facts.timeline.host, facts.timeline.names
-    wanted = [i for i, name in enumerate(names) if name == "whyidle::backward"]
-    rows = np.flatnonzero(np.isin(host.name, wanted))
+    host, rows = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
     if not facts.on_cpu or not len(rows):
         return None
     passes, work = union(host.start[rows], host.end[rows]), facts.part("compute")

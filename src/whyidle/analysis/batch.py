@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among
+from whyidle.analysis.codes import among, used
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.loader import SINGLE, nexts
+from whyidle.analysis.loader import nexts
 from whyidle.analysis.replay import added
-from whyidle.model.timeline import HostKind
+from whyidle.model.roles import Role
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -133,36 +133,22 @@ def _rate(facts: Facts, row: int) -> float:
 
 # -- its size -------------------------------------------------------------------------------
 
-_BATCHED: Final[dict[str, tuple[int, int]]] = {
-    "aten::conv1d": (0, 3),
-    "aten::conv2d": (0, 4),
-    "aten::conv3d": (0, 5),
-    "aten::batch_norm": (0, 0),
-    "aten::max_pool2d": (0, 4),
-    "aten::scaled_dot_product_attention": (0, 4),
-    "aten::embedding": (1, 2),
-    "aten::nll_loss": (0, 2),
-    "aten::nll_loss_nd": (0, 2),
-    "aten::cross_entropy_loss": (0, 2),
-    "aten::binary_cross_entropy_with_logits": (0, 0),
-}
-"""operator -> (which input has the batch as its first dimension, its rank; 0: any above 1)"""
-
 
 def size(facts: Facts) -> int | None:
     """Samples per step, where operators of at least two kinds agree on the first dimension of
     their input, and some of them run once per step (else a step is several forward passes); None
     where that is not so, or shapes are not recorded."""
-    host, names = facts.timeline.host, facts.timeline.names
-    wanted = {i: name for i, name in enumerate(names) if name in _BATCHED}
-    rows = np.flatnonzero(among(host.name, wanted) & (host.kind == HostKind.OP))
+    host, timeline = facts.timeline.host, facts.timeline
+    ops = facts.ops[0]
+    known = [name for name in used(host.name[ops]) if timeline.operator(int(name)).batch]
+    rows = ops[among(host.name[ops], known)]
     rows = rows[facts.host_scope.covers(host.start[rows]) & (host.detail[rows] >= 0)]
-    calls = Counter((wanted[int(host.name[row])], int(host.detail[row])) for row in rows)
-    told: dict[str, set[int]] = {}
-    passes: Counter[tuple[str, str]] = Counter()
+    calls = Counter((int(host.name[row]), int(host.detail[row])) for row in rows)
+    told: dict[int, set[int]] = {}
+    passes: Counter[tuple[int, str]] = Counter()
     for (name, detail), count in calls.items():
-        shapes = shapes_of(facts.timeline, detail)
-        told.setdefault(name, set()).add(_first(shapes, name))
+        shapes = shapes_of(timeline, detail)
+        told.setdefault(name, set()).add(_first(shapes, *(timeline.operator(name).batch or (0, 0))))
         passes[name, str(shapes)] += count
     found = set().union(*told.values()) if told else set()
     alone = len(told) >= 2 and len(found) == 1 and -1 not in found
@@ -171,13 +157,13 @@ def size(facts: Facts) -> int | None:
 
 def passes(facts: Facts) -> int | None:
     """Backward passes of a step, as a watched run records them; None where none is recorded."""
-    rows = facts.named(r"^whyidle::backward$")
+    rows = facts.rows_of(Role.BACKWARD)
     count = int(facts.host_scope.covers(facts.timeline.host.start[rows]).sum())
     return max(round(count / facts.step_count), 1) if count and facts.step_count else None
 
 
-def _first(shapes: list[object], name: str) -> int:
-    position, rank = _BATCHED[name]
+def _first(shapes: list[object], position: int, rank: int) -> int:
+    """The first dimension of one input; -1 where it is not of that rank."""
     shape = shapes[position] if len(shapes) > position else None
     if not isinstance(shape, list) or len(shape) < 2 or (rank and len(shape) != rank):
         return -1
@@ -207,9 +193,9 @@ def _loaded(facts: Facts, spans: Intervals) -> float:
     """Samples that all loaders handed over in some time, those of evaluations left out. Of
     batches made in the training process some are counted, and stand for the others."""
     loading = facts.timeline.loading
-    spans = spans - facts.host.during("evaluation")
+    spans = spans - facts.host.during(Role.EVALUATION)
     made = _made(facts, spans)
-    calls = nexts(facts, SINGLE)
+    calls = nexts(facts, Role.BATCH_INLINE)
     count = float(spans.covers(calls.end).sum()) * float(made.mean()) if len(made) else 0.0
     taken = loading.takes["iterator"][spans.covers(loading.takes["end"])]
     for number in taken[(taken > 0) & (taken <= len(loading.iterators))].tolist():
@@ -224,7 +210,7 @@ def _made(facts: Facts, spans: Intervals) -> NDArray[np.uint32]:
     process may be an evaluation's, too."""
     batches = facts.timeline.loading.batches
     own = batches[batches["worker"] < 0]
-    for kept in (spans.covers(own["end"]), ~facts.host.during("evaluation").covers(own["end"])):
+    for kept in (spans.covers(own["end"]), ~facts.host.during(Role.EVALUATION).covers(own["end"])):
         if kept.any():
             return own["samples"][kept]
     return own["samples"]

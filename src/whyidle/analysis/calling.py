@@ -9,7 +9,6 @@ for it longer, it is other Python that ran before that line.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +22,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.sampling.share_error import wilson
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 I64 = NDArray[np.int64]
@@ -34,9 +34,6 @@ LOOP_S: Final = 200e-6
 """as in ``python-overhead-in-step``: ten times the usual way from one operator to the next, so a
 line that takes as long in each step calls many, or is reached often"""
 MOSTLY: Final = 0.5
-_TRAINS: Final = re.compile(r"/torch/(nn|optim|autograd|_dynamo|_inductor|_functorch)/")
-"""under these lie the model, its backward pass and its update, as the user wrote them or not: how
-many operators they need is not told by one line"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +82,15 @@ def calling(facts: Facts) -> Calling | None:
 
 def _own_lines(facts: Facts) -> dict[Place, list[int]]:
     """The user's lines that looks show as the innermost, outside the training pass, each with the
-    stacks (``timeline.details``) that end there."""
+    stacks (``timeline.details``) that end there. How many operators the model, its backward pass
+    and its update need is not told by one line, whoever wrote them."""
     found: defaultdict[Place, list[int]] = defaultdict(list)
+    plays = facts.timeline.vocabulary.plays
     for number, detail in enumerate(facts.timeline.details):
         place = frame_place(detail.stack.split(";", 1)[0], facts.rank) if detail.stack else None
-        if place is not None and not in_library(place) and not _TRAINS.search(detail.stack):
-            found[place].append(number)
+        if place is None or in_library(place) or plays(Role.TRAINING_FRAME, detail.stack):
+            continue
+        found[place].append(number)
     return found
 
 

@@ -21,6 +21,7 @@ from whyidle.analysis.gaps import picked
 from whyidle.analysis.host import Host
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.steps import Steps
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
 I64 = NDArray[np.int64]
@@ -100,7 +101,7 @@ def collectives(timeline: Timeline, steps: Steps, host: Host) -> Collectives:
     """All collectives of one recording."""
     if len(timeline.device):
         return _of_device(timeline, steps, host)
-    return _of_host(timeline, steps, host.roles.rows("collective_flight"))
+    return _of_host(timeline, steps, timeline.rows_of(Role.COLLECTIVE_FLIGHT))
 
 
 def _of_device(timeline: Timeline, steps: Steps, host: Host) -> Collectives:

@@ -12,12 +12,12 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import in_library
-from whyidle.analysis.scoped import COMPILED_AGAIN, HABIT
+from whyidle.analysis.scoped import HABIT
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 
 _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 """a guard on a number that the code before a graph break left for the code behind it"""
-RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)")
 
 
 def told(facts: Facts) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def habit(facts: Facts) -> tuple[Intervals, int]:
     if max(map(len, steps.values()), default=0) < HABIT:
         return EMPTY, 0
     host = facts.timeline.host
-    rows = facts.named(COMPILED_AGAIN)
+    rows = facts.rows_of(Role.RECOMPILE)
     rows = rows[host.start[rows] >= facts.steps.on_host[1][0]]
     return union(host.start[rows], host.end[rows]), len(set().union(*steps.values()))
 
@@ -65,17 +65,17 @@ def compiled(facts: Facts, *, again: bool) -> tuple[Place, ...]:
     for one in told(facts).get("compiles") or ():
         if not again or one.get("turn", 1) > 1:
             spent[one["file"], one["line"], one["function"]] += one["seconds"]
-    places = [_named(key, facts.rank) for key, _ in spent.most_common()]
+    places = [_named(facts, key) for key, _ in spent.most_common()]
     own = [place for place in places if not in_library(place)]
     return tuple((own or places)[:1])
 
 
-def _named(key: tuple[str, int, str], rank: int | None) -> Place:
+def _named(facts: Facts, key: tuple[str, int, str]) -> Place:
     file, line, function = key
-    resumed = RESUMED.match(function)
+    resumed = facts.timeline.vocabulary.parts(Role.RESUMED_FRAME, function)
     if resumed:
         line, function = int(resumed["line"]), resumed["function"]
-    return Place(file=file, line=line, function=function, rank=rank)
+    return Place(file=file, line=line, function=function, rank=facts.rank)
 
 
 def reasons(facts: Facts) -> tuple[Evidence, ...]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from whyidle.analysis.gaps import Launches
-from whyidle.analysis.roles import Roles
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
 QUEUED_NS: Final = 1_000_000
@@ -46,8 +46,7 @@ def earlier_work(timeline: Timeline, linked: Launches, low: int) -> Earlier | No
         return Earlier(first, waited=False)
     if device.start.min() < first:
         return None
-    roles = Roles(timeline)
-    rows = np.concatenate([roles.rows("sync"), roles.rows("copy_call")])
+    rows = np.concatenate([timeline.rows_of(Role.SYNC), timeline.rows_of(Role.COPY_CALL)])
     begin, end = np.maximum(host.start[rows], low), np.minimum(host.end[rows], first)
     blocked = end - begin > QUEUED_NS
     return Earlier(int(end[blocked].max()), waited=True) if blocked.any() else None

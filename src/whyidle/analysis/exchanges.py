@@ -9,6 +9,7 @@ import numpy as np
 from whyidle.analysis.backward import computed
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
+from whyidle.model.roles import Role
 
 FULL = 0.5
 """an exchange of at least half of the largest one's calls is one of all gradients"""
@@ -62,11 +63,11 @@ def rhythm_of(facts: Facts) -> Rhythm | None:
     """How often gradients are exchanged; None where forward passes, optimizer steps or all-reduces
     are not recorded."""
     host = facts.timeline.host
-    forwards = host.start[facts.named(r"^DistributedDataParallel\.forward$")]
+    forwards = host.start[facts.rows_of(Role.REPLICA_FORWARD)]
     if not len(forwards):  # a watched run records backward passes
-        forwards = host.start[facts.named(r"^whyidle::backward$")]
+        forwards = host.start[facts.rows_of(Role.BACKWARD)]
     updates = _updates(facts)
-    calls = np.sort(host.start[facts.named(r"^c10d::allreduce_|^(nccl|gloo):all_?reduce$")])
+    calls = np.sort(host.start[facts.rows_of(Role.GRADIENT_EXCHANGE)])
     if len(forwards) < 2 or len(updates) < 2 or not len(calls):
         return None
     edges = np.append(np.sort(forwards), np.iinfo(np.int64).max)
@@ -78,20 +79,20 @@ def rhythm_of(facts: Facts) -> Rhythm | None:
 
 def searches(facts: Facts) -> Intervals:
     """When parameters that a step did not use were searched for."""
-    host, rows = facts.timeline.host, facts.named(r"reducer::search_unused_parameters$")
+    host, rows = facts.timeline.host, facts.rows_of(Role.GRADIENT_SEARCH)
     return union(host.start[rows], host.end[rows])
 
 
 def updates(facts: Facts) -> Intervals:
     """When an optimizer stepped."""
-    host, rows = facts.timeline.host, facts.named(r"^Optimizer\.step#")
+    host, rows = facts.timeline.host, facts.rows_of(Role.OPTIMIZER)
     return union(host.start[rows], host.end[rows])
 
 
 def _updates(facts: Facts) -> np.ndarray:
     """Starts of the steps of the busiest optimizer: one of several names stands for all."""
     host = facts.timeline.host
-    rows = facts.named(r"^Optimizer\.step#")
+    rows = facts.rows_of(Role.OPTIMIZER)
     if not len(rows):
         return np.empty(0, np.int64)
     names, counts = np.unique(host.name[rows], return_counts=True)

@@ -27,6 +27,7 @@ from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.signals import signals_of
 from whyidle.analysis.waits import Waits
 from whyidle.analysis.workers import Workers
+from whyidle.model.roles import Role
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = NDArray[np.int64]
@@ -155,7 +156,7 @@ class Facts(Scoped):
     def evaluating(self) -> Busy | None:
         """How busy a device of which only marks are known was during evaluations; None where that
         is not known, too."""
-        rows = interrupting(self.host, self.steps, "evaluation")
+        rows = interrupting(self.host, self.steps, Role.EVALUATION)
         host = self.timeline.host
         told = self.host.progress.told and not len(self.device)
         spans = union(host.start[rows], host.end[rows])

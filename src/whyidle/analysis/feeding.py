@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.places import frame_place, in_library
-from whyidle.analysis.roles import Roles
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
 I64 = NDArray[np.int64]
@@ -23,10 +23,10 @@ _TAKES = re.compile(
 """functions of the standard library that return when another process or thread has done its part"""
 
 
-def taking(timeline: Timeline, roles: Roles) -> I64:
+def taking(timeline: Timeline) -> I64:
     """Rows of waits in such a function, called by the user's own code. A library that calls one (a
     tracker that waits for its upload) waits for something of its own."""
-    rows = roles.rows("blocked")
+    rows = timeline.rows_of(Role.BLOCKED)
     details, host = timeline.details, timeline.host
     mine = [_takes(details[host.detail[row]].stack) for row in rows]
     return rows[np.array(mine, dtype=bool)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -17,8 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among, used
+from whyidle.analysis.codes import used
 from whyidle.analysis.gaps import picked
+from whyidle.model.operators import Operator
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
 F64 = NDArray[np.float64]
@@ -87,11 +88,13 @@ def shapes_of(timeline: Timeline, detail: int) -> Shapes:
     return _parsed(timeline.details[detail].dims) if detail >= 0 else []
 
 
-def op_work(name: str, dims: Shapes, types: list[str]) -> OpWork:
-    """The work of one operator call. Args are its name, input shapes and input types."""
-    count = _FLOPS.get(name.removeprefix("aten::").removesuffix("_out"))
-    flops = _counted(count, dims) if count else None
-    return OpWork(flops, _moved(name, dims, types))
+def op_work(operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
+    """The work of one call of an operator, from its input shapes and input types."""
+    try:
+        flops = _counted(operator, dims)
+    except (IndexError, TypeError):  # a foreign operator of the same name
+        flops = None
+    return OpWork(flops, _moved(operator, dims, types))
 
 
 def _nan(value: float | None) -> float:
@@ -103,10 +106,10 @@ def _work(timeline: Timeline, name: int, detail: int, convolutions: _Convolution
     dims, types = _parsed(found.dims), _parsed(found.types)
     if not dims:
         return NOTHING
-    op = timeline.names[name].removeprefix("aten::")
-    if op in _FORWARD_CONVOLUTIONS or op in _HALF_CONVOLUTIONS:
-        return convolutions.work(op, dims, types) if len(dims) > 2 else NOTHING
-    return op_work(timeline.names[name], dims, types)
+    operator = timeline.operator(name)
+    if operator.work in _CONVOLUTIONS:
+        return convolutions.work(operator, dims, types) if len(dims) > 2 else NOTHING
+    return op_work(operator, dims, types)
 
 
 @lru_cache(maxsize=8192)
@@ -125,11 +128,20 @@ def _tensor(shape: Any) -> bool:
     )
 
 
-def _counted(count: Callable[[Shapes], float | None], dims: Shapes) -> float | None:
-    try:
-        return count(dims)
-    except (IndexError, TypeError):  # a foreign operator of the same name
+def _counted(operator: Operator, dims: Shapes) -> float | None:
+    """FLOPs of one call; None where it is no matrix work, or the shapes do not tell."""
+    inputs = dims[operator.first :]
+    if operator.work == "product":
+        return _product(inputs[0], inputs[1])
+    if operator.work == "linear":
+        return _linear(inputs)
+    if operator.work == "convolution_gradients":
+        return _convolution_backward(inputs)
+    if operator.work not in ("attention", "attention_gradients"):
         return None
+    flops = _attention(*inputs[:3], heads_first=operator.heads_first)
+    backward = operator.work == "attention_gradients"
+    return flops if flops is None or not backward else _BACKWARD_ATTENTION * flops
 
 
 # -- matrix products ------------------------------------------------------------------------
@@ -150,16 +162,10 @@ def _linear(dims: Shapes) -> float | None:
 
 # -- convolutions ---------------------------------------------------------------------------
 
-_FORWARD_CONVOLUTIONS: Final = frozenset(
-    {"cudnn_convolution", "miopen_convolution", "_convolution", "convolution", "conv2d", "conv1d",
-     "conv3d", "cudnn_convolution_relu", "_slow_conv2d_forward", "mkldnn_convolution"}
-)  # fmt: skip
-_HALF_CONVOLUTIONS: Final = frozenset(
-    f"{library}_convolution_backward_{part}"
-    for library in ("cudnn", "miopen")
-    for part in ("input", "weight")
+_CONVOLUTIONS: Final = frozenset(
+    {"convolution", "convolution_input_gradient", "convolution_weight_gradient"}
 )
-"""one gradient each, as PyTorch before 1.11 called them"""
+"""whose shapes tell only a part of the work"""
 
 
 def _convolved(output: Shape, weight: Shape) -> float:
@@ -189,8 +195,8 @@ class _Convolutions:
     @classmethod
     def of(cls, timeline: Timeline) -> _Convolutions:
         host = timeline.host
-        names = [i for i, name in enumerate(timeline.names) if "convolution_backward" in name]
-        rows = np.flatnonzero(among(host.name, names) & (host.detail >= 0))
+        rows = timeline.rows_of(Role.CONVOLUTION_GRADIENTS)
+        rows = rows[host.detail[rows] >= 0]
         outputs: dict[str, Shape | None] = {}
         weights: dict[str, Shape | None] = {}
         for detail in used(host.detail[rows]):
@@ -204,12 +210,12 @@ class _Convolutions:
             {key: shape for key, shape in weights.items() if shape},
         )
 
-    def work(self, op: str, dims: Shapes, types: list[str]) -> OpWork:
+    def work(self, operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
         """The work of a convolution whose own shapes do not tell all."""
-        if op in _FORWARD_CONVOLUTIONS:
+        if operator.work == "convolution":
             output, weight = self.outputs.get(str(dims[:2])), dims[1]
             tensors = [*dims[:2], output]
-        elif op.endswith("_backward_input"):
+        elif operator.work == "convolution_input_gradient":
             output, weight = dims[1], dims[2]
             tensors = [output, weight, output]
         else:
@@ -225,8 +231,8 @@ class _Convolutions:
 
 
 def _roles(dims: Shapes) -> tuple[Shape, Shape, Shape] | None:
-    """(input, gradient of the output, weight) of ``convolution_backward(grad, input, weight)``
-    or of the older ``cudnn_convolution_backward(input, grad, weight)``."""
+    """(input, gradient of the output, weight) of a convolution's gradients, whose first two inputs
+    are the former two in either order."""
     tensors = dims[:3]
     if len(tensors) < 3 or not all(_tensor(shape) and len(shape) > 2 for shape in tensors):
         return None
@@ -253,57 +259,13 @@ def _attention(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> float | No
     return 2.0 * batch * heads * queries * keys * (q[3] + v[3])
 
 
-def _forward(*, heads_first: bool) -> Callable[[Shapes], float | None]:
-    def count(dims: Shapes) -> float | None:
-        return _attention(dims[0], dims[1], dims[2], heads_first=heads_first)
-
-    return count
-
-
-def _backward(*, heads_first: bool) -> Callable[[Shapes], float | None]:
-    def count(dims: Shapes) -> float | None:
-        forward = _attention(dims[1], dims[2], dims[3], heads_first=heads_first)
-        return None if forward is None else _BACKWARD_ATTENTION * forward
-
-    return count
-
-
-_FLOPS: Final[dict[str, Callable[[Shapes], float | None]]] = {
-    "mm": lambda dims: _product(dims[0], dims[1]),
-    "bmm": lambda dims: _product(dims[0], dims[1]),
-    "addmm": lambda dims: _product(dims[1], dims[2]),
-    "_addmm_activation": lambda dims: _product(dims[1], dims[2]),
-    "baddbmm": lambda dims: _product(dims[1], dims[2]),
-    "addmm_": lambda dims: _product(dims[1], dims[2]),
-    "baddbmm_": lambda dims: _product(dims[1], dims[2]),
-    "_scaled_mm": lambda dims: _product(dims[0], dims[1]),
-    "linear": _linear,
-    "convolution_backward": _convolution_backward,
-    "_flash_attention_forward": _forward(heads_first=False),
-    "_efficient_attention_forward": _forward(heads_first=False),
-    "_scaled_dot_product_flash_attention": _forward(heads_first=True),
-    "_scaled_dot_product_efficient_attention": _forward(heads_first=True),
-    "_scaled_dot_product_cudnn_attention": _forward(heads_first=True),
-    "_flash_attention_backward": _backward(heads_first=False),
-    "_efficient_attention_backward": _backward(heads_first=False),
-    "_scaled_dot_product_flash_attention_backward": _backward(heads_first=True),
-    "_scaled_dot_product_efficient_attention_backward": _backward(heads_first=True),
-    "_scaled_dot_product_cudnn_attention_backward": _backward(heads_first=True),
-}
-
-
 # -- bytes ----------------------------------------------------------------------------------
 
-_TO_ONE: Final = frozenset({"sum", "mean", "norm", "linalg_vector_norm", "any", "all", "argmax",
-                            "nll_loss_forward", "_local_scalar_dense", "max", "min"})  # fmt: skip
-_IN_PLACE_WRITE: Final = frozenset({"fill_", "zero_"})
 
-
-def _moved(name: str, dims: Shapes, types: list[str]) -> float | None:
+def _moved(operator: Operator, dims: Shapes, types: list[str]) -> float | None:
     """Inputs once, output once; the output is as large as the broadcast inputs unless known
     better."""
-    op = name.removeprefix("aten::")
-    if not name.startswith("aten::"):
+    if not operator.sized:
         return None
     sized = [
         (shape, _SIZES.get(str(kind).lower()))
@@ -313,20 +275,19 @@ def _moved(name: str, dims: Shapes, types: list[str]) -> float | None:
     if not sized or any(size is None for _, size in sized):
         return None
     inputs = [math.prod(shape) * float(size or 0) for shape, size in sized]
-    if op in _IN_PLACE_WRITE:
+    if operator.writes == "in_place":
         return inputs[0]
-    if op == "copy_":
+    if operator.writes == "copy":
         return sum(inputs[:2])
-    return sum(inputs) + _written(op, dims, sized, inputs)
+    return sum(inputs) + _written(operator, dims, sized, inputs)
 
 
-def _written(op: str, dims: Shapes, sized: list[Any], inputs: list[float]) -> float:
-    if op in _TO_ONE:
+def _written(operator: Operator, dims: Shapes, sized: list[Any], inputs: list[float]) -> float:
+    if operator.writes == "nothing":
         return 0.0
     size = float(sized[-1][1])
-    first = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}.get(op)
-    if first is not None and len(dims) > first + 1:
-        left, right = dims[first], dims[first + 1]
+    if operator.writes == "product" and len(dims) > operator.first + 1:
+        left, right = dims[operator.first : operator.first + 2]
         if _product(left, right) is not None:
             return float(math.prod(left[:-1]) * right[-1]) * size
     return max(inputs)

@@ -14,9 +14,9 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.kernels import classify
 from whyidle.analysis.nesting import Nesting
 from whyidle.analysis.progress import progress
-from whyidle.analysis.roles import Roles
 from whyidle.analysis.saving import finishing
 from whyidle.analysis.steps import Steps
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
 I64 = NDArray[np.int64]
@@ -27,24 +27,23 @@ class Host:
 
     def __init__(self, timeline: Timeline, linked: Launches) -> None:
         self.timeline = timeline
-        self.roles = Roles(timeline)
         self.linked = linked
         self.drivers = driver_threads(timeline, linked)
         self.direction = copy_direction(timeline)
         self.collective = collective_kernels(timeline)
         self.progress = progress(timeline)
 
-    def rows(self, role: str) -> I64:
+    def rows(self, role: Role) -> I64:
         """Rows of a role on the driving threads."""
-        rows = self._taking if role == "producer" else self.roles.rows(role)
-        if role == "checkpoint":
-            rows = np.union1d(rows, finishing(self.timeline, self.roles))
+        rows = self._taking if role == Role.PRODUCER else self.timeline.rows_of(role)
+        if role == Role.CHECKPOINT:
+            rows = np.union1d(rows, finishing(self.timeline))
         rows = rows[among(self.timeline.host.thread[rows], self.drivers)]
-        return rows[~self._launching(rows)] if role == "preprocess" else rows
+        return rows[~self._launching(rows)] if role == Role.PREPROCESS else rows
 
     @cached_property
     def _taking(self) -> I64:
-        return taking(self.timeline, self.roles)
+        return taking(self.timeline)
 
     def _launching(self, rows: I64) -> NDArray[np.bool_]:
         """Which events launch kernels: a function that does is not mere preparation on the CPU."""
@@ -59,7 +58,7 @@ class Host:
             found[mine] = np.searchsorted(times, last) > np.searchsorted(times, first)
         return found
 
-    def during(self, role: str) -> Intervals:
+    def during(self, role: Role) -> Intervals:
         """When any driving thread was inside an event of a role."""
         rows = self.rows(role)
         return union(self.timeline.host.start[rows], self.timeline.host.end[rows])
@@ -87,12 +86,8 @@ def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
     calls = linked.call[linked.known]
     threads, counts = np.unique(host.thread[calls], return_counts=True)
     found = set(threads[counts >= 0.01 * max(counts.sum(), 1)].tolist())
-    marks = [
-        i
-        for i, name in enumerate(timeline.names)
-        if name.startswith(("ProfilerStep#", "Optimizer."))
-    ]
-    found |= set(used(host.thread[among(host.name, marks)]).tolist()) if marks else set()
+    for role in (Role.PROFILER_STEP, Role.OPTIMIZER_CALL):
+        found |= set(used(host.thread[timeline.rows_of(role)]).tolist())
     if not found:
         ops = host.thread[(host.kind == HostKind.OP) | (host.kind == HostKind.RUNTIME)]
         frames = host.thread[host.kind == HostKind.PYTHON]  # of one that only ever waited
@@ -109,7 +104,7 @@ def collective_kernels(timeline: Timeline) -> NDArray[np.bool_]:
     return table[device.name] & (device.kind == DeviceKind.KERNEL)
 
 
-def interrupting(host: Host, steps: Steps, role: str) -> I64:
+def interrupting(host: Host, steps: Steps, role: Role) -> I64:
     """Rows of a role that interrupt steps: what spans a whole step is the loop itself (a script
     whose main function is called ``evaluate``). Steps as the host passes them: while it runs ahead,
     a pause may span several of the device's."""

@@ -14,10 +14,8 @@ from whyidle.analysis.places import frame_place
 from whyidle.analysis.samples import lines
 from whyidle.analysis.scoped import Scoped
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
-
-_OURS = "whyidle::"
-"""what we recorded of a thread ourselves (that it waited, say) is no function of anybody's"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def _frame(facts: Scoped, windows: Intervals, least: float = MOSTLY) -> Hot | No
     names, index = np.unique(host.name[rows], return_inverse=True)
     total = np.bincount(index, weights=windows.inside(host.start[rows], host.end[rows]))
     share = np.minimum(total / windows.total, 1.0)
-    called = [not facts.timeline.names[name].startswith(_OURS) for name in names]
+    called = [not facts.timeline.plays(Role.PROBE, int(name)) for name in names]
     enough = np.flatnonzero((share >= least) & np.array(called))
     if not len(enough):
         return None

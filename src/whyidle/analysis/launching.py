@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import EMPTY, Intervals, union
-from whyidle.analysis.loader import MULTI, awaited, nexts
+from whyidle.analysis.loader import awaited, nexts
 from whyidle.analysis.recording import measured_share, share_of_recording
 from whyidle.analysis.refills import PAUSE_NS
 from whyidle.analysis.replay import Replay, Saved
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind
 
 I64 = NDArray[np.int64]
@@ -24,18 +25,17 @@ BLOCKED_NS = 20_000
 """a launch that takes longer than this while so many others wait was blocked by the full queue
 (1024 outstanding launches, HTA)"""
 OTHER_WORK = (
-    "loader",
-    "preprocess",
-    "checkpoint",
-    "evaluation",
-    "logging",
-    "gc",
-    "compile",
-    "allocator",
-    "collective_wait",
+    Role.LOADER,
+    Role.PREPROCESS,
+    Role.CHECKPOINT,
+    Role.EVALUATION,
+    Role.LOGGING,
+    Role.GC,
+    Role.COMPILE,
+    Role.ALLOCATOR,
+    Role.COLLECTIVE_WAIT,
 )
 """roles of host time that is not spent on feeding the device"""
-COLLECTIVES = r"^(c10d::|nccl:|gloo:|mpi:)"
 MISSING = 0.1
 """share of the step in which the host waits for device work that the recording does not hold, from
 which on the recording is a sample and its quiet stretches mean nothing"""
@@ -142,7 +142,7 @@ class Launching:
         for role in OTHER_WORK:
             left = left - self._facts.host.during(role)
         host = self._facts.timeline.host
-        calls = self._facts.named(COLLECTIVES)
+        calls = self._facts.rows_of(Role.COLLECTIVE_CALL)
         left = left - union(host.start[calls], host.end[calls])
         return left - self.replay.waiting
 
@@ -156,7 +156,7 @@ class Launching:
     @cached_property
     def optimizer(self) -> Intervals:
         """Inside ``Optimizer.step``."""
-        rows = self._facts.named(r"^Optimizer\.step#")
+        rows = self._facts.rows_of(Role.OPTIMIZER)
         host = self._facts.timeline.host
         return union(host.start[rows], host.end[rows]) & self._facts.scope
 
@@ -193,7 +193,7 @@ def wait_rows(facts: Scoped) -> I64:
     """Host calls that may wait for the device: synchronisations, copies, frees."""
     crossing = np.isin(facts.direction, ("h2d", "d2h"))
     calls = facts.launches.call[crossing]
-    rows = [facts.host.rows("sync"), calls[calls >= 0], facts.host.rows("allocator")]
+    rows = [facts.host.rows(Role.SYNC), calls[calls >= 0], facts.host.rows(Role.ALLOCATOR)]
     return np.unique(np.concatenate([*rows, blocked_launches(facts)]))
 
 
@@ -218,6 +218,6 @@ def replay_of(facts: Scoped, waits: I64 | None = None, *, patient: bool = False)
     window = (int(scope.start[0]), int(scope.end[-1])) if len(scope) else (0, 0)
     rows = wait_rows(facts)
     rows = rows if waits is None else np.union1d(rows, waits)
-    batches = nexts(facts, MULTI)
+    batches = nexts(facts, Role.BATCH_FROM_WORKERS)
     fixed = batches.rows[awaited(facts, batches, doubtful=patient)]
     return Replay(facts.timeline, facts.launches, rows, facts.host.drivers, window, fixed=fixed)

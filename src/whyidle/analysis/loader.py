@@ -10,14 +10,10 @@ from numpy.typing import NDArray
 from whyidle.analysis.codes import among
 from whyidle.analysis.intervals import union
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
-
-SINGLE = r"_SingleProcessDataLoaderIter\.__next__"
-LOADER = "torch/utils/data/dataloader.py"
-"""the file of these calls, in a stack"""
-MULTI = r"_MultiProcessingDataLoaderIter\.__next__"
 
 HANDOFF_S = 50e-6
 """what taking a finished batch from a worker costs at least: the queue's round trip (36 to 50 us
@@ -57,10 +53,10 @@ class Nexts:
         return (self.end - self.start) / 1e9
 
 
-def nexts(facts: Scoped, pattern: str) -> Nexts:
-    """Calls whose name matches ``SINGLE`` or ``MULTI``."""
+def nexts(facts: Scoped, role: Role) -> Nexts:
+    """Calls of a role: ``BATCH_INLINE`` or ``BATCH_FROM_WORKERS``."""
     host = facts.timeline.host
-    rows = facts.named(pattern)
+    rows = facts.rows_of(role)
     rows = rows[among(host.thread[rows], facts.host.drivers)]
     start, end = host.start[rows], host.end[rows]
     exposed = facts.part("loader").inside(start, end) / 1e9

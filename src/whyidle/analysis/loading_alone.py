@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.loader import SINGLE, nexts
+from whyidle.analysis.loader import nexts
 from whyidle.analysis.making import MOSTLY
+from whyidle.model.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Alone:
 def loading_alone(facts: Facts, waited: float) -> Alone | None:
     """None where most of the ``waited`` share of the step is for something else. Where the loading
     was not seen from within, nothing says that it lacks a core."""
-    calls = nexts(facts, SINGLE)
+    calls = nexts(facts, Role.BATCH_INLINE)
     share = float(calls.exposed.sum()) / facts.scope_s
     if facts.workers.count or not share or share < MOSTLY * waited:
         return None

@@ -6,7 +6,6 @@ is assumed to have cost is taken off.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +15,9 @@ from numpy.typing import NDArray
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.recording import OP_COST_S
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 
 Phase = Literal["forward", "backward", "optimizer"]
-_FRAMES = ("autograd::engine::evaluate_function", "whyidle::")
-"""marks around operators, none themselves"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def operators(facts: Scoped) -> list[Operator]:
         Operator(
             name=names[int(keys[i]) // 3],
             phase=_PHASES[int(keys[i]) % 3],
-            group=_group(names[int(keys[i]) // 3]),
+            group=facts.timeline.operator(int(keys[i]) // 3).group,
             count=int(counts[i]),
             total_s=float(totals[i]),
             share=float(totals[i]) / whole,
@@ -62,43 +60,19 @@ def operators(facts: Scoped) -> list[Operator]:
 def own_times(facts: Scoped) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
     """Operators in scope in the order in which they began, thread by thread: rows of the host's
     events, the seconds that are their own, and their groups."""
-    host, names = facts.timeline.host, facts.timeline.names
+    host, operator = facts.timeline.host, facts.timeline.operator
     rows, own_s = _in_scope(facts)
     order = np.lexsort((host.start[rows], host.thread[rows]))
-    groups = {int(name): _group(names[int(name)]) for name in np.unique(host.name[rows])}
+    groups = {int(name): operator(int(name)).group for name in np.unique(host.name[rows])}
     return rows[order], own_s[order], [groups[int(name)] for name in host.name[rows[order]]]
 
 
 def _in_scope(facts: Scoped) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Operators in scope, marks around them left out, and the seconds that are their own."""
-    host, names = facts.timeline.host, facts.timeline.names
+    host, marks = facts.timeline.host, facts.timeline.rows_of(Role.FRAMEWORK_MARK)
     rows, own = _own_ns(facts)
-    frames = [i for i, name in enumerate(names) if name.startswith(_FRAMES)]
-    keep = facts.scope.covers(host.start[rows]) & ~np.isin(host.name[rows], frames)
+    keep = facts.scope.covers(host.start[rows]) & ~np.isin(rows, marks)
     return rows[keep], np.maximum(own[keep] / 1e9 - OP_COST_S, 0.0)
-
-
-_GROUPS = (
-    ("matrix_product", re.compile(r"mm$|mm_|matmul|linear|baddbmm|einsum|::dot$|::mv$")),
-    ("convolution", re.compile(r"conv")),
-    ("attention", re.compile(r"attention")),
-    ("optimizer", re.compile(r"_fused_(adam|sgd|adagrad)|_foreach_")),
-    ("normalisation", re.compile(r"norm")),
-    ("reduction", re.compile(r"::_?(sum|mean|max|min|argmax|var|std|\w*softmax|nll)|loss")),
-    ("indexing", re.compile(r"embedding|index_|::index$|gather|scatter")),
-    ("copy", re.compile(r"copy_?$|clone|::cat$|::_to_copy|::to$|contiguous|empty|resize_")),
-    (
-        "elementwise",
-        re.compile(
-            r"::_?(add|sub|mul|div|sqrt|exp|pow|relu|gelu|silu|sigmoid|tanh|lerp|zero|fill|"
-            r"dropout|threshold|where|clamp|neg|abs|square)"
-        ),
-    ),
-)
-
-
-def _group(name: str) -> str:
-    return next((group for group, pattern in _GROUPS if pattern.search(name)), "other")
 
 
 _PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
@@ -119,12 +93,11 @@ def _own_ns(facts: Scoped) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _phase(facts: Scoped, times: NDArray[np.int64]) -> NDArray[np.int64]:
-    optimizer = _spans(facts, r"^Optimizer\.(step|zero_grad)#")
-    backward = _spans(facts, r"^autograd::engine::evaluate_function")
+    optimizer = _spans(facts, Role.OPTIMIZER_CALL)
+    backward = _spans(facts, Role.BACKWARD_NODE)
     return np.where(optimizer.covers(times), 2, np.where(backward.covers(times), 1, 0))
 
 
-def _spans(facts: Scoped, pattern: str) -> Intervals:
-    host = facts.timeline.host
-    rows = facts.named(pattern)
+def _spans(facts: Scoped, role: Role) -> Intervals:
+    host, rows = facts.timeline.host, facts.rows_of(role)
     return union(host.start[rows], host.end[rows])

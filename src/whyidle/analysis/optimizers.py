@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import used
 from whyidle.analysis.gaps import picked
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.launching import Launching
 from whyidle.analysis.scoped import Scoped
-from whyidle.model.timeline import HostKind
+from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
 Implementation = Literal["loop", "foreach", "fused"]
 
-_REGION = re.compile(r"^Optimizer\.step#(\w+)\.step")
 FUSED: Final = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 """optimizers of PyTorch that have ``fused=True``"""
 FOREACH: Final = FUSED | {"NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "RMSprop", "Rprop"}
@@ -61,18 +59,20 @@ class OptimizerWork:
 
 def optimizer_work(facts: Scoped, launching: Launching) -> OptimizerWork | None:
     """What the optimizer does; None where the recording marks no optimizer step."""
-    rows = facts.named(_REGION.pattern)
-    if not len(rows):
+    rows = facts.rows_of(Role.OPTIMIZER)
+    called = Counter(facts.timeline.host.name[rows].tolist())
+    often: Counter[str] = Counter()
+    for name, count in called.items():
+        often[facts.timeline.label(Role.OPTIMIZER, name)] += count
+    del often[""]
+    if not often:
         return None
-    names = facts.timeline.names
-    found = [_REGION.match(names[facts.timeline.host.name[row]]) for row in rows]
-    labels, counts = np.unique([match[1] for match in found if match], return_counts=True)
     calls = facts.launches.call[facts.kernels]
     started = picked(facts.timeline.host.start, calls, 0)
     inside = (calls >= 0) & launching.optimizer.covers(started)
     kernels = facts.kernels[inside]
     return OptimizerWork(
-        name=str(labels[np.argmax(counts)]),
+        name=max(sorted(often), key=lambda name: often[name]),
         implementation=_implementation(facts, kernels, launching.optimizer),
         regions=len(rows),
         kernels=kernels,
@@ -83,11 +83,9 @@ def optimizer_work(facts: Scoped, launching: Launching) -> OptimizerWork | None:
 def _implementation(facts: Scoped, kernels: I64, regions: Intervals) -> Implementation:
     """By the operators in the region; kernel names tell where fused code comes from elsewhere."""
     host, names = facts.timeline.host, facts.timeline.names
-    ops = facts.named(r"^aten::_(fused|foreach)_", HostKind.OP)
-    ops = ops[regions.covers(host.start[ops])]
-    if any("_fused_" in names[i] for i in used(host.name[ops])):
+    if regions.covers(host.start[facts.rows_of(Role.FUSED_UPDATE)]).any():
         return "fused"
-    if len(ops):
+    if regions.covers(host.start[facts.rows_of(Role.FOREACH_UPDATE)]).any():
         return "foreach"
     called = [names[i].lower() for i in facts.device.name[kernels]]
     own = sum("multi_tensor" in name or "fused" in name or "triton" in name for name in called)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
+from whyidle.model.roles import Role
 
 F64 = NDArray[np.float64]
 
@@ -156,9 +157,9 @@ def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], F
     starts, ends = facts.steps.on_host
     step = np.searchsorted(starts, rows["time"], side="right") - 1
     inside = (step >= 0) & (rows["time"] < ends[step])
-    taken = np.sort(facts.timeline.host.start[facts.named(r"^enumerate\(DataLoader\)#")])
+    taken = np.sort(facts.timeline.host.start[facts.rows_of(Role.BATCH_REQUEST)])
     if not len(taken):  # no loader: every backward pass is of a batch
-        taken = np.sort(facts.timeline.host.start[facts.named(r"^whyidle::backward$")])
+        taken = np.sort(facts.timeline.host.start[facts.rows_of(Role.BACKWARD)])
     batches = np.searchsorted(taken, ends) - np.searchsorted(taken, starts)
     work = facts.part("compute").inside(facts.steps.start, facts.steps.end).astype(np.float64)
     usual = work[step] < 3.0 * np.median(work[step])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among, used
+from whyidle.analysis.codes import used
 from whyidle.analysis.evaluating import busy_at_most, busy_evaluating
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps
 from whyidle.analysis.host import Host, interrupting
@@ -23,6 +23,7 @@ from whyidle.analysis.kernels import classify
 from whyidle.analysis.refills import PAUSE_NS, Lead, refilling
 from whyidle.analysis.steps import Steps
 from whyidle.model.buckets import REASONS
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
 I64 = NDArray[np.int64]
@@ -31,8 +32,6 @@ QUIET_NS = 1_000_000
 """a longer stretch without any event on the launching threads is not explained by the recording"""
 CONTRADICTION_NS = 1_000_000
 """the device cannot be idle this long while the host waits for it, unless events are missing"""
-FREEING = ("cudaFree", "hipFree", "cuMemUnmap", "cuMemRelease")
-"""calls that wait until the device has done everything"""
 LAZY_LAUNCH_NS = 2_000_000
 """a launch call this long on an idle device loads code, it does not wait for the queue"""
 
@@ -57,7 +56,7 @@ def partition(
     window = Intervals(np.array([low]), np.array([high]))
     host = host or Host(timeline, linked)
     if not len(timeline.device):
-        claims = [(role, host.during(role)) for role in ("startup", "after")]
+        claims = _during(host, Role.STARTUP, Role.AFTER)
         known = timeline.info.kind == "cpu" and "stepless" not in timeline.settings
         claims += (
             _on_cpu(timeline, steps, host, window) if known else _marked(timeline, steps, host)
@@ -98,13 +97,13 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
         ("contradiction", stuck | _waiting_for_nothing(timeline, host, gaps)),
         ("device_gap", queued),
         *_interruptions(timeline, host, steps),
-        *[(role, host.during(role)) for role in ("gc", "compile", "allocator")],
+        *_during(host, Role.GC, Role.COMPILE, Role.ALLOCATOR),
         ("compile", _lazy_loading(timeline, host, gaps) | _cold(steps, gaps)),
-        ("loader", host.during("loader")),
-        ("collective_wait", host.during("collective_wait")),
+        ("loader", host.during(Role.LOADER)),
+        ("collective_wait", host.during(Role.COLLECTIVE_WAIT)),
         ("collective_call", _towards_collective(timeline, host, gaps)),
         ("copy_call", _crossing_calls(timeline, host)),
-        ("preprocess", host.during("preprocess")),
+        ("preprocess", host.during(Role.PREPROCESS)),
         *refills,
         ("launch", busy),
         ("python", frames | _short(gaps, busy | frames)),
@@ -113,12 +112,17 @@ def _in_gaps(timeline: Timeline, steps: Steps, host: Host, gaps: Gaps) -> Claims
 
 def _interruptions(timeline: Timeline, host: Host, steps: Steps) -> Claims:
     """Saving, evaluating and publishing. A request inside the loader fetches data instead."""
-    claims = []
-    for role in ("checkpoint", "evaluation", "logging"):
+    claims: Claims = []
+    for role in (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING):
         rows = interrupting(host, steps, role)
-        claims.append((role, union(timeline.host.start[rows], timeline.host.end[rows])))
-    role, logging = claims[-1]
-    return [*claims[:-1], (role, logging - host.during("loader"))]
+        claims.append((role.value, union(timeline.host.start[rows], timeline.host.end[rows])))
+    reason, logging = claims[-1]
+    return [*claims[:-1], (reason, logging - host.during(Role.LOADER))]
+
+
+def _during(host: Host, *roles: Role) -> Claims:
+    """When events of some roles ran, for the reasons that are called so."""
+    return [(role.value, host.during(role)) for role in roles]
 
 
 def _queued(gaps: Gaps) -> tuple[Intervals, Intervals]:
@@ -133,8 +137,8 @@ def _queued(gaps: Gaps) -> tuple[Intervals, Intervals]:
 def _waiting_for_nothing(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
     """The host waits for the device, which shows no work: kernels are missing here."""
     events = timeline.host
-    rows = host.rows("sync")
-    copies = host.rows("copy_call")
+    rows = host.rows(Role.SYNC)
+    copies = host.rows(Role.COPY_CALL)
     backwards = _calls_of(host, "d2h")
     rows = np.concatenate([rows, copies[np.isin(copies, backwards)]])
     waits = union(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
@@ -146,7 +150,7 @@ def _before_recording(timeline: Timeline, host: Host) -> Intervals:
     """Until the first recorded device event, a host blocked in a copy waits for work that was
     launched before the recording began."""
     events, first = timeline.host, int(timeline.device.start.min())
-    rows = np.concatenate([host.rows("copy_call"), host.rows("sync")])
+    rows = np.concatenate([host.rows(Role.COPY_CALL), host.rows(Role.SYNC)])
     rows = rows[(events.start[rows] < first) & (events.end[rows] > events.start[rows])]
     blocked = union(events.start[rows], np.minimum(events.end[rows], first))
     long = blocked.length > CONTRADICTION_NS
@@ -201,7 +205,7 @@ def staging_copies(timeline: Timeline, host: Host) -> NDArray[np.bool_]:
 
 def _lazy_loading(timeline: Timeline, host: Host, gaps: Gaps) -> Intervals:
     events = timeline.host
-    rows = host.rows("launch_call")
+    rows = host.rows(Role.LAUNCH_CALL)
     rows = rows[events.end[rows] - events.start[rows] > LAZY_LAUNCH_NS]
     copies = np.concatenate([_calls_of(host, d) for d in ("h2d", "d2h")])
     rows = rows[~np.isin(rows, copies)]
@@ -223,14 +227,14 @@ def _refills(timeline: Timeline, host: Host, steps: Steps, gaps: Gaps) -> Claims
     """After a call that waited for the device to drain, the host must refill the queue. Giving
     memory back is such a call; what follows it is the allocator's, too."""
     events = timeline.host
-    freed = np.intersect1d(host.rows("allocator"), np.flatnonzero(_named(timeline, *FREEING)))
+    freed = np.intersect1d(host.rows(Role.ALLOCATOR), timeline.rows_of(Role.DEVICE_FREE))
     forwards = _calls_of(host, "h2d")
     backwards = _calls_of(host, "d2h")
-    syncs = host.rows("sync")
+    syncs = host.rows(Role.SYNC)
     after_copy = np.isin(_previous_call(timeline, syncs), forwards)
     copy_rows = np.concatenate([forwards, syncs[after_copy]])
     sync_rows = np.concatenate([backwards, syncs[~after_copy]])
-    waited = np.concatenate([host.rows("loader"), host.rows("collective_wait")])
+    waited = np.concatenate([host.rows(Role.LOADER), host.rows(Role.COLLECTIVE_WAIT)])
     lost = np.sort(events.end[waited[events.end[waited] - events.start[waited] > QUIET_NS]])
     most = int(np.median(steps.end - steps.start))
     lead = Lead(lost, most, _apart(timeline, host, gaps))
@@ -276,10 +280,12 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
     """A job whose device is the CPU: operators are the work itself, except in an evaluation, during
     which nothing is trained; a collective in flight with no operator running is exposed."""
     events = timeline.host
-    flying = host.roles.rows("collective_flight")
-    ops = np.flatnonzero((events.kind == HostKind.OP) & ~_named(timeline, "c10d::", "record_param"))
+    flying = timeline.rows_of(Role.COLLECTIVE_FLIGHT)
+    ops = np.flatnonzero(events.kind == HostKind.OP)
+    ops = np.setdiff1d(ops, timeline.rows_of(Role.COLLECTIVE_RECORD))
     work = union(events.start[ops], events.end[ops])
-    search = np.flatnonzero(_named(timeline, "reducer::search_unused_parameters"))
+    search = timeline.rows_of(Role.GRADIENT_SEARCH)
+    search = search[events.kind[search] == HostKind.ANNOTATION]
     if timeline.source.format == "probe":  # samples: they need not nest with what was called
         python = np.flatnonzero(events.kind == HostKind.PYTHON)
         python = python[np.isin(events.thread[python], host.drivers)]
@@ -289,14 +295,11 @@ def _on_cpu(timeline: Timeline, steps: Steps, host: Host, window: Intervals) -> 
     between = _short(Gaps(window.start, window.end, window.start), work | frames)
     return [
         *_interruptions(timeline, host, steps),
-        *[
-            (role, host.during(role))
-            for role in ("compile", "gc", "loader", "collective_wait", "preprocess")
-        ],
+        *_during(host, Role.COMPILE, Role.GC, Role.LOADER, Role.COLLECTIVE_WAIT, Role.PREPROCESS),
         ("python", union(events.start[search], events.end[search])),
         ("compute", work),
         ("collective", union(events.start[flying], events.end[flying])),
-        *[(role, host.during(role)) for role in ("producer", "blocked", "locked")],
+        *_during(host, Role.PRODUCER, Role.BLOCKED, Role.LOCKED),
         ("python", frames | between),
     ]
 
@@ -310,10 +313,10 @@ def _marked(timeline: Timeline, steps: Steps, host: Host) -> Claims:
     told = host.progress
     if not told.told or not steps.found_by:
         return []
-    rows = host.rows("loader")
+    rows = host.rows(Role.LOADER)
     late = told.late_in(timeline.host.start[rows], timeline.host.end[rows])
-    pauses = dict(_interruptions(timeline, host, steps)) | {"gc": host.during("gc")}
-    waiting = host.during("sync")
+    pauses = dict(_interruptions(timeline, host, steps)) | {"gc": host.during(Role.GC)}
+    waiting = host.during(Role.SYNC)
     idle = late
     claims = [("loader", late)]
     for role in ("checkpoint", "logging", "gc"):
@@ -352,8 +355,3 @@ def _evaluating(
     share = min(max(0.0, (known.evaluating * spans.total - waited) / rest.total), 1.0)
     until = rest.start + (rest.length * share).astype(np.int64)
     return union(rest.start, until), union(until, rest.end)
-
-
-def _named(timeline: Timeline, *prefixes: str) -> NDArray[np.bool_]:
-    wanted = [i for i, name in enumerate(timeline.names) if name.startswith(prefixes)]
-    return among(timeline.host.name, wanted)

@@ -12,6 +12,7 @@ from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.sampling.share_error import bounds, sampled
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 
 RECORDING = (0.02, 0.15, 0.33)
 """share of a forward pass that recording for the backward pass costs: careful, expected, hopeful"""
@@ -63,14 +64,14 @@ class Pauses:
         return self.steps_hit > 1
 
 
-def pauses(facts: Facts, role: str) -> Pauses | None:
+def pauses(facts: Facts, role: Role) -> Pauses | None:
     """Pauses of a role; None where there is none in scope."""
     rows = interrupting(facts.host, facts.steps, role)
     rows = rows[facts.host_scope.covers(facts.timeline.host.start[rows])]
     return pauses_of(facts, role, rows) if len(rows) else None
 
 
-def pauses_of(facts: Facts, role: str, rows: NDArray[np.int64]) -> Pauses:
+def pauses_of(facts: Facts, role: Role, rows: NDArray[np.int64]) -> Pauses:
     """Pauses that some of a role's host events make, at least one, all in scope. The shares are
     those of the whole role."""
     host = facts.timeline.host

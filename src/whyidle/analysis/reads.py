@@ -12,11 +12,9 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union
 from whyidle.analysis.places import in_library
 from whyidle.model.diagnosis import Place
-from whyidle.model.timeline import HostKind
+from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
-WAITS = r"Synchronize( \(Tensor\.\w+\))?$"
-"""how the probe names calls that wait for a device"""
 MOST_PLACES = 3
 RARE = 0.1
 """of these looks: a line that fewer find is none that matters"""
@@ -26,7 +24,7 @@ def waiting_lines(facts: Facts) -> tuple[Place, ...]:
     """The user's lines that looks at random moments found inside such calls in scope, most often
     found first: a line is found the more often the longer it waits."""
     host, looks = facts.timeline.host, facts.timeline.looks
-    waits = facts.named(WAITS, HostKind.RUNTIME)
+    waits = facts.rows_of(Role.DEVICE_READ)
     if looks is None:
         return ()
     times = looks.time[union(host.start[waits], host.end[waits]).covers(looks.time)]

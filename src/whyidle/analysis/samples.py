@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place, in_library, package
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 _PROMPT = re.compile(
@@ -70,19 +72,24 @@ def _library(seen: Counter[str], where: tuple[Place, ...]) -> str:
 
 
 def lines(
-    facts: Facts, spans: Intervals, *kinds: HostKind, inside: str = ""
+    facts: Facts, spans: Intervals, *kinds: HostKind, inside: Role | None = None
 ) -> list[tuple[Place, float]]:
     """The user's lines that samples in some time point at, each with its share of what these
-    samples speak for, the largest first. Of a call that a frame in the file ``inside`` makes, lines
+    samples speak for, the largest first. Of a call that a frame of the role ``inside`` makes, lines
     that lie further out are its callers, and not meant."""
     spent: Counter[str] = Counter()
     for stack, time in stacks(facts, spans, *kinds).items():
-        inner = stack.partition(inside)[0] if inside else stack
-        spent[_own_line(inner)] += time
+        spent[_own_line(_up_to(facts, stack, inside) if inside else stack)] += time
     whole = max(sum(spent.values()), 1)
     found = [(frame_place(text, facts.rank), time / whole) for text, time in spent.most_common()]
     places = [(place, share) for place, share in found if place is not None]
     return [one for one in places if not in_library(one[0])] or places
+
+
+def _up_to(facts: Facts, stack: str, role: Role) -> str:
+    """The frames of a stack inside the innermost one of a role; all, where none is."""
+    frames, plays = stack.split(";"), facts.timeline.vocabulary.plays
+    return ";".join(takewhile(lambda frame: not plays(role, frame), frames))
 
 
 def said(place: Place) -> str:
@@ -110,7 +117,7 @@ def stacks(
 def prompts(facts: Facts) -> Intervals:
     """When a thread waited in the code of a debugger, a prompt or a notebook."""
     host, details = facts.timeline.host, facts.timeline.details
-    rows = facts.host.roles.rows("blocked")
+    rows = facts.timeline.rows_of(Role.BLOCKED)
     asks = [bool(_PROMPT.search(details[host.detail[row]].stack)) for row in rows]
     rows = rows[np.array(asks, dtype=bool)]
     return union(host.start[rows], host.end[rows])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.places import own_frame
-from whyidle.analysis.roles import Roles
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind, Timeline
 
 I64 = NDArray[np.int64]
@@ -17,24 +17,24 @@ I64 = NDArray[np.int64]
 _LINE = re.compile(r"\(\d+\)")
 
 
-def finishing(timeline: Timeline, roles: Roles) -> I64:
+def finishing(timeline: Timeline) -> I64:
     """Rows of waits that finish a save: nothing was called since, and the function that saved is
     the one that waits. Elsewhere in the program a wait is none of the save's."""
-    host, waits = timeline.host, roles.rows("blocked")
-    saves = roles.rows("checkpoint")
+    host, waits = timeline.host, timeline.rows_of(Role.BLOCKED)
+    saves = timeline.rows_of(Role.CHECKPOINT)
     saves = saves[host.kind[saves] != HostKind.PYTHON]
     if not len(waits) or not len(saves):
         return np.empty(0, np.int64)
     writers = _functions(timeline, _inside(timeline, saves)) - {""}
     mine = [_function(timeline, row) in writers for row in waits]
-    return waits[np.array(mine) & _follow(timeline, roles, saves, waits)]
+    return waits[np.array(mine) & _follow(timeline, saves, waits)]
 
 
-def _follow(timeline: Timeline, roles: Roles, saves: I64, waits: I64) -> NDArray[np.bool_]:
+def _follow(timeline: Timeline, saves: I64, waits: I64) -> NDArray[np.bool_]:
     """Whether the last recorded call on a wait's thread was a save, and is over."""
     host, found = timeline.host, np.zeros(len(waits), dtype=bool)
     calls = np.flatnonzero((host.detail < 0) & (host.kind != HostKind.PYTHON))
-    calls = np.setdiff1d(calls, roles.rows("gc"))
+    calls = np.setdiff1d(calls, timeline.rows_of(Role.GC))
     for thread in np.unique(host.thread[saves]):
         mine = calls[host.thread[calls] == thread]
         here = host.thread[waits] == thread

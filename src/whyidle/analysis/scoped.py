@@ -7,7 +7,6 @@ is hardly more than a cold start, or mostly a wait after the last step.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.bursts import unrecorded
-from whyidle.analysis.codes import among, used
+from whyidle.analysis.codes import used
 from whyidle.analysis.gaps import Gaps, Launches, idle_gaps, launches
 from whyidle.analysis.host import Host
 from whyidle.analysis.intervals import Intervals, union
@@ -26,6 +25,7 @@ from whyidle.analysis.partition import Partition, partition
 from whyidle.analysis.places import Places
 from whyidle.analysis.steps import AFTER, Steps, find_steps
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -40,7 +40,6 @@ watched run needs, as the shortest and the longest of six hold the median of all
 HABIT = 3
 """steps that compile again from which on that is a habit: a function is compiled once more for
 evaluation, or for a last odd batch"""
-COMPILED_AGAIN = r"^whyidle::compile again#"
 PATIENCE_NS = 20_000_000_000
 """a start-up shorter than this is no story where the steps after it have one of their own"""
 SLOW_SHARE = 0.20
@@ -147,7 +146,7 @@ class Scoped:
     @property
     def _compiled_again(self) -> bool:
         """Whether several of the slow steps at the start compile what was compiled before."""
-        starts = self.timeline.host.start[self._every_named(COMPILED_AGAIN)]
+        starts = self.timeline.host.start[self.timeline.rows_of(Role.RECOMPILE)]
         starts = starts[self.warm_up.covers(starts)]
         return len(np.unique(np.searchsorted(self.steps.start, starts, side="right"))) >= HABIT
 
@@ -306,19 +305,10 @@ class Scoped:
 
     # -- host -------------------------------------------------------------------------------
 
-    def named(self, pattern: str, *kinds: HostKind) -> I64:
-        """Host events in scope whose name matches a regular expression."""
-        rows = self._every_named(pattern, *kinds)
+    def rows_of(self, role: Role) -> I64:
+        """Host events in scope that play a role."""
+        rows = self.timeline.rows_of(role)
         return rows[self.host_scope.covers(self.timeline.host.start[rows])]
-
-    def _every_named(self, pattern: str, *kinds: HostKind) -> I64:
-        compiled = re.compile(pattern)
-        host = self.timeline.host
-        wanted = [i for i in used(host.name) if compiled.search(self.timeline.names[i])]
-        found = among(host.name, wanted)
-        if kinds:
-            found &= among(host.kind, kinds)
-        return np.flatnonzero(found)
 
     @cached_property
     def places(self) -> Places:

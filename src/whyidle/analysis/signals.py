@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 
-PAUSES = ("checkpoint", "evaluation", "logging", "gc")
+PAUSES = (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING, Role.GC)
 """roles of host events that interrupt training"""
 
 
@@ -21,7 +22,7 @@ def signals_of(facts: Scoped) -> frozenset[str]:
         found.add("steps")
     if facts.steps.found_by and facts.steps.steady.sum() >= 2:
         found.add("steady_steps")
-    if len(facts.host.rows("loader")):
+    if len(facts.host.rows(Role.LOADER)):
         found.add("loader_marks")
     if "python_stacks" in found or any(len(facts.host.rows(role)) for role in PAUSES):
         found.add("pause_marks")

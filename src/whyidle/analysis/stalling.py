@@ -11,11 +11,12 @@ import numpy as np
 
 from whyidle.analysis.fitting import waiting_workers
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.loader import MULTI, nexts
+from whyidle.analysis.loader import nexts
 from whyidle.analysis.making import MOSTLY, Making
 from whyidle.analysis.queue import Waited, in_epochs, passed
 from whyidle.analysis.restarts import begun_and_ended
 from whyidle.analysis.stopping import Stops, stops
+from whyidle.model.roles import Role
 
 EXPLAINED = 0.1
 """share of the waiting that the workers' own figures must account for: on a crowded machine
@@ -36,7 +37,7 @@ class Stalling(Making):
     @cached_property
     def waiting(self) -> float:
         """Share of the step spent waiting for workers, their starts left out."""
-        calls = nexts(self.facts, MULTI)
+        calls = nexts(self.facts, Role.BATCH_FROM_WORKERS)
         loader = self.facts.part("loader") & union(calls.start, calls.end)
         return self.facts.share_of(loader - self.restarts)
 

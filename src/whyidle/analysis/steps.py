@@ -9,30 +9,21 @@ runs ahead.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among, used
+from whyidle.analysis.codes import used
 from whyidle.analysis.earlier import earlier_work
 from whyidle.analysis.gaps import launches
 from whyidle.analysis.kernels import classify
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
 I64 = NDArray[np.int64]
 
-_MARK = re.compile(r"^ProfilerStep#(\d+)")
-_FRAMEWORK = re.compile(
-    r"run_training_batch|training_step$|^train_step\b|^train step|^\[pl\].*batch|^step\[|^step \d|"
-    r"Trainer\.training_step|^##? ?step|^iteration \d",
-    re.I,
-)
-_OPTIMIZER = re.compile(r"^Optimizer\.step#")
-_LOADER = re.compile(r"^enumerate\(DataLoader\)#")
-
-AFTER_MARK, AFTER = "whyidle::after", "after the last step"
+AFTER = "after the last step"
 WARMUP_FACTOR = 1.5
 """a leading step this many times longer than the median of the rest is warm-up"""
 MOST_TURNS = 32
@@ -125,7 +116,7 @@ def find_steps(timeline: Timeline) -> Steps:
 
 def _with_end(timeline: Timeline, steps: Steps) -> Steps:
     """What a watched process waited after its last step, as a window that is never steady."""
-    rows = _rows(timeline, re.compile(rf"^{AFTER_MARK}$"))
+    rows = _rows(timeline, Role.AFTER)
     if not len(rows):
         return steps
     low = max(steps.window[1], int(timeline.host.start[rows[0]]))
@@ -142,15 +133,14 @@ def _with_end(timeline: Timeline, steps: Steps) -> Steps:
     )
 
 
-def _rows(timeline: Timeline, pattern: re.Pattern[str]) -> NDArray[np.int64]:
-    wanted = [i for i, name in enumerate(timeline.names) if pattern.search(name)]
-    host = timeline.host
-    named = among(host.name, wanted) & (host.kind == HostKind.ANNOTATION)
-    return np.flatnonzero(named)
+def _rows(timeline: Timeline, role: Role) -> NDArray[np.int64]:
+    """Annotations that play a role."""
+    rows = timeline.rows_of(role)
+    return rows[timeline.host.kind[rows] == HostKind.ANNOTATION]
 
 
 def _profiler(timeline: Timeline) -> _Marks | None:
-    rows = _rows(timeline, _MARK)
+    rows = _rows(timeline, Role.PROFILER_STEP)
     if not len(rows):
         return None
     host = timeline.host
@@ -161,11 +151,11 @@ def _profiler(timeline: Timeline) -> _Marks | None:
 
 
 def _framework(timeline: Timeline) -> _Marks | None:
-    return _from_starts(timeline, _rows(timeline, _FRAMEWORK), "framework annotation", 0.9)
+    return _from_starts(timeline, _rows(timeline, Role.TRAINING_STEP), "framework annotation", 0.9)
 
 
 def _optimizer(timeline: Timeline) -> _Marks | None:
-    rows = _rows(timeline, _OPTIMIZER)
+    rows = _rows(timeline, Role.OPTIMIZER)
     host = timeline.host
     if len(rows) < 2:
         return None
@@ -181,7 +171,7 @@ def _optimizer(timeline: Timeline) -> _Marks | None:
 
 def _by_hand(timeline: Timeline) -> _Marks | None:
     """The user's own marks, one at the end of each step."""
-    rows = _rows(timeline, re.compile(r"^whyidle\.step$"))
+    rows = _rows(timeline, Role.STEP_MARKED)
     if len(rows) < 2:
         return None
     low = _host_extent(timeline)[0]
@@ -192,8 +182,7 @@ def _by_hand(timeline: Timeline) -> _Marks | None:
 def _backward(timeline: Timeline) -> _Marks | None:
     """Backward passes of a watched process whose optimizer is not seen."""
     host = timeline.host
-    wanted = [i for i, name in enumerate(timeline.names) if name == "whyidle::backward"]
-    rows = np.flatnonzero(np.isin(host.name, wanted))
+    rows = timeline.rows_of(Role.BACKWARD)
     if len(rows) < 3:
         return None
     edges = np.concatenate([[_host_extent(timeline)[0]], host.end[rows]])
@@ -201,7 +190,7 @@ def _backward(timeline: Timeline) -> _Marks | None:
 
 
 def _loader(timeline: Timeline) -> _Marks | None:
-    rows = _rows(timeline, _LOADER)
+    rows = _rows(timeline, Role.BATCH_REQUEST)
     return _from_starts(timeline, rows, "DataLoader", 0.7) if len(rows) >= 3 else None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Pace
 
 F64 = NDArray[np.float64]
@@ -50,9 +51,9 @@ def still(facts: Scoped) -> Still | None:
 def _rounds(facts: Scoped, pace: Pace) -> tuple[F64, F64]:
     """Of each round in scope: what was slept, and of how much, ns."""
     host, end = facts.timeline.host, pace.time
-    calls = facts.host.roles.rows("collective_flight")
+    calls = facts.timeline.rows_of(Role.COLLECTIVE_FLIGHT)
     calls = calls[np.argsort(host.end[calls])]
-    passes = facts.named(r"^whyidle::backward$")
+    passes = facts.rows_of(Role.BACKWARD)
     begins, order = host.start[passes], np.argsort(host.start[passes])
     if not len(passes) or not len(calls):
         return np.empty(0), np.empty(0)

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.kernels import MATH_GROUPS
+from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
 
 COVERED: Final = 0.95
 """share of matrix kernel time whose FLOPs must be known"""
-RECOMPUTED: Final = (
-    r"^CheckpointFunctionBackward$|checkpoint\.py\(\d+\): (recompute_fn|unpack_hook)$"
-)
 
 
 def matrix_kernels(facts: Facts) -> I64:
@@ -61,7 +59,7 @@ def mfu(facts: Facts) -> float | None:
         return None
     flops = facts.work.flops[rows]
     known = ~np.isnan(flops)
-    if time[known].sum() < COVERED * time.sum() or len(facts.named(RECOMPUTED)):
+    if time[known].sum() < COVERED * time.sum() or len(facts.rows_of(Role.RECOMPUTATION)):
         return None
     ratio = float(flops[known].sum()) / (facts.scope_s * peak)
     return ratio if ratio <= 1.0 else None  # more than possible: shapes or times are not real

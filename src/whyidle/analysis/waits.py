@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among, used
 from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.launching import Launching
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 I64 = NDArray[np.int64]
@@ -25,16 +24,6 @@ WIDER = 8
 """ratio of the widest element to the narrowest (float64, uint8)"""
 NEAR = 8
 """this many copies of all threads are looked at for the next one on a thread"""
-COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::empty", "aten::item",
-            "aten::_local_scalar_dense", "aten::detach", "detach", "aten::pin_memory",
-            "aten::is_pinned", "aten::_pin_memory", "aten::resolve_conj", "aten::resolve_neg",
-            "aten::as_strided", "aten::view", "aten::lift_fresh",
-            "aten::empty_strided")  # fmt: skip
-
-
-CONVOLUTION = re.compile(
-    r"aten::(_?convolution|convolution_backward|(cudnn|miopen)_convolution\w*)$"
-)
 
 
 class Waits:
@@ -71,7 +60,7 @@ class Waits:
     @cached_property
     def allocator(self) -> I64:
         """Calls of the allocator that waited, and synchronisations right before or after one."""
-        calls = self._facts.host.rows("allocator")
+        calls = self._facts.host.rows(Role.ALLOCATOR)
         near = np.isin(self._next, calls) | np.isin(self._previous, calls)
         return self.rows[np.isin(self.rows, calls) | near]
 
@@ -83,9 +72,7 @@ class Waits:
 
     def in_convolutions(self, rows: I64) -> I64:
         """Those of some host events that are inside of a convolution, in scope or not."""
-        host, names = self._facts.timeline.host, self._facts.timeline.names
-        known = [i for i in used(host.name) if CONVOLUTION.match(names[i])]
-        calls = np.flatnonzero(among(host.name, known) & (host.kind == HostKind.OP))
+        host, calls = self._facts.timeline.host, self._facts.timeline.rows_of(Role.CONVOLUTION)
         inside = np.zeros(len(rows), dtype=bool)
         for thread in np.unique(host.thread[rows]):
             ops = calls[host.thread[calls] == thread]
@@ -98,7 +85,7 @@ class Waits:
         """Waits inside saving, evaluating or publishing: the pause needs what it waits for."""
         host, begin = self._facts.timeline.host, self._facts.timeline.host.start[self.rows]
         inside = np.zeros(len(self.rows), dtype=bool)
-        for role in ("checkpoint", "evaluation", "logging"):
+        for role in (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING):
             rows = interrupting(self._facts.host, self._facts.steps, role)
             inside |= union(host.start[rows], host.end[rows]).covers(begin)
         return self.rows[inside]
@@ -112,7 +99,7 @@ class Waits:
         back, forth = self._calls("d2h"), self._calls("h2d")
         launched = host.start[np.setdiff1d(self._launching.calls, forth)]
         runtime = np.flatnonzero(host.kind == HostKind.RUNTIME)
-        loading = self._facts.host.during("loader")
+        loading = self._facts.host.during(Role.LOADER)
         found = []
         for call in back[self._facts.host_scope.covers(host.start[back])]:
             forward = self._next_of(forth, int(call))
@@ -132,7 +119,7 @@ class Waits:
     def _waiting_for(self, call: int) -> I64:
         """The synchronisation right after a call on its thread, if there is one."""
         following = self._neighbours[1][[call]]
-        return following[np.isin(following, self._facts.host.rows("sync"))]
+        return following[np.isin(following, self._facts.host.rows(Role.SYNC))]
 
     def _next_of(self, rows: I64, call: int) -> int | None:
         """The first of some sorted calls after a call, on its thread and in its step."""
@@ -145,15 +132,14 @@ class Waits:
         return int(following[0])
 
     def operator(self, row: int) -> str | None:
-        """The outermost operator around a wait (``aten::item``, ``aten::nonzero``, ...)."""
-        host = self._facts.timeline.host
+        """The outermost operator on tensors around a wait (``aten::item``, ``aten::nonzero``)."""
+        timeline, host = self._facts.timeline, self._facts.timeline.host
         rows, nesting = self._facts.ops[1].get(int(host.thread[row]), (None, None))
         if rows is None or nesting is None:
             return None
         around = nesting.enclosing(int(host.start[row]))
-        named = [self._facts.timeline.names[host.name[rows[i]]] for i in around]
-        named = [name for name in named if name.startswith("aten::")]
-        return named[0] if named else None
+        named = [int(host.name[rows[i]]) for i in around]
+        return next((timeline.names[i] for i in named if timeline.operator(i).sized), None)
 
     def operator_row(self, row: int) -> int:
         """The row of the innermost operator around a wait, or the wait's own."""
@@ -164,17 +150,13 @@ class Waits:
 
     def _works(self, call: int, begin: int, end: int) -> bool:
         """Whether operators that are no copies took a while on the call's thread."""
-        host, names = self._facts.timeline.host, self._facts.timeline.names
+        host = self._facts.timeline.host
         rows, _ = self._facts.ops[1].get(int(host.thread[call]), (np.empty(0, np.int64), None))
         low, high = np.searchsorted(host.start[rows], [begin, end])
         inside = rows[low:high]
         inside = inside[host.end[inside] <= end]
-        spent = sum(
-            int(host.end[row] - host.start[row])
-            for row in inside
-            if names[host.name[row]] not in COPY_OPS
-        )
-        return spent >= FALLBACK_NS
+        inside = np.setdiff1d(inside, self._facts.timeline.rows_of(Role.DATA_MOVEMENT))
+        return int((host.end[inside] - host.start[inside]).sum()) >= FALLBACK_NS
 
     def _returns(self, back: int, forth: int) -> bool:
         """Whether two copies move about as much, and the thread was busy for a while between them

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
 
@@ -71,7 +72,7 @@ def name_of(job: Started) -> str:
 
 def steps_of(timeline: Timeline) -> int:
     """How many steps of optimizers were recorded."""
-    return sum(timeline.names[i].startswith("Optimizer.step#") for i in timeline.host.name)
+    return len(timeline.rows_of(Role.OPTIMIZER))
 
 
 def _length(ranks: list[Timeline]) -> int:

@@ -18,6 +18,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.nesting import Nesting
 from whyidle.model.buckets import BUCKETS, REASONS
 from whyidle.model.picture import Lane, Picture, Slice
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 I64 = NDArray[np.int64]
@@ -242,8 +243,7 @@ def _thread_lane(window: _Window, rows: I64, kind: HostKind, name: str, long: in
     timeline = window.facts.timeline
     mine = rows[timeline.host.kind[rows] == kind]
     if kind is HostKind.ANNOTATION:
-        marks = [i for i, text in enumerate(timeline.names) if text.startswith("ProfilerStep#")]
-        mine = mine[~np.isin(timeline.host.name[mine], marks)]
+        mine = np.setdiff1d(mine, timeline.rows_of(Role.PROFILER_STEP))
     start, end, row = opened(
         timeline.host.start[mine], timeline.host.end[mine], window.length // long
     )

@@ -29,6 +29,7 @@ from whyidle.engine._ranks import enrol, notes_on
 from whyidle.engine._scatter import scatter
 from whyidle.engine._telemetry import notes_on_sources, own_cost, utilization
 from whyidle.engine._verdict import emulated, verdict
+from whyidle.engine.wording import word_fixes
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import (
     Abstention,
@@ -59,6 +60,7 @@ def diagnose(
     judged, abstentions, failed = _judge(job, bursts, progress or (lambda _: None))
     few = _few.few(job)
     findings = _few.held_back(findings_of(seen, judged), few)
+    findings = [word_fixes(one, job.lead.timeline.framework) for one in findings]
     return Diagnosis(
         run=run or _run(job),
         device=_device(seen),

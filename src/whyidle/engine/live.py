@@ -23,6 +23,7 @@ from whyidle.importers import probe
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.live import Moment
+from whyidle.model.roles import Role
 from whyidle.model.telemetry import Reading
 from whyidle.model.units import lasting
 
@@ -37,7 +38,6 @@ TREND = 120
 """seconds of trend that are kept"""
 FASTER, SLOWER = 0.8, 1.25
 """step times that differ less from those before are no change"""
-_STEP, _BACKWARD = "Optimizer.step#", "whyidle::backward"
 PATIENT = 20
 """backward passes without an optimizer's step, from which on they are the steps"""
 
@@ -66,7 +66,7 @@ class Steps:
         if not len(spans):
             return
         if self._number is None:
-            self._number = self._named(_STEP)
+            self._number = self._number_of(Role.OPTIMIZER)
             if self._number is None:
                 self._unmarked(spans)
                 return
@@ -78,7 +78,7 @@ class Steps:
 
     def _unmarked(self, spans: NDArray[np.void]) -> None:
         """No optimizer is known, or none that is PyTorch's: after a while backward passes count."""
-        number = self._named(_BACKWARD)
+        number = self._number_of(Role.BACKWARD)
         if number is not None:
             self._backwards += spans["end"][spans["name"] == number].tolist()
         if len(self._backwards) >= PATIENT or self.count:
@@ -86,13 +86,9 @@ class Steps:
             self.ends.extend(self._backwards)
             self._backwards.clear()
 
-    def _named(self, begin: str) -> int | None:
-        """The number of the first name that begins so."""
-        try:
-            names = self._path.with_suffix(".names").read_text("utf-8", "replace").split("\n")
-        except OSError:
-            return None
-        return next((i for i, name in enumerate(names) if name.startswith(begin)), None)
+    def _number_of(self, role: Role) -> int | None:
+        """The number of the first name that plays a role."""
+        return next(iter(probe.numbers_of(self._path.with_suffix(".names"), role)), None)
 
     def lengths(self, since_ns: int) -> NDArray[np.float64]:
         """Step lengths, s, of the steps that ended since."""

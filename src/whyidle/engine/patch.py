@@ -12,8 +12,9 @@ from whyidle import catalog
 from whyidle.engine._diff import unified
 from whyidle.engine._own_files import OwnFiles, own_files
 from whyidle.engine.applied import Made
+from whyidle.engine.wording import by_hand, patched_difference
 from whyidle.model.diagnosis import Edit, Place
-from whyidle.model.knobs import KNOBS, TOGETHER, Setting, by_hand
+from whyidle.model.knobs import TOGETHER, Setting
 from whyidle.model.patch import Change, Rewrite, SourceForm
 
 WORKERS = "loader.workers"
@@ -87,8 +88,9 @@ def make_patch(
 
 def _otherwise(written: Sequence[Kept]) -> list[str]:
     """What of these is otherwise in files than in trials."""
-    edits = [(fix, KNOBS.get(edit.knob)) for fix in written for edit in fix.edits if edit.value]
-    return [f"{fix.fix}: {knob.written}" for fix, knob in edits if knob and knob.written]
+    edits = [(fix, edit.knob) for fix in written for edit in fix.edits if edit.value]
+    told = [(fix, patched_difference(knob)) for fix, knob in edits]
+    return [f"{fix.fix}: {difference}" for fix, difference in told if difference]
 
 
 _ByFile = dict[str, dict[Path, dict[int, str]]]

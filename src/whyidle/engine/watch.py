@@ -31,7 +31,7 @@ from whyidle.store.entry import RECORDING
 ENDED = "ended.json"
 """what the launcher knows of the command, beside the probe's files"""
 ENOUGH = "writing: Enough: "
-"""the note of a process that has recorded as much as it may (``whyidle.probe.room``)"""
+"""the note of a process that has recorded as much as it may (``whyidle.probe.core.disk_quota``)"""
 TELEMETRY = "telemetry.jsonl"
 """what the monitor read of the host and the GPUs while the command ran"""
 

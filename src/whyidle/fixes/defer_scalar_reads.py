@@ -6,9 +6,6 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
 
-SCALARS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
-"""operators that read one number"""
-
 
 @fix("per-step-host-sync", consent="none")
 def defer_scalar_reads(proof: Proof) -> Proposal:
@@ -16,8 +13,7 @@ def defer_scalar_reads(proof: Proof) -> Proposal:
     they are shown or every k-th step; show a progress bar its number every k-th step. Advice: only
     the author knows where the program needs the number at once."""
     every = int(proof.facts.get("every", 10))
-    operators = list(proof.facts.get("operators", []))
-    scalar = bool(operators) and all(name in SCALARS for name in operators)
+    scalar = bool(proof.facts.get("scalar"))
     return Proposal(
         summary="accumulate losses and metrics on the device (`total += loss.detach()`), and read "
         f"them where they are shown, or every {every}th step, for a progress bar as well; "

@@ -19,10 +19,10 @@ def sdpa_attention(proof: Proof) -> Proposal | None:
     where the script writes attention out, or calls ``nn.MultiheadAttention`` for weights that it
     may need."""
     libraries = proof.facts.get("libraries")
-    if libraries is not None and "transformers" not in libraries:
+    if libraries is not None and "models" not in libraries:
         summary = PYTORCH if libraries else f"{FUSED} instead of product, softmax and product"
         return Proposal(summary=summary, risk=RISK, automatic=False)
-    also = (PYTORCH,) if libraries is None or "torch" in libraries else ()
+    also = (PYTORCH,) if libraries is None or "framework" in libraries else ()
     return Proposal(
         summary="; ".join((*also, TRANSFORMERS)),
         edits=(Edit(knob="model.attention", value="sdpa", was="eager"),),

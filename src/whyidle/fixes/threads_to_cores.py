@@ -5,7 +5,6 @@ from __future__ import annotations
 from whyidle.fixes._crowd import excess
 from whyidle.model.cause import Proof
 from whyidle.model.fix import Proposal, fix
-from whyidle.model.knobs import by_hand
 
 
 @fix("cpu-oversubscription", consent="rounding")
@@ -17,9 +16,7 @@ def threads_to_cores(proof: Proof) -> Proposal | None:
     edits = excess(proof)
     if len(edits) < 2:
         return None
-    told = [by_hand(one.knob, one.value) for one in edits if one.value is not None]
     return Proposal(
-        summary=", ".join(one.removeprefix("write ") for one in told),
         edits=edits,
         risk="set them anew with more cores",
         automatic=True,

@@ -1,4 +1,4 @@
-"""Decodes the stack samples that our probe writes (``whyidle.probe.sampler``)."""
+"""Decodes the stack samples that our probe writes (``whyidle.probe.core.sampler``)."""
 
 from __future__ import annotations
 

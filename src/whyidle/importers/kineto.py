@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from whyidle.errors import BrokenTraceError, NotATraceError
+from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._closures import without_closures
 from whyidle.importers._columns import Columns
 from whyidle.importers._header import device_of, natural, place_of
@@ -149,6 +150,7 @@ def _timeline(
         backend=place.backend,
         hostname=place.hostname,
         framework="pytorch",
+        vocabulary=VOCABULARY,
         cut=pieces.cut,
     )
 

@@ -1,7 +1,7 @@
 """What our own probe wrote inside a watched command: one Timeline per process that trained.
 
 A run's folder holds, per process, ``PID.facts.json``, ``PID.spans``, ``PID.samples`` and their
-texts; see ``whyidle.probe.recorder`` for the layout. Files may end anywhere: a torn record at the
+texts; see ``whyidle.probe.wire`` for the layout. Files may end anywhere: a torn record at the
 end is dropped. Stack samples are only decoded here; ``analysis.sampling`` interprets them.
 """
 
@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
+from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._closures import without_closures
 from whyidle.importers._loading import document, lines, loading, records
 from whyidle.importers._samples import SAMPLE, decode_samples
 from whyidle.model.marks import MARK
+from whyidle.model.roles import Role
 from whyidle.model.stack_samples import StackSamples
 from whyidle.model.timeline import (
     DeviceEvents,
@@ -29,6 +31,7 @@ from whyidle.model.timeline import (
     Source,
     Timeline,
 )
+from whyidle.probe.wire import split_name
 
 SUFFIXES = (".spans",)
 MAGIC = b"whyidle spans 1\n"
@@ -64,7 +67,14 @@ def trained(folder: Path) -> list[str]:
 
 def _stepped(names: Path) -> bool:
     """Whether a process that ended before it wrote what it is had stepped an optimizer."""
-    return any(name.startswith("Optimizer.step#") for name in lines(names))
+    return bool(numbers_of(names, Role.OPTIMIZER))
+
+
+def numbers_of(names: Path, role: Role) -> list[int]:
+    """The numbers of the names of a process's spans that play a role."""
+    told = [split_name(line) for line in lines(names)]
+    plays = VOCABULARY.plays
+    return [i for i, (given, label) in enumerate(told) if plays(role, label, given)]
 
 
 def untrained(folder: Path) -> list[str]:
@@ -87,7 +97,8 @@ def load(path: Path) -> Timeline:
     facts["bursts"] = document(folder / f"{pid}.bursts.json")
     spans = records(path, SPAN, MAGIC)
     samples = records(folder / f"{pid}.samples", SAMPLE)
-    names, stacks = lines(folder / f"{pid}.names"), lines(folder / f"{pid}.stacks")
+    called = [split_name(line) for line in lines(folder / f"{pid}.names")]
+    names, stacks = [label for _, label in called], lines(folder / f"{pid}.stacks")
     spans = spans[spans["name"] < len(names)]
     samples = samples[samples["stack"] < len(stacks)]
     if not len(spans) and not len(samples):
@@ -119,6 +130,8 @@ def load(path: Path) -> Timeline:
         backend=place.get("backend"),
         hostname=place.get("host"),
         framework="pytorch",
+        vocabulary=VOCABULARY,
+        roles=tuple(role for role, _ in called),
         settings=facts,
         loading=loading(folder, pid, base),
         stack_samples=StackSamples(decode_samples(samples, threads, base), tuple(stacks)),

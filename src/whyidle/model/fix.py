@@ -15,11 +15,12 @@ from whyidle.model.diagnosis import Consent, Edit, Predicted
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to change. ``summary`` says it in the words of the framework's API; ``predicted`` is
-    None where the fix expects all that the cause predicts. With ``faster`` False nothing is
-    predicted: it tells more, and makes nothing faster."""
+    """What to change. ``summary`` says it in a line; where it is empty, the edits are worded for
+    the job's framework. ``predicted`` is None where the fix expects all that the cause predicts.
+    With ``faster`` False nothing is predicted: it gives more information, and makes nothing
+    faster."""
 
-    summary: str
+    summary: str = ""
     edits: tuple[Edit, ...] = ()
     predicted: Predicted | None = None
     risk: str = ""

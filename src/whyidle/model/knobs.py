@@ -14,18 +14,15 @@ Setting = str | int | float | bool
 
 
 class Knob(NamedTuple):
-    """One thing that can be set. ``by_hand`` is what a person writes, as the object of "write";
-    ``{value}`` stands for the setting as Python writes it, ``{text}`` as it is. Where only some
-    texts mean anything they are ``among`` these; a number is at ``least`` and at ``most`` these.
-    ``written``: what is otherwise in a file that says so than in a process that it is applied to,
-    as a sentence without full stop."""
+    """One thing that can be set. How users of a framework write it lies with that framework."""
 
     kind: type[Setting]
-    by_hand: str
+    meaning: str
+    """what its setting is, in words that hold for every framework, without full stop"""
     among: tuple[str, ...] = ()
+    """the texts that mean anything; empty: any"""
     least: float = 1
     most: float = float("inf")
-    written: str = ""
 
 
 MANY: Final = 1024
@@ -38,149 +35,107 @@ ENVIRONMENT: Final = "env."
 KNOBS: Final[dict[str, Knob]] = {
     "autocast.dtype": Knob(
         str,
-        "`with torch.autocast(device_type, dtype=torch.{text}):` around forward pass and loss",
+        "the narrow type in which the forward pass and the loss are computed",
         ("bfloat16", "float16"),
     ),
     "autocast.grad_scaler": Knob(
-        bool, "torch.amp.GradScaler(enabled={value}) around the backward pass"
+        bool, "whether losses are scaled, so that narrow gradients do not underflow"
     ),
-    "autograd.anomaly_mode": Knob(bool, "torch.autograd.set_detect_anomaly({value})"),
-    "callbacks.every": Knob(
-        int,
-        "a condition that calls it in every {value}th step only, if it but logs or measures",
+    "autograd.anomaly_mode": Knob(
+        bool,
+        "whether the framework searches gradients for NaN and notes where operators are called",
     ),
-    "checkpoint.asynchronous": Knob(
-        bool, "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"
-    ),
-    "checkpoint.interval_factor": Knob(int, "an interval {value} times as long where it saves"),
-    "collate.length_buckets": Knob(str, "a collate_fn that pads to the next of the {text}"),
-    "collate.pad_to": Knob(
-        str, "a collate_fn that pads each batch to its {text} sample", ("longest",)
-    ),
+    "callbacks.every": Knob(int, "steps from one call of a user's callback to the next"),
+    "checkpoint.asynchronous": Knob(bool, "whether checkpoints are written beside the training"),
+    "checkpoint.interval_factor": Knob(int, "times as many steps from one checkpoint to the next"),
+    "collate.length_buckets": Knob(str, "the lengths to which batches are padded"),
+    "collate.pad_to": Knob(str, "the sample to whose length a batch is padded", ("longest",)),
     "compile.cache": Knob(
-        str, "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
+        str, "the folder in which compiled code is kept from one start to the next"
     ),
     "copy.non_blocking": Knob(
-        bool,
-        "batch.to(device, non_blocking={value}) where batches go to the device; with Accelerate "
-        "dataloader_config=DataLoaderConfiguration(non_blocking={value}), with Hugging Face's "
-        "Trainer accelerator_config=dict(non_blocking={value})",
+        bool, "whether the host goes on while a batch is copied to the device"
     ),
-    "dataset.cache": Knob(bool, "a cache of what the dataset returns, by index"),
-    "dataset.staging": Knob(
-        bool, "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
-    ),
-    "ddp.bucket_cap_mb": Knob(int, "DistributedDataParallel(..., bucket_cap_mb={value})"),
-    "ddp.comm_hook": Knob(
-        str,
-        "model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
-        "default_hooks.{text}_hook)",
-        ("bf16_compress",),
-    ),
+    "dataset.cache": Knob(bool, "whether samples are kept once they are made"),
+    "dataset.staging": Knob(bool, "whether data files are read from a copy that is near"),
+    "ddp.bucket_cap_mb": Knob(int, "megabytes of gradients that are exchanged at once"),
+    "ddp.comm_hook": Knob(str, "the type in which gradients are exchanged", ("bf16_compress",)),
     "ddp.find_unused_parameters": Knob(
-        bool, "DistributedDataParallel(..., find_unused_parameters={value})"
+        bool, "whether every step searches for parameters that get no gradient"
     ),
     "ddp.gradient_as_bucket_view": Knob(
-        bool, "DistributedDataParallel(..., gradient_as_bucket_view={value})"
+        bool, "whether gradients lie where they are exchanged, and are not copied"
     ),
-    "ddp.no_sync": Knob(
-        int,
-        "`with model.no_sync():` around forward and backward pass of each micro-batch but the one "
-        "that optimizer.step() follows ({value} to a step)",
-    ),
-    "ddp.static_graph": Knob(bool, "DistributedDataParallel(..., static_graph={value})"),
-    "evaluation.batch_factor": Knob(int, "evaluation batches {value} times as large"),
-    "evaluation.gradients": Knob(bool, "`with torch.set_grad_enabled({value}):` around evaluation"),
-    "evaluation.interval_factor": Knob(int, "an interval {value} times as long where it evaluates"),
+    "ddp.no_sync": Knob(int, "micro-batches of a step, of which only the last exchanges gradients"),
+    "ddp.static_graph": Knob(bool, "whether every step is taken to use the same parameters"),
+    "evaluation.batch_factor": Knob(int, "times as many samples in a batch of an evaluation"),
+    "evaluation.gradients": Knob(bool, "whether evaluations record what gradients need"),
+    "evaluation.interval_factor": Knob(int, "times as many steps from one evaluation to the next"),
     "gc.collect_interval_steps": Knob(
-        int, "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
+        int, "steps from one collection of garbage that the script asks for to the next"
     ),
-    "gc.freeze": Knob(bool, "gc.collect() and gc.freeze() after the first steps"),
+    "gc.freeze": Knob(
+        bool, "whether the garbage collector leaves out what was there when training began"
+    ),
     "loader.batch_size_times": Knob(
-        float, "a batch size {value} times as large", least=FACTOR, most=MANY
+        float, "times as many samples in a training batch", least=FACTOR, most=MANY
     ),
     "loader.device_prefetch": Knob(
         int,
-        "copies of the next {value} batch(es) on a second stream while this one is computed",
+        "batches that are copied to the device ahead of the step that needs them",
         least=0,
         most=MANY,
     ),
-    "loader.full_affinity": Knob(
-        bool, "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"
-    ),
+    "loader.full_affinity": Knob(bool, "whether loader workers may use all cores of the command"),
     "loader.persistent_workers": Knob(
-        bool,
-        "DataLoader(..., persistent_workers={value})",
-        written="from the second epoch on the patched files draw other random numbers, those that "
-        "shuffle among them, as PyTorch seeds no workers anew that stay; the plan draws the same "
-        "ones as before",
+        bool, "whether loader workers live on from one epoch to the next"
     ),
-    "loader.pin_memory": Knob(bool, "DataLoader(..., pin_memory={value})"),
-    "loader.prefetch_factor": Knob(int, "DataLoader(..., prefetch_factor={value})", most=MANY),
-    "loader.worker_threads": Knob(
-        int,
-        "torch.set_num_threads({value}) in the DataLoader's worker_init_fn",
-        most=MANY,
-    ),
-    "loader.workers": Knob(int, "DataLoader(..., num_workers={value})", least=0, most=MANY),
-    "log.deferred": Knob(
-        bool,
-        "`total += loss.detach()` instead of `total += loss.item()`, and read where it is shown",
-    ),
-    "logging.asynchronous": Knob(bool, "calls of the tracker in a thread of their own, in order"),
-    "logging.interval_factor": Knob(int, "an interval {value} times as long where it logs"),
+    "loader.pin_memory": Knob(bool, "whether batches lie in pinned memory"),
+    "loader.prefetch_factor": Knob(int, "batches that each loader worker makes ahead", most=MANY),
+    "loader.worker_threads": Knob(int, "threads of each loader worker", most=MANY),
+    "loader.workers": Knob(int, "processes that make batches", least=0, most=MANY),
+    "log.deferred": Knob(bool, "whether numbers that are only shown stay on the device until then"),
+    "logging.asynchronous": Knob(bool, "whether calls of a tracker are made beside the training"),
+    "logging.interval_factor": Knob(int, "times as many steps from one report to the next"),
     "loop.microbatch_times": Knob(
         float,
-        "micro-batches {value} times as large, and as many times fewer of them: with Hugging Face "
-        "per_device_train_batch_size and gradient_accumulation_steps, with Lightning a loader's "
-        "batch_size and accumulate_grad_batches",
+        "times as many samples in a micro-batch, and as many times fewer of them",
         least=FACTOR,
         most=MANY,
     ),
     "matmul.precision": Knob(
-        str, "torch.set_float32_matmul_precision({value})", ("highest", "high", "medium")
+        str, "the precision in which 32-bit matrices are multiplied", ("highest", "high", "medium")
     ),
     "memory.empty_cache_every": Knob(
-        int,
-        "torch.cuda.empty_cache() in every {value}th step only, or not at all",
+        int, "steps from one release of cached device memory to the next"
     ),
-    "model.attention": Knob(
-        str,
-        "nn.MultiheadAttention(...)(..., need_weights=False) where its weights are thrown away; "
-        'for models of transformers attn_implementation="{text}"',
-    ),
+    "model.attention": Knob(str, "the implementation of attention"),
     "model.checkpointing": Knob(
-        bool,
-        "calls of the layers themselves instead of through torch.utils.checkpoint "
-        "(transformers: activation_checkpointing={value}, in older ones "
-        "gradient_checkpointing={value})",
+        bool, "whether activations are computed again in the backward pass"
     ),
-    "model.compile": Knob(bool, "model = torch.compile(model) once the model is on its device"),
-    "model.compile_dynamic": Knob(bool, "torch.compile(model, dynamic={value})"),
+    "model.compile": Knob(bool, "whether the model is compiled"),
+    "model.compile_dynamic": Knob(bool, "whether the compiled model serves every shape"),
     "model.compile_mode": Knob(
         str,
-        "torch.compile(model, mode={value})",
+        "what the compiler optimizes for",
         ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
     ),
     "model.memory_format": Knob(
-        str,
-        "model.to(memory_format=torch.{text}), the input batch as well",
-        ("channels_last",),
+        str, "the order in which images and their channels lie in memory", ("channels_last",)
     ),
-    "optimizer.foreach": Knob(bool, "torch.optim.NAME(..., foreach={value})"),
-    "optimizer.fused": Knob(bool, "torch.optim.NAME(..., fused={value})"),
+    "optimizer.foreach": Knob(bool, "whether parameters are updated list by list"),
+    "optimizer.fused": Knob(bool, "whether all parameters are updated by one kernel"),
     "optimizer.scale_learning_rate": Knob(
-        bool,
-        "a learning rate scaled with the batch, for Adam by its square root: {value}",
+        bool, "whether the learning rate goes with the size of the batch"
     ),
-    "profiler.active": Knob(
-        bool, "torch.profiler.schedule(...), so that only a few steps are profiled"
+    "profiler.active": Knob(bool, "whether the script's own profiler is on in every step"),
+    "python.profiler": Knob(bool, "whether a profiler of Python runs"),
+    "python.tracer": Knob(bool, "whether a debugger or a tool for coverage runs"),
+    "torch.cudnn_benchmark": Knob(
+        bool, "whether the fastest algorithms of convolutions are searched for"
     ),
-    "python.profiler": Knob(bool, "the command without cProfile or another profiler of Python"),
-    "python.tracer": Knob(bool, "the command without debugger and coverage"),
-    "torch.cudnn_benchmark": Knob(bool, "torch.backends.cudnn.benchmark = {value}"),
-    "torch.deterministic": Knob(bool, "torch.use_deterministic_algorithms({value})"),
-    "torch.num_threads": Knob(int, "torch.set_num_threads({value}) at the beginning", most=MANY),
+    "torch.deterministic": Knob(bool, "whether only deterministic algorithms are used"),
+    "torch.num_threads": Knob(int, "threads of the training process's operators", most=MANY),
 }
 
 
@@ -262,15 +217,6 @@ def _beyond(name: str, value: float) -> str:
 
 
 _WORDS: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-
-
-def by_hand(name: str, value: Setting) -> str:
-    """What a person writes to set a knob, without full stop."""
-    if name.startswith(ENVIRONMENT):
-        variable = name.removeprefix(ENVIRONMENT)
-        behind = ", behind a comma where it is set already," if variable in LISTS else ""
-        return f"export {variable}={value}{behind} before the command"
-    return "write " + KNOBS[name].by_hand.format(value=as_python(value), text=value)
 
 
 def as_python(value: Setting) -> str:

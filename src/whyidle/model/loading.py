@@ -85,7 +85,7 @@ class WorkerSamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loading:
-    """All loaders of one training process. ``settings`` are as ``whyidle.probe._settings.describe``
+    """All loaders of one training process. ``settings`` are as ``loader_facts.describe``
     reads them; ``cores`` may be used by the process; ``threads`` are its operators', ``tensors``
     those of a batch that it made itself or took from workers (None: not told). ``still`` is the
     share of the looks at workers in the midst of a batch that found them asleep while their

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from whyidle.model.loading import Loading
 from whyidle.model.marks import EMPTY
+from whyidle.model.operators import Operator
+from whyidle.model.roles import IMPLIED, Role, Vocabulary
 from whyidle.model.stack_samples import StackSamples
 from whyidle.model.telemetry import Telemetry
 
@@ -228,6 +230,69 @@ class Timeline:
     """times during which measuring itself slowed the process: steps in them do not count"""
     bursts: tuple[Timeline, ...] = ()
     """recordings of every operator of a few steps of this process, each on a clock of its own"""
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    """how the framework spells the names"""
+    roles: tuple[str, ...] = ()
+    """of each name the role that the process gave it; empty, and beyond the end: the vocabulary
+    tells"""
+    _found: dict[Any, I64] = field(default_factory=dict, init=False, repr=False)
+
+    def names_of(self, role: Role, *kinds: HostKind) -> I64:
+        """Names of host events that play a role, as indices into ``names``; of events of some
+        ``kinds``, where given."""
+        rows = self.rows_of(role)
+        if kinds:
+            rows = rows[np.isin(self.host.kind[rows], kinds)]
+        return np.flatnonzero(np.bincount(self.host.name[rows]))
+
+    def rows_of(self, role: Role) -> I64:
+        """Rows of the host events that play a role. Each name is matched once."""
+        if role not in self._found:
+            played = np.zeros((len(HostKind), len(self.names)), dtype=bool)
+            told = [IMPLIED.get(given) for given in self.roles]
+            for i, roles in enumerate(told):
+                played[:, i] = roles is not None and role in roles
+            for kinds, pattern in self.vocabulary.matchers(role):
+                for kind in kinds or HostKind:
+                    for i in self._names_by_kind(HostKind(kind)):
+                        if i >= len(told) or told[i] is None:
+                            played[kind, i] = bool(pattern.search(self.names[i]))
+            self._found[role] = (
+                np.flatnonzero(played[self.host.kind, self.host.name])
+                if played.any()
+                else np.empty(0, dtype=np.int64)
+            )
+        return self._found[role]
+
+    def plays(self, role: Role, name: int) -> bool:
+        """Whether a name, by its index, plays a role, whatever the kind of its event."""
+        told = self.roles[name] if name < len(self.roles) else ""
+        return self.vocabulary.plays(role, self.names[name], told)
+
+    def playing(self, events: HostEvents, *roles: Role) -> NDArray[np.bool_]:
+        """Which of some host events, numbered by these names, play one of some roles, whatever
+        their kind."""
+        known = [any(self.plays(role, i) for role in roles) for i in range(len(self.names))]
+        found: NDArray[np.bool_] = np.array([*known, False], dtype=bool)[events.name]
+        return found
+
+    def label(self, role: Role, name: int) -> str:
+        """What is called so in a name that plays a role, such as the class of an optimizer; empty
+        where the name does not tell."""
+        return self.vocabulary.parts(role, self.names[name]).get("label", "")
+
+    def operator(self, name: int) -> Operator:
+        """What the operator of a name does, by its index."""
+        return self.vocabulary.operator(self.names[name])
+
+    def _names_by_kind(self, kind: HostKind) -> I64:
+        """Indices of the names that events of a kind have."""
+        if kind not in self._found:
+            names = self.host.name[self.host.kind == kind]
+            self._found[kind] = (
+                np.flatnonzero(np.bincount(names)) if len(names) else np.empty(0, dtype=np.int64)
+            )
+        return self._found[kind]
 
     def signals(self) -> frozenset[str]:
         """The evidence this recording holds by itself (ids of ``model.signals``)."""

@@ -4,16 +4,17 @@ Standard library only, plus the framework it is in. It is loaded by path under a
 so the training's Python needs no whyidle installed, and nothing here may import the rest of
 whyidle.
 
-``boot/sitecustomize.py`` waits for a framework to be imported and then calls ``install``. A
-handful of call sites are wrapped; each records when it was called, and for how long, in memory.
-Another thread samples what the training threads are doing a few dozen times a second, and writes
-everything to append-only files (``recorder``). A fault in a wrapper takes that wrapper off and is
-counted (``guard``); the job never sees it.
+``boot/sitecustomize.py`` waits for a framework to be imported and then calls ``install``. The
+framework's adapter (``frameworks/NAME/adapter.py``) wraps a few call sites; each reports when
+it was called, and for how long, to ``core/events.py``, which keeps that in memory. Another thread
+samples what the training threads are doing a few dozen times a second (``core/sampler.py``), and
+writes everything to append-only files (``core/recorder.py``; their layout is ``wire.py``). A fault
+in a hook takes that hook off and is counted (``core/containment.py``); the job never sees it.
 """
 
 from __future__ import annotations
 
-import atexit
+import importlib
 import os
 from collections.abc import Collection
 from typing import Any
@@ -27,40 +28,33 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
     folder = os.environ.get("WHYIDLE_RUN")
     if not folder or os.environ.get("WHYIDLE_DISABLE") == "1" or framework not in FRAMEWORKS:
         return
-    from . import cores, loop, recorder
+    from .core import cpu_cores
+    from .core.session import Session
 
-    cores.note(given)
+    cpu_cores.note(given)
 
     if os.environ.get("WHYIDLE_PLAN"):
         from . import knobs
 
         knobs.install(folder)  # before the hooks, which are to see what has become of the job
-    _loops.append(loop.install(recorder.Recorder(folder)))
+    adapter = importlib.import_module(f"{__name__}.frameworks.{framework}.adapter").Adapter()
+    session = Session(folder, adapter)
+    _sessions.append(session)
     if os.environ.get("WHYIDLE_TRIAL"):
-        from . import trial
-
-        trial.install(folder, _loops[-1])
+        adapter.install_trial(session.events, session.awaited)
 
 
 def uninstall() -> None:
     """End the recording of this process and take every hook off; the process goes on, and may
     ``install`` again for another recording."""
-    from . import guard
-
-    while _loops:
-        loop = _loops.pop()
-        atexit.unregister(loop.finish)
-        loop.finish(dying=False)
-        while loop.undo:
-            guard.contained(loop.recorder.folder, *loop.undo.popitem())
+    while _sessions:
+        _sessions.pop().uninstall()
 
 
-_loops: list[Any] = []
+_sessions: list[Any] = []
 
 
 def step() -> None:
     """A step ends here: ``whyidle.step()`` of a watched process."""
-    for one in _loops:
-        from . import hot
-
-        hot.step(one)
+    for session in _sessions:
+        session.mark_step()

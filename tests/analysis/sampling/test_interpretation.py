@@ -7,8 +7,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.engine.process_reading import read_process
 from whyidle.importers import _samples, probe
 from whyidle.model.timeline import HostKind
-from whyidle.probe.exchange import CLOCK
-from whyidle.probe.recorder import ANNOTATION, OP, SAMPLE, Recorder
+from whyidle.probe.core.recorder import ANNOTATION, OP, SAMPLE, Recorder
+from whyidle.probe.frameworks.torch.gradient_exchange import CLOCK
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 

@@ -29,8 +29,8 @@ def looks(*rows):
     return made
 
 
-def dated(spans, samples, names, unknown):
-    return date_samples(spans, samples, names, unknown, samples["waited_us"] >= LONG_WAIT_US)
+def dated(spans, samples, unknown):
+    return date_samples(spans, samples, unknown, samples["waited_us"] >= LONG_WAIT_US)
 
 
 def calls(*rows):
@@ -38,15 +38,12 @@ def calls(*rows):
     return host_calls(start, end, thread=1)
 
 
-NEXT = ["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"]
-
-
 UNKNOWN = 99
 
 
 def test_a_late_look_says_that_python_ran_where_it_was_wanted_but_not_its_line():
     """Wanted between calls, got inside the next: the lock was held, by a line that is not seen."""
-    told = dated(calls((20, 30), (50, 60)), looks((45, 8, 7)), NEXT, UNKNOWN)
+    told = dated(calls((20, 30), (50, 60)), looks((45, 8, 7)), UNKNOWN)
     assert told["time"].tolist() == [45 * 10**6]
     assert told["waited_us"].tolist() == [8000]
     assert told["stack"].tolist() == [UNKNOWN]
@@ -55,13 +52,13 @@ def test_a_late_look_says_that_python_ran_where_it_was_wanted_but_not_its_line()
 def test_its_line_is_that_of_the_nearest_look_that_found_python_in_the_same_phase():
     three = calls((20, 30), (50, 60), (80, 90), (110, 120))
     samples = looks((35, 0.1, 2), (37, 5, 3), (45, 8, 7), (75, 9, 7), (92, 5, 4))
-    told = dated(three, samples, NEXT, UNKNOWN)
+    told = dated(three, samples, UNKNOWN)
     assert told["stack"].tolist() == [2, 3, 3, 4, 4]
     assert (told["time"] == samples["time"]).all()
 
 
 def test_a_look_that_was_hardly_late_is_dated_when_it_was_had():
-    moved = dated(calls((20, 30), (50, 60)), looks((49.8, 0.4, 7)), NEXT, UNKNOWN)
+    moved = dated(calls((20, 30), (50, 60)), looks((49.8, 0.4, 7)), UNKNOWN)
     assert moved["time"].tolist() == [50_200_000]
     assert moved["waited_us"].tolist() == [0]
     assert moved["stack"].tolist() == [7]
@@ -69,7 +66,7 @@ def test_a_look_that_was_hardly_late_is_dated_when_it_was_had():
 
 def test_a_late_look_between_the_same_calls_still_says_that_python_ran():
     samples = looks((35, 8, 7), (52, 4, 7))
-    assert (dated(calls((20, 30), (50, 60)), samples, NEXT, UNKNOWN) == samples).all()
+    assert (dated(calls((20, 30), (50, 60)), samples, UNKNOWN) == samples).all()
 
 
 def test_python_that_is_shorter_than_the_switch_interval_is_seen():

@@ -3,9 +3,10 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._softmaxes import FORWARD, GRADIENT, of_pytorch
+from whyidle.causes.device._softmaxes import of_framework
 from whyidle.testing.builder import Builder, us
 
+FORWARD, GRADIENT = "aten::_softmax", "aten::_softmax_backward_data"
 OWN, WRITTEN = "aten::scaled_dot_product_attention", ""
 
 
@@ -19,7 +20,7 @@ def told(job):
     facts = Facts(job.timeline())
     host, names = facts.timeline.host, facts.timeline.names
     rows = [row for row, i in enumerate(host.name) if names[i] in (FORWARD, GRADIENT)]
-    own = of_pytorch(facts)
+    own = of_framework(facts)
     return "".join("o" if row in own else "." for row in rows)
 
 

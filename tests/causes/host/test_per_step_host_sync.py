@@ -32,6 +32,20 @@ def test_a_scalar_read_after_every_layer_is_named_with_its_place():
     assert proof.where[0].line == 31
 
 
+def test_whether_single_numbers_are_all_that_is_read():
+    assert judge(CAUSE, synchronising()).facts["scalar"] is True
+    mixed = Builder()
+    for _ in range(5):
+        with mixed.step():
+            for layer in range(60):
+                mixed.op("aten::mm", kernels=[("gemm", us(45))], host=us(40))
+                if layer % 3 == 2:
+                    mixed.item()
+                elif layer % 3 == 1:
+                    mixed.sync("cudaDeviceSynchronize")
+    assert judge(CAUSE, mixed).facts["scalar"] is False
+
+
 @pytest.mark.parametrize("every", [6, 20, 60])
 @pytest.mark.parametrize(("host", "kernel"), [(40, 45), (20, 60), (60, 30)])
 def test_the_prediction_covers_the_twin_without_reads(every, host, kernel):

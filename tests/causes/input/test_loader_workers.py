@@ -13,6 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import WAITING
 from whyidle.analysis.forecast import hidden_loading
 from whyidle.engine.diagnose import diagnose
+from whyidle.engine.wording import summarize_edits
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
@@ -532,6 +533,10 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
         ("loader.worker_threads", 1, 4),
         ("torch.num_threads", 1, 8),
     ]
+    assert summarize_edits(plan.edits) == (
+        "DataLoader(..., num_workers=2), torch.set_num_threads(1) in the DataLoader's "
+        "worker_init_fn, torch.set_num_threads(1) at the beginning"
+    )
     assert "2 workers, one thread each" in found.predicted.method
     for alone in ("fewer-workers", "one-thread-per-worker"):
         assert every[alone].decide(found) is None

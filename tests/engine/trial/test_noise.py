@@ -10,7 +10,8 @@ from whyidle.engine.trial.told import Told
 
 torch = pytest.importorskip("torch")
 
-from whyidle.probe.noise import Noise  # noqa: E402
+from whyidle.probe.frameworks.torch import trial_state  # noqa: E402
+from whyidle.probe.trial.gradient_noise import GradientNoise  # noqa: E402
 
 PARAMETERS, SPREAD, MEAN = 50, 0.3, 0.1
 """of the gradient of one sample: standard deviation of each element, and its mean"""
@@ -22,12 +23,12 @@ def gradients(size, steps=400, seed=1):
     torch.manual_seed(seed)
     weights = [torch.nn.Parameter(torch.zeros(PARAMETERS // 2)) for _ in range(2)]
     optimizer = torch.optim.SGD([*weights, torch.nn.Parameter(torch.zeros(3))], lr=0.0)
-    noise = Noise()
+    noise = GradientNoise()
     for _ in range(steps):
         for weight in weights:
             weight.grad = MEAN + SPREAD / math.sqrt(size) * torch.randn(PARAMETERS // 2)
         optimizer.step()
-        noise.stepped(optimizer)
+        noise.stepped(trial_state.gradients(optimizer))
     return noise.told()
 
 

@@ -18,7 +18,7 @@ from whyidle.engine.trial.pair import (
     warm,
 )
 from whyidle.engine.trial.told import Told
-from whyidle.probe import compiled, trial
+from whyidle.probe.trial import compile_pauses, witness
 
 
 def told(step_s, count, first_s=1.0, ahead=0):
@@ -156,4 +156,4 @@ def test_only_what_comes_after_the_first_steps_is_said_to_be_compiled_later():
 
 
 def test_the_witness_judges_alike_how_often_code_is_compiled():
-    assert (compiled.FEW, trial.WARM_STEPS, trial.WARM) == (FEW, WARM_STEPS, WARM)
+    assert (compile_pauses.FEW, witness.WARM_STEPS, witness.WARM) == (FEW, WARM_STEPS, WARM)

@@ -19,7 +19,8 @@ from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
 from emulator.environment import add_emulator  # noqa: E402
-from whyidle.probe import guard, knobs  # noqa: E402
+from whyidle.probe import knobs  # noqa: E402
+from whyidle.probe.core import containment as guard  # noqa: E402
 
 PLACES = [
     (torch, "save"),

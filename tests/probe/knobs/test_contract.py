@@ -5,7 +5,7 @@ import small_jobs as jobs
 import torch
 
 from whyidle.model.knobs import BY_HAND, KNOBS
-from whyidle.probe import cores
+from whyidle.probe.core import cpu_cores as cores
 from whyidle.probe.knobs import NO_FORM
 
 SETTINGS = {

@@ -23,7 +23,7 @@ from torch.utils.data import (
     random_split,
 )
 
-from whyidle.probe._settings import describe
+from whyidle.probe.frameworks.torch.loader_facts import describe
 from whyidle.probe.knobs import NO_FORM, _forking
 from whyidle.probe.knobs import loader as knob
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.probe.standin import Loop
-from whyidle.probe.saving import Saving
+from whyidle.probe.frameworks.torch.checkpoints import Saving
 
 EDIT = {"checkpoint.asynchronous": True}
 MODULE = """
@@ -76,13 +76,11 @@ def test_what_it_refuses_is_told_at_once(turn, flat):
 
 
 class Saved(Loop):
-    """A loop that saves."""
+    """With what is told of its saves."""
 
-    steps, sampler = 3, None
-
-    def __init__(self):
-        super().__init__()
-        self.saves = []
+    @property
+    def saves(self):
+        return self.live_facts["saves"]()
 
 
 @pytest.mark.parametrize("first", [True, False])

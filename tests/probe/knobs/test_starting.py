@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from whyidle.probe import cores
+from whyidle.probe.core import cpu_cores as cores
 
 pytestmark = [
     pytest.mark.skipif(

@@ -6,7 +6,6 @@ count as operators, which on a CPU is the work itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -26,11 +25,17 @@ from whyidle.analysis.sampling.sample_classification import (
     is_single_process,
     runs_operators_alone,
 )
-from whyidle.analysis.sampling.sample_weighting import date_samples, make_looks, weigh_samples
+from whyidle.analysis.sampling.sample_weighting import (
+    PHASES,
+    date_samples,
+    make_looks,
+    weigh_samples,
+)
 from whyidle.analysis.sampling.stack_frames import StackFrames
 from whyidle.analysis.sampling.startup_and_tail import find_surroundings
 from whyidle.analysis.sampling.thread_idleness import find_idle
 from whyidle.analysis.sampling.worker_samples import interpret_workers
+from whyidle.model.roles import Role
 from whyidle.model.timeline import Detail, HostEvents, HostKind, Timeline
 
 GROWN: Final = 1.05
@@ -39,10 +44,7 @@ BLOCKED: Final = "whyidle::blocked"
 LOCKED: Final = "whyidle::locked"
 UNSEEN: Final = "whyidle::python"
 """Python of which no sample tells the line"""
-_MEETING = re.compile(
-    r"^(gloo|mpi|ucc):|^## work\.wait\(\) ##$|"
-    r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter\."
-)
+_MEETING = (Role.COLLECTIVE_FLIGHT, Role.COLLECTIVE_WAIT, Role.BATCH_FROM_WORKERS)
 """in these a thread sleeps until the other ranks have come, or a worker's batch"""
 
 
@@ -57,9 +59,7 @@ def interpret_samples(timeline: Timeline) -> Timeline:
     settings = dict(timeline.settings)
     ident = str(int(settings.get("thread") or 0))
     thread = threads.index(ident) if ident in threads else len(threads)
-    found = find_surroundings(
-        calls, samples, names, settings, stacks=stacks, thread=thread, base_ns=timeline.base_ns
-    )
+    found = find_surroundings(timeline, samples, stacks, thread)
     if found is not None:
         later = samples["time"] >= found.begin
         samples, taken = samples[later], taken[later]
@@ -87,20 +87,20 @@ def _add_samples(
     timeline: Timeline, samples: NDArray[Any], stacks: list[str], found: SampledPython
 ) -> Timeline:
     """A process with host events and looks of its samples, which wait as they did for the lock."""
-    calls, names = timeline.host, list(timeline.names)
+    calls, names = timeline.host, timeline.names
+    phases = calls.take(timeline.playing(calls, *PHASES))
     order = np.argsort(samples["time"], kind="stable")
     samples, found = samples[order], found.take(order)
     read = samples["time"] + samples["waited_us"] * 1000
     shown = samples["stack"]
-    samples = date_samples(calls, samples, names, len(stacks), found.python)
+    samples = date_samples(phases, samples, len(stacks), found.python)
     borrowed = samples["stack"] != shown
     found = found.with_borrowed_stacks(borrowed)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
     found, own = found.take(order), ~borrowed[order]
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
-    meeting = np.array([bool(_MEETING.match(name)) for name in names], dtype=bool)
-    idle = find_idle(samples, read, calls.take(meeting[calls.name]))
+    idle = find_idle(samples, read, calls.take(timeline.playing(calls, *_MEETING)))
     kinds, blocked, stuck = classify_samples(
         samples,
         read,
@@ -110,8 +110,8 @@ def _add_samples(
         alone=runs_operators_alone(timeline.settings),
         single=is_single_process(timeline.settings),
     )
-    rows, start, end = weigh_samples(calls, samples, names)
-    looks = make_looks(calls, samples, names, spoken=(rows, end - start), found=found, own=own)
+    rows, start, end = weigh_samples(phases, samples)
+    looks = make_looks(phases, samples, spoken=(rows, end - start), found=found, own=own)
     samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
     over = found.after[rows] & ~blocked & ~stuck
     frames = StackFrames([*names, *leaf])

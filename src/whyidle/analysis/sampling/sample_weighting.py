@@ -10,33 +10,38 @@ training or, where the next batch follows it, of an evaluation.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.gil_waits import SampledPython, is_random
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostEvents, Looks
 
 I64 = NDArray[np.int64]
 
 LONGEST_NS = 500_000_000
 """a sample speaks for at most this long"""
-_CALL = re.compile(
-    r"^(whyidle::(backward|optimizer|compile)|Optimizer\.step#|enumerate\(DataLoader\)|save_checkpoint|"
-    r"Python GC|gc\.collect)"
+PHASES = (
+    Role.BATCH_REQUEST,
+    Role.BACKWARD,
+    Role.OPTIMIZER,
+    Role.OPTIMIZER_OPERATORS,
+    Role.COMPILER,
+    Role.CHECKPOINT,
+    Role.GC,
 )
+"""calls that bound the phases of a step"""
 
 
-def weigh_samples(
-    calls: HostEvents, samples: NDArray[Any], names: list[str]
-) -> tuple[I64, I64, I64]:
-    """Samples (rows, some of them several times) with begin and end of what they speak for, ns."""
+def weigh_samples(calls: HostEvents, samples: NDArray[Any]) -> tuple[I64, I64, I64]:
+    """Samples (rows, some of them several times) with begin and end of what they speak for, ns;
+    ``calls`` are those of ``PHASES``, here and below."""
     found = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, name = _merge_calls(_select_calls(calls, names, thread))
+        begin, end, name = _merge_calls(calls.take(calls.thread == thread))
         time = samples["time"][rows]
         row, start, stop = _weigh_thread(time, begin, end, _number_stretches(name))
         found.append((rows[row], start, stop))
@@ -48,7 +53,6 @@ def weigh_samples(
 def date_samples(
     calls: HostEvents,
     samples: NDArray[Any],
-    names: list[str],
     unknown: int,
     ran: NDArray[np.bool_],
 ) -> NDArray[Any]:
@@ -65,10 +69,10 @@ def date_samples(
     moved = samples.copy()
     asked = samples["time"]
     got = asked + samples["waited_us"] * 1000
-    phases = find_phases(calls, samples, names)
+    phases = find_phases(calls, samples)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, _ = _merge_calls(_select_calls(calls, names, thread))
+        begin, end, _ = _merge_calls(calls.take(calls.thread == thread))
         edges = np.sort(np.concatenate([begin, end]))
         over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
         held = ran[rows]
@@ -101,13 +105,13 @@ def _find_nearest(times: I64, moments: I64) -> I64:
     return found
 
 
-def find_phases(calls: HostEvents, samples: NDArray[Any], names: list[str]) -> I64:
+def find_phases(calls: HostEvents, samples: NDArray[Any]) -> I64:
     """A number per sample that is the same for all inside calls of one name (odd), and for all
     between calls of the same two names (even)."""
     found = np.zeros(len(samples), np.int64)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, name = _merge_calls(_select_calls(calls, names, thread))
+        begin, end, name = _merge_calls(calls.take(calls.thread == thread))
         time = samples["time"][rows]
         gap = np.searchsorted(begin, time, side="right")
         inside = (gap > 0) & (time < np.append(0, end)[gap])
@@ -126,7 +130,6 @@ def _number_stretches(name: I64) -> I64:
 def make_looks(
     calls: HostEvents,
     samples: NDArray[Any],
-    names: list[str],
     *,
     spoken: tuple[I64, I64],
     found: SampledPython,
@@ -135,7 +138,7 @@ def make_looks(
     """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
     rows of them, and for how long each of these speaks, ns; ``own`` ones say what they themselves
     saw."""
-    phases, weight = find_phases(calls, samples, names), np.zeros(len(samples))
+    phases, weight = find_phases(calls, samples), np.zeros(len(samples))
     np.add.at(weight, *spoken)
     random = is_random(samples)
     return Looks(
@@ -145,11 +148,6 @@ def make_looks(
         (found.unsure & (phases % 2 == 0))[random],
         own[random],
     )
-
-
-def _select_calls(calls: HostEvents, names: list[str], thread: int) -> HostEvents:
-    called = np.array([bool(_CALL.match(name)) for name in names] + [False], dtype=bool)
-    return calls.take((calls.thread == thread) & called[calls.name])
 
 
 def _merge_calls(calls: HostEvents) -> tuple[I64, I64, I64]:

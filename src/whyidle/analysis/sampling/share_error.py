@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import used
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.spread import of_ratio
+from whyidle.model.roles import Role
 
 F64 = NDArray[np.float64]
 
 Z: Final = 1.645
 """of a two-sided 90 % interval: one in ten shares may lie outside"""
-_FRAME = re.compile(r"\(\d+\): |^whyidle::(blocked|locked|python)$")
-"""names of events that stack samples made; recorded calls have others"""
 
 
 def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
@@ -90,10 +87,9 @@ def counted(facts: Facts) -> int | None:
 def sampled(facts: Facts, rows: NDArray[np.int64]) -> bool:
     """Whether most of the time of these host events is told by stack samples of a watched process,
     and not by calls that were recorded."""
-    host, names = facts.timeline.host, facts.timeline.names
+    host = facts.timeline.host
     if facts.timeline.looks is None or not len(rows):
         return False
-    made = np.zeros(len(names) + 1, dtype=bool)
-    made[[i for i in used(host.name[rows]) if _FRAME.search(names[i])]] = True
+    made = np.isin(rows, facts.timeline.rows_of(Role.SAMPLED))
     length = (host.end[rows] - host.start[rows]).astype(np.float64)
-    return bool((length * made[host.name[rows]]).sum() > 0.5 * length.sum())
+    return bool((length * made).sum() > 0.5 * length.sum())

@@ -8,7 +8,6 @@ reason to report a start-up: hardly anything can be done about them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.thread_idleness import find_idle
-from whyidle.model.timeline import HostEvents, HostKind
+from whyidle.model.roles import Role
+from whyidle.model.timeline import HostEvents, HostKind, Timeline
 
 STARTUP, AFTER = "whyidle::startup", "whyidle::after"
 LEAST_NS = 3_000_000_000
@@ -26,13 +26,9 @@ IDLE = 0.8
 """share of the samples after the loop that must find the process waiting; else it works"""
 FIRST_NS, FIRST_TIMES = 1_000_000_000, 5
 """a first batch that takes this long, and so many times the median of the others, is start-up"""
-_LOOP = re.compile(
-    r"^(enumerate\(DataLoader\)|whyidle::(backward|compile)|Optimizer\.step#|whyidle\.step)"
-)
-_BATCH = re.compile(r"^enumerate\(DataLoader\)")
+_LOOP = (Role.BATCH_REQUEST, Role.BACKWARD, Role.COMPILER, Role.OPTIMIZER, Role.STEP_MARKED)
 _IMPORT = "<frozen importlib._bootstrap>"
 _MOMENTS = ("process_start", "imported", "first_step", "ended")
-_NO_WORK = re.compile(r"^(Python GC|gc\.collect)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +52,28 @@ class Surroundings:
 
 
 def find_surroundings(
-    calls: HostEvents,
-    samples: NDArray[Any],
-    names: Sequence[str],
-    facts: Mapping[str, Any],
-    *,
-    stacks: Sequence[str],
-    thread: int,
-    base_ns: int,
+    timeline: Timeline, samples: NDArray[Any], stacks: Sequence[str], thread: int
 ) -> Surroundings | None:
     """None where no call of a loop was recorded.
 
     Args:
-        calls: every recorded call of the process.
+        timeline: every recorded call of the process, and what it said of itself.
         samples: every sample of its threads.
-        names: texts of the calls' names.
-        facts: what the process said of itself.
         stacks: texts of the samples' stacks.
-        thread: the training thread, as ``calls`` and ``samples`` number it.
-        base_ns: where the timeline's clock begins, on that of ``facts``.
+        thread: the training thread, as calls and samples number it.
     """
-    loop = calls.take(_match_names(calls, names, _LOOP))
+    calls, base_ns = timeline.host, timeline.base_ns
+    loop = calls.take(timeline.playing(calls, *_LOOP))
     if not len(loop):
         return None
-    told = {name: _moment(facts.get(name), base_ns) for name in _MOMENTS}
+    told = {name: _moment(timeline.settings.get(name), base_ns) for name in _MOMENTS}
     begin = int(loop.start.min())
     mine = samples[samples["thread"] == thread]
     mine = mine[np.argsort(mine["time"], kind="stable")]
     importing = _measure_imports(mine, stacks)
-    startup = _find_startup(loop, names, told, begin, importing)
-    after = _find_tail(calls.take(~_match_names(calls, names, _NO_WORK)), mine, told["ended"])
+    waits = loop.take(timeline.playing(loop, Role.BATCH_REQUEST))
+    startup = _find_startup(waits, told, begin, importing)
+    after = _find_tail(calls.take(~timeline.playing(calls, Role.GC)), mine, told["ended"])
     ends = [int(part.max()) for part in (calls.end, samples["time"]) if len(part)]
     last = max(ends) if told["ended"] is None else told["ended"]
     return Surroundings(
@@ -121,8 +109,7 @@ def _measure_imports(samples: NDArray[Any], stacks: Sequence[str]) -> Callable[[
 
 
 def _find_startup(
-    loop: HostEvents,
-    names: Sequence[str],
+    waits: HostEvents,
     told: Mapping[str, int | None],
     begin: int,
     importing: Callable[[int], int],
@@ -131,7 +118,6 @@ def _find_startup(
     if imported is None or first is None or begin > first:
         return None  # the end of a longer recording
     end = begin
-    waits = loop.take(_match_names(loop, names, _BATCH))
     took = waits.end - waits.start
     late = len(took) > 3 and took[0] > max(FIRST_NS, FIRST_TIMES * np.median(took[1:]))
     if late and waits.start[0] == begin:
@@ -150,14 +136,6 @@ def _find_tail(
     if end - begin < LEAST_NS or len(later) < 2:
         return None
     return (begin, end) if find_idle(later, later["time"]).mean() >= IDLE else None
-
-
-def _match_names(
-    calls: HostEvents, names: Sequence[str], pattern: re.Pattern[str]
-) -> NDArray[np.bool_]:
-    known = np.array([bool(pattern.match(name)) for name in names], dtype=bool)
-    found: NDArray[np.bool_] = known[calls.name]
-    return found
 
 
 def _seconds(begin: int | None, end: int | None) -> float | None:

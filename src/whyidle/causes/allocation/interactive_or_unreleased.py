@@ -9,6 +9,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.samples import lines, prompts, said
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
@@ -111,5 +112,5 @@ def _proof(
 
 def _waited(facts: Facts) -> Intervals:
     host = facts.timeline.host
-    rows = facts.host.roles.rows("blocked")
+    rows = facts.timeline.rows_of(Role.BLOCKED)
     return union(host.start[rows], host.end[rows])

@@ -12,13 +12,9 @@ from whyidle.analysis.intervals import union
 from whyidle.analysis.samples import lines
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
-CPU_ONLY = (
-    r"mkldnn|onednn|_for_cpu\b|_nnpack|aten::_?slow_conv|aten::thnn_conv|"
-    r"fbgemm|aten::quantized_.*_cpu"
-)
-"""operators that only exist on the CPU"""
 LEAST_SHARE = 0.10
 """share of the step that must be seen inside such operators"""
 
@@ -60,12 +56,12 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     ----------
     Gao et al., ICSE 2024 (481 minutes on the CPU because of an empty variable).
     """
-    if len(facts.device) or len(facts.host.roles.rows("launch_call")):
+    if len(facts.device) or len(facts.timeline.rows_of(Role.LAUNCH_CALL)):
         return None
     if "own_settings" in facts.signals:
         return _told(facts)
     host = facts.timeline.host
-    rows = facts.named(CPU_ONLY, HostKind.OP)
+    rows = facts.rows_of(Role.CPU_KERNEL)
     share = facts.share_of(union(host.start[rows], host.end[rows]))
     if share < LEAST_SHARE:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -11,17 +10,13 @@ from whyidle.analysis.codes import used
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.places import in_library
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 MOST_PLACES = 3
 
-SWITCHES = {
-    "torch": re.compile(r"torch[/\\]nn[/\\]functional\.py\(\d+\): multi_head_attention_forward\b"),
-    "transformers": re.compile(r"(^|[/\\])transformers[/\\][^;]*: eager_attention_forward\b"),
-}
-"""library -> how a frame of its written-out attention is told"""
-SOFTMAX = re.compile(r"^[^;]*torch[/\\]nn[/\\]functional\.py\(\d+\): softmax;")
-"""a stack whose innermost line of Python is that of PyTorch's own function"""
+SWITCHES = {"framework": Role.OWN_ATTENTION, "models": Role.MODEL_LIBRARY_ATTENTION}
+"""library -> what a frame of its written-out attention is"""
 
 
 def libraries(facts: Facts) -> tuple[str, ...] | None:
@@ -30,7 +25,10 @@ def libraries(facts: Facts) -> tuple[str, ...] | None:
     seen = [*_frames(facts), *(_frames(facts.live) if facts.live is not None else ())]
     if not seen:
         return None
-    return tuple(name for name, frame in SWITCHES.items() if any(map(frame.search, seen)))
+    plays = facts.timeline.vocabulary.plays
+    return tuple(
+        name for name, role in SWITCHES.items() if any(plays(role, frame) for frame in seen)
+    )
 
 
 def _frames(facts: Facts) -> list[str]:
@@ -48,13 +46,13 @@ def callers(facts: Facts) -> tuple[Place, ...]:
 
 def softmaxed(facts: Facts) -> tuple[Place, ...]:
     """The same of a softmax, where it has a frame of its own: ``F.softmax`` and ``nn.Softmax``."""
-    return _lines(facts, SOFTMAX)
+    return _lines(facts, Role.SOFTMAX_CALL)
 
 
-def _lines(facts: Facts, *frames: re.Pattern[str]) -> tuple[Place, ...]:
+def _lines(facts: Facts, *roles: Role) -> tuple[Place, ...]:
     run = facts.live or facts
-    host, details = run.timeline.host, run.timeline.details
-    told = [i for i, one in enumerate(details) if any(f.search(one.stack) for f in frames)]
+    host, details, plays = run.timeline.host, run.timeline.details, run.timeline.vocabulary.plays
+    told = [i for i, one in enumerate(details) if any(plays(role, one.stack) for role in roles)]
     rows = np.flatnonzero(np.isin(host.detail, told))
     seen = Counter(run.places.of(int(row)) for row in rows)
     known = [place for place, _ in seen.most_common() if place is not None]

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.gaps import picked
 from whyidle.causes.device._busy import I64, Mask, named
-from whyidle.causes.device._softmaxes import of_pytorch
+from whyidle.causes.device._softmaxes import of_framework
+from whyidle.model.roles import Role
 
 REACH = 8
 """how many small kernels (scale, mask, dropout, casts) may stand between softmax and product"""
-BATCHED = ("aten::bmm", "aten::baddbmm", "aten::matmul", "aten::einsum")
 SMALL = ("elementwise", "copy", "reduction", "layout")
 
 
@@ -37,7 +36,7 @@ def written_out(facts: Facts) -> Written:
     batched ones, so that a classifier's softmax is not taken for attention, and the softmax is none
     of PyTorch's own attention."""
     softmax = named(facts, r"softmax")
-    softmax = softmax[~np.isin(facts.launching_op[softmax], of_pytorch(facts))]
+    softmax = softmax[~np.isin(facts.launching_op[softmax], of_framework(facts))]
     products: list[int] = []
     between: list[int] = []
     found: list[int] = []
@@ -62,9 +61,7 @@ def _rows(found: list[int]) -> I64:
 
 def _batched(facts: Facts, rows: I64) -> Mask:
     operators = facts.launching_op[rows]
-    host = facts.timeline.host
-    batched = [i for i, name in enumerate(facts.timeline.names) if name in BATCHED]
-    told = np.isin(picked(host.name, operators, -1), batched)
+    told = np.isin(operators, facts.timeline.rows_of(Role.BATCHED_PRODUCT_CALL))
     return np.where(operators >= 0, told, True)
 
 

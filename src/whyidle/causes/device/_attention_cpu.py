@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.alongside import lines_during
-from whyidle.analysis.codes import among
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.operators import own_times
 from whyidle.causes.device._attending import callers, libraries, softmaxed
-from whyidle.causes.device._softmaxes import FORWARD, GRADIENT, of_pytorch
+from whyidle.causes.device._softmaxes import of_framework
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
 
@@ -28,11 +28,6 @@ COMPILED = (0.3, 0.6, 1.0)
 """the same of what lies between where it is compiled: 0.64, 0.73, 0.85, 0.98 and 1.02 in five
 transformers of a fixed length (128 to 1024 words, 64 to 256 wide), 0.36 and 0.45 in one whose
 batches differ in length, which is compiled for any (PyTorch 2.13, CPU)"""
-BATCHED = ("aten::bmm", "aten::baddbmm")
-WRAPPERS = ("aten::matmul", "aten::linear", "aten::einsum", "aten::scaled_dot_product_attention")
-"""operators that only call the one that computes"""
-BIAS = ("aten::index",)
-"""looks up what is added for the distance of two positions, before the softmax"""
 _OTHER = ("matrix_product", "convolution", "attention", "optimizer", "indexing")
 
 
@@ -78,13 +73,13 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
 def _found(facts: Facts, rows: I64, groups: list[str]) -> I64:
     """Each softmax between two products: the one before it, itself and the one behind it, as
     indices into ``rows``."""
-    host, names = facts.timeline.host, facts.timeline.names
-    called, kinds = host.name[rows], np.array(groups)
-    product = among(called, [i for i, name in enumerate(names) if name in BATCHED])
-    outer = among(called, [i for i, name in enumerate(names) if name in WRAPPERS + BIAS])
+    host, kinds = facts.timeline.host, np.array(groups)
+    product = _playing(facts, rows, Role.BATCHED_PRODUCT)
+    # a lookup is of what is added for the distance of two positions, before the softmax
+    outer = _playing(facts, rows, Role.PRODUCT_WRAPPER, Role.LOOKUP)
     ends = np.isin(kinds, _OTHER) & ~outer
-    either = among(called, [i for i, name in enumerate(names) if name in (FORWARD, GRADIENT)])
-    softmax = np.flatnonzero(either & ~np.isin(rows, of_pytorch(facts)))
+    either = _playing(facts, rows, Role.SOFTMAX, Role.SOFTMAX_GRADIENT)
+    softmax = np.flatnonzero(either & ~np.isin(rows, of_framework(facts)))
     edges = np.flatnonzero(ends | product)
     found = []
     for index in softmax.tolist():
@@ -98,6 +93,14 @@ def _found(facts: Facts, rows: I64, groups: list[str]) -> I64:
     return np.array(found, dtype=np.int64).reshape(-1, 3)
 
 
+def _playing(facts: Facts, rows: I64, *roles: Role) -> NDArray[np.bool_]:
+    """Which of some host events play one of some roles."""
+    found = np.zeros(len(rows), dtype=bool)
+    for role in roles:
+        found |= np.isin(rows, facts.timeline.rows_of(role))
+    return found
+
+
 def _between(found: I64) -> I64:
     inner = [np.arange(before + 1, after) for before, _, after in found]
     return np.unique(np.concatenate([np.empty(0, np.int64), *inner]))
@@ -106,23 +109,20 @@ def _between(found: I64) -> I64:
 def _softmaxes(facts: Facts, rows: I64) -> int:
     """How many softmaxes these are: a gradient is of one that is there, also where only the
     gradient lies between two products (what is looked up may lie between the others)."""
-    host, names = facts.timeline.host, facts.timeline.names
-    forward = sum(names[i] == FORWARD for i in host.name[rows])
+    forward = int(_playing(facts, rows, Role.SOFTMAX).sum())
     return max(forward, len(rows) - forward)
 
 
 def _seen(facts: Facts, found: I64) -> tuple[Place, ...]:
     """Lines at which the run was looked at during attention. Where nobody looked just then, those
     that looks of the whole run found at a softmax, if attention has all there are."""
-    host, names = facts.timeline.host, facts.timeline.names
-    every = among(host.name, [i for i, name in enumerate(names) if name == FORWARD])
-    softmaxes = np.setdiff1d(np.flatnonzero(every), of_pytorch(facts))
+    softmaxes = np.setdiff1d(facts.timeline.rows_of(Role.SOFTMAX), of_framework(facts))
     alone = len(np.setdiff1d(softmaxes, found[:, 1])) == 0
     return lines_during(facts, _forward(facts, found)) or (softmaxed(facts) if alone else ())
 
 
 def _forward(facts: Facts, found: I64) -> Intervals:
     """When attention ran in forward passes: gradients are computed at another line."""
-    host, names = facts.timeline.host, facts.timeline.names
-    own = found[[names[i] == FORWARD for i in host.name[found[:, 1]]]]
+    host = facts.timeline.host
+    own = found[_playing(facts, found[:, 1], Role.SOFTMAX)]
     return union(host.start[own[:, 0]], host.end[own[:, 2]])

@@ -10,13 +10,12 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.analysis.replay import Saved
 from whyidle.causes.device._busy import F64, I64
+from whyidle.model.roles import Role
 
 CAST_BYTES = 2 * (4 + 2)
 """per element of a weight: it is read in 32 bits and written in 16, its gradient the other way"""
 CASTS = 2
 """kernels per parameter that do this"""
-WEIGHTED = r"^aten::(linear|conv[123]d)$"
-"""operators whose second input is a weight, and whose third is a bias"""
 
 
 def narrower(facts: Facts, rows: I64, peak: float, *, size: float = 1.0) -> F64:
@@ -72,7 +71,7 @@ def launched_casts(facts: Facts, times: float = 1.0) -> Saved:
 
 
 def _weighted(facts: Facts) -> I64:
-    rows, host = facts.named(WEIGHTED), facts.timeline.host
+    rows, host = facts.rows_of(Role.WEIGHTED), facts.timeline.host
     return rows[facts.host_scope.covers(host.start[rows])]
 
 

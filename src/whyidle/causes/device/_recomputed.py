@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from whyidle.analysis.evidence import measured
@@ -13,6 +12,7 @@ from whyidle.analysis.places import frame_place, in_library
 from whyidle.analysis.samples import stacks
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 
 ROOM = 0.6
 """with more than this share of memory in use at the peak, recomputation earns its place"""
@@ -22,9 +22,6 @@ KEPT = 0.7
 """share of it that is saved, if only part of the memory is there"""
 ERRORS = 2.0
 """standard errors of counting samples, on either side"""
-_AGAIN = re.compile(r"torch/utils/checkpoint\.py\(\d+\): (recompute_fn|unpack_hook|backward)$")
-_CALLED = re.compile(r"torch/utils/checkpoint\.py\(\d+\): checkpoint$")
-_ENGINE = re.compile(r"torch/autograd/(__init__\.py\(\d+\): backward|graph\.py\(\d+\): _engine)")
 
 
 def recomputed(facts: Facts) -> Proof | None:
@@ -54,22 +51,23 @@ def _share(facts: Facts) -> tuple[float, float]:
     """Share of the step, and its standard error: that of the backward passes, by the share of
     their samples."""
     host = facts.timeline.host
-    rows = facts.named(r"^whyidle::backward$")
+    rows = facts.rows_of(Role.BACKWARD)
     backward = union(host.start[rows], host.end[rows]) & facts.part("compute")
     spent = stacks(facts, backward)
-    again = sum(time for stack, time in spent.items() if _is_again(stack))
+    again = sum(time for stack, time in spent.items() if _is_again(facts, stack))
     part = again / max(sum(spent.values()), 1)
     looks = int((backward.covers(host.start) & (host.detail >= 0)).sum())
     whole = facts.share_of(backward)
     return whole * part, whole * (part * (1.0 - part) / max(looks, 1)) ** 0.5
 
 
-def _is_again(stack: str) -> bool:
+def _is_again(facts: Facts, stack: str) -> bool:
     """Inside a recomputation, and not in the backward pass that it runs itself."""
+    plays = facts.timeline.vocabulary.plays
     for frame in stack.split(";"):
-        if _ENGINE.search(frame):
+        if plays(Role.ENGINE_FRAME, frame):
             return False
-        if _AGAIN.search(frame):
+        if plays(Role.RECOMPUTE_FRAME, frame):
             return True
     return False
 
@@ -78,12 +76,12 @@ def _where(facts: Facts) -> tuple[Place, ...]:
     """The line that asks for checkpoints most, else a function that is computed again."""
     asked: Counter[str] = Counter()
     again: Counter[str] = Counter()
+    plays = facts.timeline.vocabulary.plays
     for stack, time in stacks(facts, facts.scope).items():
         frames = stack.split(";")
-        asked[_own(frames, next((i for i, f in enumerate(frames) if _CALLED.search(f)), None))] += (
-            time
-        )
-        again[_own(frames, 0 if _is_again(stack) else None)] += time
+        calls = (i for i, frame in enumerate(frames) if plays(Role.RECOMPUTE_CALL, frame))
+        asked[_own(frames, next(calls, None))] += time
+        again[_own(frames, 0 if _is_again(facts, stack) else None)] += time
     for found in (asked, again):
         del found[""]
         if found:

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
 
@@ -109,7 +110,7 @@ def _steps(facts: Facts) -> tuple[int, int]:
     host, whole = facts.timeline.host, "burst" in facts.timeline.settings
     waits = facts.waits.searching
     if whole:
-        waits = facts.waits.in_convolutions(facts.host.rows("sync"))
+        waits = facts.waits.in_convolutions(facts.host.rows(Role.SYNC))
     found = np.unique(np.searchsorted(facts.steps.on_host[0], host.start[waits], side="right"))
     return len(found), len(facts.steps) if whole else facts.step_count
 

@@ -13,14 +13,11 @@ from whyidle.analysis.pauses import RECORDED, RECORDING
 from whyidle.causes.device import _busy
 from whyidle.causes.device._recomputed import recomputed
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 ROOM = 0.6
 """with more than this share of memory in use at the peak, recomputation earns its place"""
-WINDOWS = (
-    r"^CheckpointFunctionBackward$|torch/utils/checkpoint\.py\(\d+\): (recompute_fn|unpack_hook)$"
-)
-INNER = r"^autograd::engine::evaluate_function: (?!CheckpointFunctionBackward)"
 LEAST_SHARE = 0.03
 """share of the step below which evaluation with gradients is not worth a word"""
 LEFT = (0.3, 0.0, 0.0)
@@ -105,9 +102,9 @@ def needless_compute(facts: Facts) -> Proof | None:
 def _recomputing(facts: Facts) -> Intervals:
     """When the host was launching forward work again, inside the backward pass."""
     host = facts.timeline.host
-    rows = facts.named(WINDOWS)
+    rows = facts.rows_of(Role.RECOMPUTATION)
     outer = union(host.start[rows], host.end[rows])
-    inner = facts.named(INNER)
+    inner = facts.rows_of(Role.OPERATOR_GRADIENT)
     inner = inner[outer.covers(host.start[inner])]
     return outer - union(host.start[inner], host.end[inner])
 
@@ -115,7 +112,7 @@ def _recomputing(facts: Facts) -> Intervals:
 def _gradients_in_evaluation(facts: Facts) -> Proof | None:
     """Evaluation of a watched process that never switched gradients off."""
     host = facts.timeline.host
-    rows = facts.named(r"^evaluation#grad$")
+    rows = facts.rows_of(Role.EVALUATION_WITH_GRADIENTS)
     spans = union(host.start[rows], host.end[rows])
     share = facts.share_of(spans & _working(facts))
     if share < LEAST_SHARE:

@@ -15,6 +15,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.places import in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 
 MOST_LOOKED = 200
 HIDDEN_LESS = (0.5, 0.9, 1.0)
@@ -131,7 +132,7 @@ def _exposed(job: Job) -> float:
 
 def _where(facts: Facts) -> tuple[Place, ...]:
     """The user's line that most stack samples in backward passes show; none without samples."""
-    rows = facts.named(r"^whyidle::backward$")[:MOST_LOOKED]
+    rows = facts.rows_of(Role.BACKWARD)[:MOST_LOOKED]
     found = Counter(facts.places.within(int(row)) for row in rows)
     places = [place for place, _ in found.most_common() if place and not in_library(place)]
     return tuple(places[:1])

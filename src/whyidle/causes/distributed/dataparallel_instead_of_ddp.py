@@ -9,11 +9,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import union
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 
-MARKS = (
-    r"^DataParallel\.forward$|^(Broadcast|Scatter|Gather|ReduceAddCoalesced)(Backward)?$|"
-    r"scatter_gather\.py\(\d+\): (scatter|gather)$|replicate\.py\(\d+\): replicate$"
-)
 LEAST_SHARE = 0.01
 """share of the step that must be won before it is worth a word"""
 
@@ -55,7 +52,7 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide, "Use DistributedDataParallel instead of DataParallel".
     """
-    rows = facts.named(MARKS)
+    rows = facts.rows_of(Role.REPLICATION)
     busy = _busy(facts)
     if not len(rows) or len(busy) < 2:
         return None

@@ -15,14 +15,10 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
-from whyidle.model.timeline import HostKind
+from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.005
 """share of the step below which the settings are not worth a word"""
-WALK = r"reducer::search_unused_parameters"
-COPY = r"reducer::copy_bucket_to_grad"
-SCALE = r"distributed::reducer::(mul_out|copy_)"
-EXCHANGE = r"^gloo:all_?reduce$"
 QUICK = 0.1
 """share of the exchanges that are quicker than what one costs where nobody waits for others: beside
 the walks and notes that the probe times, a search cost 0.3 to 1.5 ms per step in jobs of two ranks
@@ -87,7 +83,7 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     PyTorch documentation of ``torch.nn.parallel.DistributedDataParallel``.
     huggingface/transformers#45519 (one detection instead of a walk per step).
     """
-    walk, copy = _during(facts, WALK), _during(facts, COPY)
+    walk, copy = _during(facts, Role.GRADIENT_SEARCH), _during(facts, Role.GRADIENT_COPY)
     idle = facts.scope if facts.on_cpu else facts.part("host")
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
     marked = _marking_s(facts) / facts.step_s if facts.on_cpu and walked else 0.0
@@ -107,14 +103,14 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
         evidence=(
             measured(
                 "gradients copied out of their bucket per step",
-                len(facts.named(COPY)) / steps,
+                len(facts.rows_of(Role.GRADIENT_COPY)) / steps,
                 "1",
                 source="host spans",
             ),
             measured("device idle meanwhile, share of step", copied, "ratio"),
             measured(
                 "walks of the graph for unused parameters per step",
-                len(facts.named(WALK)) / steps,
+                len(facts.rows_of(Role.GRADIENT_SEARCH)) / steps,
                 "1",
                 source="host spans",
             ),
@@ -127,7 +123,7 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
             ),
             measured(
                 "gradients scaled into their bucket per step",
-                len(facts.named(SCALE)) / steps,
+                len(facts.rows_of(Role.GRADIENT_SCALE)) / steps,
                 "1",
                 source="host spans",
             ),
@@ -136,8 +132,8 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
         bucket="compute" if facts.on_cpu else None,
         confidence=0.85,
         facts={
-            "walks": bool(len(facts.named(WALK))),
-            "copies": bool(len(facts.named(COPY))),
+            "walks": bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
+            "copies": bool(len(facts.rows_of(Role.GRADIENT_COPY))),
             "all_used": _told(facts).get("unused_parameter_size") == 0,
             "predicted_walks": searching.spared(),
             "predicted_copies": copying.spared(),
@@ -147,7 +143,7 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
 
 def _searching(facts: Facts, lost: float, searches: bool) -> Shares:
     """What a search takes, with the exchange that goes with it where the device is the CPU."""
-    host, rows = facts.timeline.host, facts.named(EXCHANGE)
+    host, rows = facts.timeline.host, facts.rows_of(Role.HOST_ALL_REDUCE)
     if not (searches and facts.on_cpu and len(rows)):
         return Shares(lost * 0.5, lost * 0.75, lost)
     took = (host.end[rows] - host.start[rows]) / 1e9 / facts.step_s
@@ -168,7 +164,7 @@ def _told(facts: Facts) -> Mapping[str, Any]:
 def _marking_s(facts: Facts) -> float:
     """What noting the use of every parameter takes per step, s; 0 where it is not known."""
     told = _told(facts)
-    walks = len(facts.named(WALK)) / max(facts.step_count, 1)
+    walks = len(facts.rows_of(Role.GRADIENT_SEARCH)) / max(facts.step_count, 1)
     return (
         float(told.get("mark_ns") or 0)
         * float(told.get("num_parameter_tensors") or 0)
@@ -204,6 +200,6 @@ def _copying(facts: Facts, spans: Intervals) -> float:
     return facts.share_of(union(device.start[launched], device.end[launched]))
 
 
-def _during(facts: Facts, pattern: str) -> Intervals:
-    rows = facts.named(pattern, HostKind.OP, HostKind.ANNOTATION)
+def _during(facts: Facts, role: Role) -> Intervals:
+    rows = facts.rows_of(role)
     return union(facts.timeline.host.start[rows], facts.timeline.host.end[rows])

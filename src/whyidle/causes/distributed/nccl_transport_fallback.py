@@ -8,6 +8,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 
 LARGE_BYTES = 16 << 20
 """from this size on a collective is bound by bandwidth, not latency"""
@@ -68,7 +69,7 @@ def nccl_transport_fallback(job: Job) -> Proof | None:
 def _gloo(job: Job) -> Proof | None:
     facts = job.lead
     host = facts.timeline.host
-    rows = facts.named(r"^gloo:(all_?reduce|all_?gather|reduce_?scatter|broadcast)")
+    rows = facts.rows_of(Role.HOST_EXCHANGE)
     if facts.timeline.backend not in (None, "gloo") or not len(rows):
         return None
     blocked = facts.share("collective_wait")

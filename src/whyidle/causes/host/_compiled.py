@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from whyidle.analysis.samples import stacks
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
 """share of the step below which broken code is not worth a word"""
@@ -27,12 +28,6 @@ AGAIN = (0.6, 0.9, 1.0)
 """share of compiling again that is saved, where it is for numbers that a break hands on"""
 FUSED = (0.0, 0.1, 0.4)
 """share of the pieces' own work that one graph instead of several saves"""
-_PIECE = re.compile(
-    r"torch/_functorch/_aot_autograd/|torch/_inductor/output_code\.py|<eval_with_key>|"
-    r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call"
-)
-_RESUME = "): torch_dynamo_resume_in_"
-_BACKWARD = re.compile(r"torch/autograd/__init__\.py\(\d+\): (backward|_engine|grad)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +93,15 @@ def _evidence(breaks: list[tuple[Place, str, int]], shares: Shares) -> tuple[Evi
 def _breaks(facts: Facts) -> list[tuple[Place, str, int]]:
     """Place of the user's, reason and count of each break, the most frequent first. Breaks that
     PyTorch's own optimizers make on purpose are nobody's fault."""
+    vocabulary = facts.timeline.vocabulary
     found: dict[tuple[Any, ...], tuple[Place, str, int]] = {}
     for one in compiling.told(facts).get("graph_breaks") or ():
         frames = [frame_place(text, facts.rank) for text in str(one.get("stack")).split(";")]
         places = [place for place in frames if place is not None]
         own = next((place for place in places if not in_library(place)), None)
-        if own is None or "torch/optim/" in (places[0].file or ""):
+        if own is None or vocabulary.plays(Role.OPTIMIZER_FRAME, places[0].file or ""):
             continue
-        resumed = compiling.RESUMED.match(own.function or "")
+        resumed = vocabulary.parts(Role.RESUMED_FRAME, own.function or "")
         if resumed:
             own = Place(file=own.file, line=own.line, function=resumed["function"], rank=own.rank)
         key = (own.file, own.line)
@@ -118,7 +114,7 @@ def _shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> Shares:
     """From all samples in scope that are not of compiling."""
     total: Counter[str] = Counter()
     for stack, time in stacks(facts, facts.scope - facts.part("interruption")).items():
-        total[_kind(stack, broken)] += time
+        total[_kind(stack, broken, facts.timeline.vocabulary.plays)] += time
     forward = total["piece"] + total["whole"]
     pieces = total["piece"] + total["backward"] * total["piece"] / max(forward, 1)
     length = max(facts.scope.total, 1)
@@ -127,13 +123,15 @@ def _shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> Shares:
     return Shares(total["between"] / length, pieces / length, again_share)
 
 
-def _kind(stack: str, broken: set[tuple[str | None, str | None]]) -> str:
+def _kind(
+    stack: str, broken: set[tuple[str | None, str | None]], plays: Callable[[Role, str], bool]
+) -> str:
     """What a sample shows: a compiled piece of a broken function, eager code between two, another
     compiled function, a compiled backward pass, or none of them."""
-    compiled = bool(_PIECE.search(stack))
-    if compiled and _BACKWARD.search(stack):
+    compiled = plays(Role.COMPILED_FRAME, stack)
+    if compiled and plays(Role.BACKWARD_FRAME, stack):
         return "backward"
-    inside = _RESUME in stack or any(
+    inside = plays(Role.RESUMED_FRAME, stack) or any(
         place is not None and (place.file, place.function) in broken
         for place in (frame_place(text, None) for text in stack.split(";"))
     )

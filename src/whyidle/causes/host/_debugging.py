@@ -83,11 +83,12 @@ def _gains(facts: Facts, mode: Mode, on: float) -> tuple[float, float, float]:
 
 def seen_of(facts: Facts, *modes: Mode) -> Intervals:
     """When samples show code of these modes that are on."""
-    patterns = [mode.frames for mode in modes if mode.frames and seen_on(facts, mode)]
-    if not patterns:
+    roles = [mode.frames for mode in modes if mode.frames and seen_on(facts, mode)]
+    if not roles:
         return EMPTY
     host, details = facts.timeline.host, facts.timeline.details
-    texts = [any(p.search(detail.stack) for p in patterns) for detail in details]
+    plays = facts.timeline.vocabulary.plays
+    texts = [any(plays(role, detail.stack) for role in roles) for detail in details]
     wanted = np.flatnonzero(np.array(texts, dtype=bool))
     rows = np.flatnonzero((host.detail >= 0) & among(host.detail, wanted.tolist()))
     return union(host.start[rows], host.end[rows]) & facts.scope

@@ -8,6 +8,7 @@ from typing import Any
 
 from whyidle.analysis.facts import Facts
 from whyidle.model.buckets import Bucket
+from whyidle.model.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Mode:
     id: str
     headline: str
     costs: tuple[float, float, float]
-    frames: re.Pattern[str] | None = None
+    frames: Role | None = None
     whole: tuple[float, float, float] = (1.0, 1.0, 1.0)
     variable: str = ""
     values: re.Pattern[str] = re.compile(".")
@@ -33,9 +34,7 @@ ANOMALY = Mode(
     "Autograd's anomaly mode is on: it records where every operator is called and searches every "
     "gradient for NaN",
     (0.1, 0.4, 0.7),  # reports say 1.1 to 3 times slower
-    re.compile(
-        r"torch/fx/traceback\.py\(\d+\): format_stack|: (format_stack|_?extract_stack)(;|$)"
-    ),
+    Role.STACK_RECORDING,
     # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
     # times as much, as every gradient is searched (perceptrons, a convolutional network, a
     # transformer; PyTorch 2.13, CPU)
@@ -50,13 +49,13 @@ TRACER = Mode(
     "tracing",
     "A debugger or coverage tool traces every line of Python",
     (0.0, 0.02, 0.5),  # nothing where the time is in operators
-    re.compile(r"(^|[/;])(bdb|pdb|trace)\.py\(|/(pydevd|debugpy|coverage|hunter|viztracer)/"),
+    Role.TRACER_FRAME,
 )
 HOOKED = Mode(
     "profiling",
     "A profiler of Python is called at every function",
     (0.0, 0.02, 0.5),
-    re.compile(r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/"),
+    Role.PYTHON_PROFILER_FRAME,
 )
 DETERMINISTIC = Mode(
     "deterministic",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.analysis.caches import FROM_SHARED_S, at_most_s
 from whyidle.analysis.evidence import measured
@@ -23,6 +23,7 @@ from whyidle.causes.host._debugging import debugging
 from whyidle.causes.host._updating import fused_s
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
@@ -82,10 +83,10 @@ def python_overhead(facts: Facts) -> Proof | None:
     )
 
 
-def _calls(facts: Facts, name: str) -> tuple[Intervals, tuple[Place, ...]]:
-    """When calls of a name ran, and where the longest was made."""
+def _calls(facts: Facts, *names: str) -> tuple[Intervals, tuple[Place, ...]]:
+    """When calls of some names ran, and where the longest was made."""
     host = facts.timeline.host
-    rows = facts.named(name)
+    rows = _rows(facts, *names)
     if not len(rows):
         return union(host.start[rows], host.end[rows]), ()
     longest = rows[np.argsort(host.start[rows] - host.end[rows])[:20]]
@@ -99,7 +100,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     looping = _looping(facts)
     if not looping:
         return None
-    spans, where = _calls(facts, _named(*looping))
+    spans, where = _calls(facts, *looping)
     share = facts.share_of(spans)
     taken = share * facts.step_s
     often = {span: _per_step(facts, span) for span in looping}
@@ -141,13 +142,15 @@ def _spared(facts: Facts, taken_s: float, floor_s: float, warm: float) -> float:
     return (less + warm * cooled) / max(facts.step_s, 1e-9)
 
 
-def _named(*spans: str) -> str:
-    return "|".join(rf"^{re.escape(span)}$" for span in spans)
+def _rows(facts: Facts, *names: str) -> NDArray[np.int64]:
+    """Optimizer steps of some names."""
+    rows = facts.rows_of(Role.OPTIMIZER)
+    return rows[[facts.timeline.names[i] in names for i in facts.timeline.host.name[rows]]]
 
 
 def _fused(facts: Facts, span: str, told: Mapping[str, Any], often: float) -> list[float]:
     """What the updates of a step take where one optimizer is fused, s."""
-    spans, _ = _calls(facts, _named(span))
+    spans, _ = _calls(facts, span)
     taken_s = facts.share_of(spans) * facts.step_s / max(often, 1e-9)
     return [often * cost for cost in fused_s(told, taken_s)]
 
@@ -156,7 +159,13 @@ def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
     """Optimizers that could be fused and are not, by the name of their steps' spans."""
     first = facts.timeline.settings.get("optimizer") or {}
     more = facts.timeline.settings.get("optimizers") or {}
-    known = {f"Optimizer.step#{first.get('name')}.step": first, **more}
+    timeline = facts.timeline
+    spans = [
+        timeline.names[i]
+        for i in timeline.names_of(Role.OPTIMIZER)
+        if timeline.label(Role.OPTIMIZER, int(i)) == first.get("name")
+    ]
+    known = {**dict.fromkeys(spans[:1], first), **more}
     return {
         span: told
         for span, told in known.items()
@@ -168,7 +177,7 @@ def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
 
 def _per_step(facts: Facts, span: str) -> float:
     """How many times an optimizer steps in a step: not in each, where it took another's place."""
-    return len(facts.named(_named(span))) / max(facts.step_count, 1)
+    return len(_rows(facts, span)) / max(facts.step_count, 1)
 
 
 def _in_burst(facts: Facts) -> tuple[Evidence, ...]:

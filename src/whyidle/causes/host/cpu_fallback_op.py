@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.waits import COPY_OPS
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 LEAST_GAIN = 0.005
@@ -145,8 +145,6 @@ def _operators(facts: Facts, work: Intervals) -> list[str]:
     host, names = facts.timeline.host, facts.timeline.names
     rows = np.flatnonzero((host.kind == HostKind.OP) & work.covers(host.start))
     spent: Counter[str] = Counter()
-    for row in rows:
-        if names[host.name[row]] in COPY_OPS:
-            continue
+    for row in np.setdiff1d(rows, facts.timeline.rows_of(Role.DATA_MOVEMENT)):
         spent[names[host.name[row]]] += int(host.end[row] - host.start[row])
     return [name for name, _ in spent.most_common(3)]

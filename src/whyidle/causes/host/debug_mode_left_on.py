@@ -12,7 +12,8 @@ from whyidle.analysis.launching import replay_of
 from whyidle.causes.host import _debugging
 from whyidle.causes.host._modes import SWITCHED
 from whyidle.model.cause import Proof, cause
-from whyidle.model.timeline import HostEvents, HostKind
+from whyidle.model.roles import Role
+from whyidle.model.timeline import HostEvents
 
 BLOCKING = 0.9
 """share of kernels that end before their launch call returns; 0 to 1 % in ordinary recordings"""
@@ -120,8 +121,8 @@ def _nan_checks(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Searches for NaN in backward nodes, and the waits of these nodes; empty where too few nodes
     are searched."""
     host, waits = facts.timeline.host, facts.waits.rows
-    nodes = facts.named(r"^autograd::engine::evaluate_function", HostKind.OP)
-    found = facts.named(r"^aten::isnan$", HostKind.OP)
+    nodes = facts.rows_of(Role.BACKWARD_NODE)
+    found = facts.rows_of(Role.NAN_CHECK)
     if not len(nodes):
         return found[:0], waits[:0]
     checks, waits = (_within(host, nodes, rows) for rows in (found, waits))

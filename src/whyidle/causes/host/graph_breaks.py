@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,13 +11,13 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.host import _compiled
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the breaks are not worth a word"""
 REMOVED = (0.3, 0.7, 1.0)
 """careful, expected, hopeful: some breaks are there for a reason"""
-_REGION = re.compile(r"^Torch-Compiled Region: (\d+)/\d+")
 
 
 @cause(
@@ -108,10 +106,9 @@ def graph_breaks(facts: Facts) -> Proof | None:
 
 
 def _regions(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    rows = facts.named(_REGION.pattern)
-    names = [facts.timeline.names[facts.timeline.host.name[row]] for row in rows]
-    matches = [_REGION.match(name) for name in names]
-    return rows, np.array([int(match[1]) for match in matches if match], dtype=np.int64)
+    rows, timeline = facts.rows_of(Role.COMPILED_REGION), facts.timeline
+    numbers = [timeline.label(Role.COMPILED_REGION, int(name)) for name in timeline.host.name[rows]]
+    return rows, np.array([int(number) for number in numbers], dtype=np.int64)
 
 
 def _between(facts: Facts, rows: NDArray[np.int64]) -> Intervals:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.launching import RECORDING, replay_of
-from whyidle.analysis.loader import MULTI
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 
 LEAST_GAIN = 0.005
 """share of the step below which a wait is harmless: the host was ahead, and is again at once"""
@@ -84,7 +84,7 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, len(rows), blocked, lost, operators),
         confidence=0.85,
         where=_places(facts, rows),
-        facts={"operators": operators, "every": 10},
+        facts={"scalar": _reads_scalars(facts, operators), "every": 10},
     )
 
 
@@ -98,7 +98,7 @@ def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
     for, or only handed over."""
     replays, gains, expected = [facts.replay], [], []
     usual = 1.0 if facts.launching.timed else 0.0
-    if len(facts.named(MULTI)):
+    if len(facts.rows_of(Role.BATCH_FROM_WORKERS)):
         replays.append(replay_of(facts, patient=True))
     for replay in replays:
         for scale in (0.0, *RECORDING):
@@ -116,6 +116,12 @@ def _operators(facts: Facts, rows: NDArray[np.int64]) -> list[str]:
         facts.waits.operator(int(row)) or names[host.name[row]] for row in rows[:LOOKED_UP]
     )
     return [name for name, _ in found.most_common()]
+
+
+def _reads_scalars(facts: Facts, operators: list[str]) -> bool:
+    """Whether all of these operators read one number."""
+    plays = facts.timeline.vocabulary.plays
+    return bool(operators) and all(plays(Role.SCALAR_OPERATOR, name) for name in operators)
 
 
 def _places(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -17,7 +16,7 @@ from whyidle.analysis.places import called_at, package
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.frames import TORCH
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -27,7 +26,6 @@ PAUSE_NS = 200_000
 REMOVED = (0.5, 0.9, 1.0)
 """careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
 MOST_PLACES, MOST_TRIED = 3, 50
-FRAMEWORK = re.compile(rf"{TORCH}(?!utils/data/)")
 
 
 @cause(
@@ -103,7 +101,7 @@ def _longest(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
         middle = int(pauses.start[row] + pauses.end[row]) // 2
         names = (facts.places.function_at(int(thread), middle) for thread in facts.host.drivers)
         name = next((name for name in names if name), "")
-        if not FRAMEWORK.search(name):
+        if not facts.timeline.vocabulary.plays(Role.FRAMEWORK_FRAME, name):
             length = float(pauses.length[row]) / 1e9
             found = measured("longest stretch", length, "s", samples=len(pauses))
             return (found, measured("which is in", name, None, source="stacks"))[: 1 + bool(name)]

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import from_gains, interruptions
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
 """share of the steps below which compiling is not worth a word"""
@@ -21,10 +22,6 @@ RESIDUAL = (0.4, 0.1, 0.0)
 DYNAMIC = (0.4, 0.0, 0.0)
 """the same where one compiled model serves every length: it compiles once, in the first step. Some
 dimensions the compiler fixes all the same"""
-COMPILING = (
-    r"\(dynamo_timed\)|torch/_dynamo/convert_frame\.py|torch/_inductor/compile_fx\.py|"
-    r"^compile_fx|^_compile\.compile_inner|triton/(compiler|runtime/build)"
-)
 
 
 @cause(
@@ -100,7 +97,7 @@ def _compiling(facts: Facts) -> tuple[Intervals, int, int]:
     if compiling.told(facts):
         spent, steps = compiling.habit(facts)
         return spent, steps, len(spent)
-    rows = facts.named(COMPILING)
+    rows = facts.rows_of(Role.COMPILER_CALL)
     if facts.cold_start or not len(rows):
         return EMPTY, 0, 0
     host = facts.timeline.host
@@ -111,5 +108,5 @@ def _compiling(facts: Facts) -> tuple[Intervals, int, int]:
 def _where(facts: Facts) -> tuple[Place, ...]:
     if compiling.told(facts):
         return compiling.compiled(facts, again=True)
-    place = facts.places.of(int(facts.named(COMPILING)[0]))
+    place = facts.places.of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
     return (place,) if place else ()

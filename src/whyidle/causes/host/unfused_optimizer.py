@@ -13,6 +13,7 @@ from whyidle.causes.host import _watched as watched
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.roles import Role
 
 F64 = NDArray[np.float64]
 
@@ -96,7 +97,7 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
         evidence=_evidence(work, exposed, device),
         confidence=0.9 if work.implementation == "loop" else 0.7,
         where=tuple(
-            place for place in [facts.places.of(int(facts.named(r"^Optimizer\.step#")[0]))] if place
+            place for place in [facts.places.of(int(facts.rows_of(Role.OPTIMIZER)[0]))] if place
         ),
         facts={
             "optimizer": work.name,

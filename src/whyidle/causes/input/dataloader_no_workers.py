@@ -13,8 +13,6 @@ from whyidle.analysis.forecast import hidden_loading, may_cost
 from whyidle.analysis.hot import Hot, hot_function
 from whyidle.analysis.intervals import union
 from whyidle.analysis.loader import (
-    LOADER,
-    SINGLE,
     Nexts,
     handoff_s,
     launches_inside,
@@ -29,6 +27,7 @@ from whyidle.analysis.samples import lines
 from whyidle.causes.input._waiting import leading_once, made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -88,7 +87,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Enable asynchronous data loading and augmentation";
     Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021.
     """
-    calls = nexts(facts, SINGLE)
+    calls = nexts(facts, Role.BATCH_INLINE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
     if blocked < LEAST_SHARE or waits_for_memory(facts, blocked):
         return None
@@ -110,7 +109,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         ends=_ends(facts, blocked, given),
     )
     windows = union(calls.start, calls.end)
-    looks = lines(facts, windows, inside=LOADER)
+    looks = lines(facts, windows, inside=Role.LOADER_FRAME)
     hot = hot_function(facts, windows, looks)
     (asking,) = facts.workers.places("asked", workers=False) or (
         facts.places.of(int(calls.rows[0])),

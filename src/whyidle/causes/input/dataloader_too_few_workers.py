@@ -10,10 +10,11 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.fitting import most_workers
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
-from whyidle.analysis.loader import MULTI, Nexts, awaited, nexts
+from whyidle.analysis.loader import Nexts, awaited, nexts
 from whyidle.causes.input._waiting import evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -73,7 +74,7 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     """
     if facts.workers.known:
         return _from_within(facts)
-    calls = nexts(facts, MULTI)
+    calls = nexts(facts, Role.BATCH_FROM_WORKERS)
     if not len(calls):
         return None
     waits = np.where(awaited(facts, calls), calls.exposed, 0.0)

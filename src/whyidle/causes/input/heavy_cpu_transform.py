@@ -11,7 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, remove, unhidden_loading
 from whyidle.analysis.hot import Hot, hot_function
 from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.loader import SINGLE, handoff_s, nexts
+from whyidle.analysis.loader import handoff_s, nexts
 from whyidle.analysis.sampling.share_error import bounds
 from whyidle.causes.input._waiting import (
     CHEAPER,
@@ -22,6 +22,7 @@ from whyidle.causes.input._waiting import (
 )
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -156,7 +157,7 @@ def _left_to_workers(facts: Facts) -> float:
     mostly waits transforms little, and more than eight can wait at once."""
     if mostly_waits(facts):
         return 0.0
-    calls = nexts(facts, SINGLE)
+    calls = nexts(facts, Role.BATCH_INLINE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
     work = float(calls.seconds.sum()) / facts.scope_s
     return min(unhidden_loading(work, 1.0 - blocked), blocked)
@@ -165,7 +166,7 @@ def _left_to_workers(facts: Facts) -> float:
 def _windows(facts: Facts, spent: float, left: float) -> Intervals:
     if spent >= left:
         return facts.part("preprocess")
-    calls = nexts(facts, SINGLE)
+    calls = nexts(facts, Role.BATCH_INLINE)
     return union(calls.start, calls.end)
 
 
@@ -173,7 +174,7 @@ def _headline(facts: Facts, shares: tuple[float, float], hot: Hot | None) -> str
     spent, left = shares
     place = f", most of it in {hot.place.function}" if hot and hot.place else ""
     if spent < left:
-        calls = nexts(facts, SINGLE)
+        calls = nexts(facts, Role.BATCH_INLINE)
         loads_s = float(calls.seconds.sum()) / facts.step_count
         return f"Loading takes {lasting(loads_s)} a step, more than eight workers hide{place}"
     share = min(spent + left, 1.0)
@@ -181,7 +182,7 @@ def _headline(facts: Facts, shares: tuple[float, float], hot: Hot | None) -> str
 
 
 def _user_place(facts: Facts) -> Place | None:
-    rows = facts.host.rows("preprocess")
+    rows = facts.host.rows(Role.PREPROCESS)
     rows = rows[facts.scope.covers(facts.timeline.host.start[rows])]
     if not len(rows):
         return None

@@ -10,12 +10,11 @@ from whyidle.analysis.forecast import interruptions, remove
 from whyidle.analysis.intervals import union
 from whyidle.analysis.restarts import held_up, starts
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which starting workers is not worth a word"""
-STARTS = r"dataloader\.py\(\d+\): __iter__$"
-WORKERS = r"multiprocessing/(process|context|popen_\w+)\.py\(\d+\): (start|_Popen|__init__)$"
 LEFT = 0.1
 """residual: kept workers still get the new epoch's indices and fill their queues"""
 
@@ -64,9 +63,9 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     if len(facts.workers.restarts):
         return _from_within(facts)
     host = facts.timeline.host
-    made = facts.named(STARTS)
+    made = facts.rows_of(Role.LOADER_START)
     made = made[np.isin(host.thread[made], facts.host.drivers)]
-    processes = host.start[facts.named(WORKERS)]
+    processes = host.start[facts.rows_of(Role.WORKER_START)]
     windows = union(host.start[made], host.end[made])
     if not len(windows) or not windows.covers(processes).any():
         return None

@@ -3,13 +3,12 @@ every now and then, where the recording tells what each collection looked throug
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.pauses import Pauses, pauses_of
+from whyidle.model.roles import Role
 
 WHOLE_STEPS = 1000
 """steps from one collection of all that is not frozen to the next, as the fix makes them"""
@@ -17,7 +16,6 @@ THINNED_STEPS = 100
 """steps of which one still has the program's own collection, once its calls are thinned out"""
 OLDEST = 2
 """the generation whose collection looks through everything"""
-_GENERATION = re.compile(r"^Python GC, generation (\d)")
 
 
 def left(facts: Facts, found: Pauses) -> tuple[float, float, float] | None:
@@ -49,15 +47,14 @@ def whole(facts: Facts, found: Pauses) -> Pauses | None:
     if (generation < 0).any():
         return found
     rows = found.rows[generation == OLDEST]
-    return pauses_of(facts, "gc", rows) if len(rows) else None
+    return pauses_of(facts, Role.GC, rows) if len(rows) else None
 
 
 def _generations(facts: Facts, found: Pauses) -> NDArray[np.int64]:
     """Of each pause's rows; -1 where it is not told."""
-    names, rows = facts.timeline.names, facts.timeline.host.name[found.rows]
-    told = {name: _GENERATION.match(names[name]) for name in np.unique(rows)}
-    number = {name: int(match[1]) if match else -1 for name, match in told.items()}
-    return np.array([number[name] for name in rows], np.int64)
+    label, rows = facts.timeline.label, facts.timeline.host.name[found.rows]
+    told = {name: label(Role.GC_GENERATION, int(name)) for name in np.unique(rows)}
+    return np.array([int(told[name] or -1) for name in rows], np.int64)
 
 
 def _idle_s(facts: Facts, found: Pauses) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import numpy as np
 
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
@@ -13,13 +13,8 @@ from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
 from whyidle.analysis.sampling.share_error import bounds, counted
 from whyidle.model.cause import Proof, cause
-from whyidle.model.frames import INSTALLED
+from whyidle.model.roles import Role
 
-TRACKER = re.compile(rf"{INSTALLED}(torch/utils/tensorboard|tensorboardX|mlflow)/")
-"""files of those whose calls are known well enough"""
-MLFLOW = re.compile(rf"{INSTALLED}mlflow/")
-HISTOGRAM = re.compile(r": add_histogram(_raw)?$")
-PLOT = re.compile(rf"{INSTALLED}matplotlib/")
 LEAST_SHARE = 0.01
 """share of the step below which logging is not worth a word"""
 LEAST_BLOCKED = 0.03
@@ -76,7 +71,7 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     """
     if facts.share("blocked") > facts.share("logging"):
         return _blocked(facts)
-    found = pauses(facts, "logging")
+    found = pauses(facts, Role.LOGGING)
     if found is None or found.share < LEAST_SHARE:
         return None
     often = max(found.steps_hit, 1) / max(facts.step_count, 1)
@@ -97,9 +92,9 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
         where=(found.place,) if found.place else (),
         facts={
             "tracker": _known_tracker(facts, found),
-            "mlflow": _mostly(facts, found, MLFLOW),
+            "mlflow": _mostly(facts, found, Role.TRACKER_SERVER),
             "plot": _plots(facts, found),
-            "histograms": _mostly(facts, found, HISTOGRAM),
+            "histograms": _mostly(facts, found, Role.HISTOGRAM),
             "beside": remove(low, found.most, "P9: encoded by a thread beside the training"),
         },
     )
@@ -110,23 +105,21 @@ def _counted(found: Pauses) -> str:
     return "steps seen to log, at least" if found.looked else "steps with logging"
 
 
-def _mostly(facts: Facts, found: Pauses, pattern: re.Pattern[str]) -> bool:
-    """Whether most of it lies in calls of such a name."""
-    host, names = facts.timeline.host, facts.timeline.names
-    rows = found.rows[[bool(pattern.search(names[each])) for each in host.name[found.rows]]]
+def _mostly(facts: Facts, found: Pauses, role: Role) -> bool:
+    """Whether most of it lies in calls of a role."""
+    host = facts.timeline.host
+    rows = np.intersect1d(found.rows, facts.timeline.rows_of(role))
     return union(host.start[rows], host.end[rows]).total > found.spans.total / 2
 
 
 def _known_tracker(facts: Facts, found: Pauses) -> bool:
     """Whether it is one whose calls can be made beside the training."""
-    names = facts.timeline.names
-    return any(TRACKER.search(names[each]) for each in set(facts.timeline.host.name[found.rows]))
+    return bool(np.isin(found.rows, facts.timeline.rows_of(Role.TRACKER)).any())
 
 
 def _plots(facts: Facts, found: Pauses) -> bool:
     """Whether all of it makes pictures."""
-    names = facts.timeline.names
-    return all(PLOT.search(names[each]) for each in set(facts.timeline.host.name[found.rows]))
+    return bool(np.isin(found.rows, facts.timeline.rows_of(Role.PLOT)).all())
 
 
 def _blocked(facts: Facts) -> Proof | None:

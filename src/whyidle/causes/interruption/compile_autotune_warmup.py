@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -24,9 +25,6 @@ and 3.7 s with (PyTorch 2.13, inductor for CPUs)"""
 EAGER = (3.0, 1.4, 1.0)
 """how many times as long steps take uncompiled (careful, expected, hopeful): on average of 180
 models 1.41 (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
-COMPILER = (
-    r"^whyidle::compile|torch/_dynamo/|torch/_inductor/|triton/(compiler|runtime)|GraphInstantiate"
-)
 
 
 @cause(
@@ -105,7 +103,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         confidence=0.9 if facts.steps.found_by else 0.7,
         where=compiling.compiled(facts, again=False),
         facts={
-            "compiler": len(facts.named(COMPILER)) > 0,
+            "compiler": len(facts.rows_of(Role.COMPILER)) > 0,
             "seconds": seconds,
             "cached": _cached(share, known),
             "eager": _eager(recorded, _compiling(facts, setup)) if told else None,

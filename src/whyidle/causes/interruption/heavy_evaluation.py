@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from whyidle.analysis.evaluating import Busy
@@ -11,10 +9,10 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, interruptions, remove
 from whyidle.analysis.intervals import union
-from whyidle.analysis.loader import MULTI, SINGLE
 from whyidle.analysis.pauses import RECORDED, RECORDING, Pauses, pauses
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
 """share of the step below which evaluation is not worth a word"""
@@ -23,11 +21,6 @@ RARER = (0.5, 0.1, 0.0)
 LARGER = 0.75
 """of what a call of the model costs however much it computes, saved by batches four times as
 large"""
-_MARK = "evaluation"
-_MARKS = {_MARK, f"{_MARK}#grad"}
-"""how a watched process tells of one, without gradients and with them"""
-_BATCH = re.compile(r"validation_step|val_step")
-"""functions that evaluate one batch, and are called many times in an evaluation"""
 
 
 @cause(
@@ -73,7 +66,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide, "Disable gradient calculation for validation or inference".
     """
-    found = pauses(facts, "evaluation")
+    found = pauses(facts, Role.EVALUATION)
     if found is None:
         return None
     marked = not facts.on_cpu and not len(facts.device)
@@ -114,15 +107,19 @@ def _saved(facts: Facts, share: float) -> float:
 
 
 def _takes_batches(facts: Facts, found: Pauses) -> bool:
-    """Whether evaluations ask a DataLoader for batches."""
-    asked = facts.named(f"{SINGLE}|{MULTI}")
-    return bool(found.spans.covers(facts.timeline.host.start[asked]).any())
+    """Whether evaluations ask a loader for batches."""
+    asked = (facts.rows_of(role) for role in (Role.BATCH_INLINE, Role.BATCH_FROM_WORKERS))
+    begin = facts.timeline.host.start
+    return any(bool(found.spans.covers(begin[rows]).any()) for rows in asked)
 
 
 def _may_record(facts: Facts, found: Pauses) -> bool:
     """Whether they may record what gradients need: a watched process tells where these were off."""
-    host, names = facts.timeline.host, facts.timeline.names
-    return {names[name] for name in host.name[found.rows]} & _MARKS != {_MARK}
+    off, on = (
+        bool(np.isin(found.rows, facts.timeline.rows_of(role)).any())
+        for role in (Role.EVALUATION_WHOLE, Role.EVALUATION_WITH_GRADIENTS)
+    )
+    return on or not off
 
 
 def _without_graph(shares: tuple[float, float, float]) -> Predicted:
@@ -165,8 +162,8 @@ def _rarer(shares: tuple[float, float, float]) -> Predicted:
 def evaluations(facts: Facts, found: Pauses) -> int:
     """How many there were. Where only functions of single batches are recorded, those of one step
     are one: an evaluation ends where training goes on."""
-    host, names = facts.timeline.host, facts.timeline.names
-    single = np.array([bool(_BATCH.search(names[name])) for name in host.name[found.rows]], bool)
+    host = facts.timeline.host
+    single = np.isin(found.rows, facts.timeline.rows_of(Role.EVALUATION_BATCH))
     whole, batches = (
         union(host.start[rows], host.end[rows])
         for rows in (found.rows[~single], found.rows[single])

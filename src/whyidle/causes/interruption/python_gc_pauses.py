@@ -12,6 +12,7 @@ from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.causes.interruption._generations import THINNED_STEPS, left, whole
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
 """share of the step below which collections are not worth a word"""
@@ -72,7 +73,7 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     Python documentation, ``gc.freeze``; torchtitan issue 148; Lin et al., "Understanding
     Stragglers in Large Model Training Using What-if Analysis", OSDI 2025.
     """
-    found = pauses(facts, "gc")
+    found = pauses(facts, Role.GC)
     if found is None or found.share < LEAST_SHARE:
         return None
     explicit = _asked_for(facts, found)
@@ -159,6 +160,6 @@ def _cold_s(found: Pauses, once_s: float) -> tuple[float, float]:
 def _asked_for(facts: Facts, found: Pauses) -> bool:
     """Whether most of the time lies in calls of ``gc.collect`` that the program makes."""
     host = facts.timeline.host
-    rows = facts.named(r"gc\.collect|<built-in function collect>|: collect_garbage")
+    rows = facts.rows_of(Role.GC_CALL)
     inside = found.spans.inside(host.start[rows], host.end[rows])
     return bool(np.sum(inside) > 0.5 * found.spans.total)

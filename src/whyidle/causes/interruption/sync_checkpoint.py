@@ -12,6 +12,7 @@ from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.causes.interruption._checkpoints import beside, rarer
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -62,7 +63,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     PyTorch, ``torch.distributed.checkpoint.async_save``; Mohan et al., "CheckFreq", FAST 2021;
     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974.
     """
-    found = pauses(facts, "checkpoint")
+    found = pauses(facts, Role.CHECKPOINT)
     if found is None or found.share < LEAST_SHARE:
         return None
     residual = min(_copied_s(facts, found) / max(found.seconds, 1e-9), 1.0)

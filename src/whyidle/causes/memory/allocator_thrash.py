@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.roles import Role
 
 LEAST_GAIN = 0.005
 """share of the step below which the allocator is not worth a word"""
@@ -20,8 +21,6 @@ RETRIED = 0.1
 """flushes of the cache per step; none is normal, each stops the device"""
 KEPT = (0.3, 0.0, 0.0)
 """what stays of the time in the allocator (careful, expected, hopeful)"""
-DEVICE = r"^(cudaMalloc|cudaFree|hipMalloc|hipFree|cuMem(Create|Map|Unmap|Release|SetAccess))$"
-EMPTY_CACHE = r": empty_cache$|_cuda_emptyCache"
 
 
 @cause(
@@ -66,7 +65,7 @@ def allocator_thrash(facts: Facts) -> Proof | None:
     """
     if not len(facts.device):
         return _told(facts)
-    calls = facts.named(DEVICE)
+    calls = facts.rows_of(Role.DEVICE_ALLOCATION)
     if facts.cold_start or len(calls) < PER_STEP * facts.step_count:
         return None
     host = facts.timeline.host
@@ -94,9 +93,9 @@ def allocator_thrash(facts: Facts) -> Proof | None:
 def _emptied(facts: Facts) -> tuple[NDArray[np.int64], Facts]:
     """Calls that empty the cache now and again, and whose rows they are: a burst holds operators
     and no Python, but of its run the probe told when it was called."""
-    found, seen = facts.named(EMPTY_CACHE), facts
+    found, seen = facts.rows_of(Role.CACHE_RELEASE), facts
     if not len(found) and facts.live is not None:
-        found, seen = facts.live.named(EMPTY_CACHE), facts.live
+        found, seen = facts.live.rows_of(Role.CACHE_RELEASE), facts.live
     often = len(found) >= RETRIED * seen.step_count  # once an epoch explains no step
     return found if often else found[:0], seen
 

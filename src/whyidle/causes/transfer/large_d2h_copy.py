@@ -13,6 +13,7 @@ from whyidle.analysis.host import interrupting
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.replay import nothing
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 from whyidle.model.units import digits, lasting
 
 LEAST_SHARE = 0.01
@@ -94,7 +95,7 @@ def _large(facts: Facts) -> NDArray[np.int64]:
     calls = calls[calls >= 0]
     fallbacks = np.concatenate([np.empty(0, np.int64), *facts.waits.fallbacks])
     keep = ~np.isin(calls, fallbacks)
-    for role in ("checkpoint", "evaluation"):
+    for role in (Role.CHECKPOINT, Role.EVALUATION):
         pauses = interrupting(facts.host, facts.steps, role)
         keep &= ~union(host.start[pauses], host.end[pauses]).covers(host.start[calls])
     return rows[keep]

@@ -192,7 +192,7 @@ def _converts(detail: Detail, sent: set[tuple[str, str]]) -> bool:
     """Whether a copy on the device reads such a tensor, and does not write one of its type."""
     given = list(zip(_decoded(detail.types), _decoded(detail.dims), strict=False))
     tensors = [(str(kind), json.dumps(shape)) for kind, shape in given if shape]
-    if len(tensors) > 1:  # aten::copy_ names what it writes first
+    if len(tensors) > 1:  # what a copy writes is named first
         return tensors[1] in sent and tensors[0][0] != tensors[1][0]
     return bool(tensors) and tensors[0] in sent
 

@@ -25,7 +25,7 @@ ROOM = 3.0
 ORDER = 10.0
 """how many times as far as untreated runs with other rounding a treated one may be: two such runs
 of small networks were up to five times as far apart as another two (``tests``, and `UNITS` of
-``probe/rounding.py``); a learning rate that is off by a thousandth brings twenty times as much"""
+``rounding_noise.py``); a learning rate that is off by a thousandth brings twenty times as much"""
 EXACT = 1e-6
 """relative difference that one more rounding of a loss itself brings, single precision"""
 FAR = 2.0

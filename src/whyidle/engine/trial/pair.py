@@ -26,7 +26,7 @@ LEAST = 3
 FEW = 2
 """pauses of the steady part in which code is compiled that count as once and for all, as when a
 model that was compiled is evaluated for the first time: the steps of an arm are too few to hold
-them against each. With more of them it is how the job runs (``probe/compiled.py``)"""
+them against each. With more of them it is how the job runs (``probe/trial/compile_pauses.py``)"""
 ALIKE = 1.5
 """arms of which one makes less than this many times the other's steps are compared over the same
 steps"""

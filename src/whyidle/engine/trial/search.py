@@ -19,8 +19,9 @@ from whyidle.engine.trial.judge import failed
 from whyidle.engine.trial.judgement import Reason
 from whyidle.engine.trial.pair import step_s
 from whyidle.engine.trial.value_choice import choose_value, most_workers_here
+from whyidle.engine.wording import summarize_edits
 from whyidle.model.diagnosis import Edit, Searched
-from whyidle.model.knobs import BY_HAND, RESIZING, by_hand
+from whyidle.model.knobs import BY_HAND, RESIZING
 
 SHARE = 0.2
 """of the time that is left, at most, goes into a race"""
@@ -117,9 +118,7 @@ def _with(candidate: Candidate, edit: Edit, value: int) -> Candidate:
     edits = tuple(
         msgspec.structs.replace(one, value=value) if one is edit else one for one in candidate.edits
     )
-    told = [by_hand(one.knob, one.value) for one in edits if one.value is not None]
-    said = ", ".join(one.removeprefix("write ") for one in told)
-    return replace(candidate, edits=edits, summary=said)
+    return replace(candidate, edits=edits, summary=summarize_edits(edits))
 
 
 def _searched(knob: str, value: int, ran: Ran) -> Searched:

@@ -21,8 +21,8 @@ class Told:
     and what it has left; ``memory_bytes`` of the host that the process held at most, and
     ``device_peak`` that its tensors did of the device; how many ``samples`` the steps up to each
     mark have used, where that was counted; of how much gradients scatter, from step to step, what
-    ``probe/noise.py`` sees; after how many steps, and when, its device was ``drained``: waited for
-    at the first of them, and known to be done at the others; after how many steps code was
+    ``gradient_noise.py`` sees; after how many steps, and when, its device was ``drained``: waited
+    for at the first of them, and known to be done at the others; after how many steps code was
     ``compiled``, and how long, ns; whether its results were to be off,
     and were not to the end (``unswayed``); which of the job's ``files`` were loaded, each with the
     folders that it was found from as a module (None: not known); and whether it was stopped, ended

@@ -73,7 +73,7 @@ def _seed(folder, asked):
     try:
         import json
 
-        unseeded = _load("_whyidle_unseeded", folder, "unseeded.py")
+        unseeded = _load("_whyidle_unseeded", folder, "trial", "seeding.py")
         numpy = unseeded.install(int(json.loads(asked).get("seed") or 0), complain)
         sys.meta_path.insert(0, _Waiter(unseeded.NUMPY, numpy))
     except Exception as error:

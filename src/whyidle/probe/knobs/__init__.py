@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from ._line import line_of
 
 NO_FORM = "it has no form that could be applied while the script runs"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from .. import guard
+from ..frameworks.torch.tracing import tracing_query
 from . import DeclinedError, Hand, _resizing
 
 KNOB = "optimizer.scale_learning_rate"
@@ -26,7 +26,7 @@ class Rates:
     def __init__(self, hand: Hand, times: float) -> None:
         self.hand, self.times = hand, times
         self.before: weakref.WeakKeyDictionary[Any, list[float]] = weakref.WeakKeyDictionary()
-        self.is_compiling = guard.compiling()
+        self.is_compiling = tracing_query()
 
     def begins(self, optimizer: Any, *_: Any) -> None:
         """A step begins."""

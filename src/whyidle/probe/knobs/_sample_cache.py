@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import Hand
 from ._chance import disturb, own, restore, same, states
 from ._codec import UnknownError, decode, encode

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .. import guard
+from ..core import containment as guard
 from . import DeclinedError, Hand, _memory, _staged_file
 from ._shared import PATIENCE_S, Room
 

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from .. import cores
+from ..core import cpu_cores as cores
 
 THREADS = "loader.worker_threads"
 AFFINITY = "loader.full_affinity"

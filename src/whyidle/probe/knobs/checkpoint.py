@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..importing import once_there
+from ..core.import_hooks import once_there
 from . import NO_FORM, Hand, _memory
 from ._file_writer import FileWriter
 from ._host_snapshot import Snapshot, UnknownError, register_tags

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .. import guard
+from ..frameworks.torch.tracing import tracing_query
 from . import NO_FORM, Hand
 from .model import Call, outermost
 
@@ -74,7 +74,7 @@ class Evaluation:
         """The call of the model without a graph, where that is safe."""
         import torch
 
-        compiling, fast = guard.compiling(), _attends_fast(model)
+        compiling, fast = tracing_query(), _attends_fast(model)
 
         def evaluate(*args: Any, **named: Any) -> Any:
             if compiling() or model.training or KNOB in self.hand.declined:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import accelerator
+from ..frameworks.torch import accelerator
 from . import Hand, Maker
 
 OTHERS = ("xpu", "mps")

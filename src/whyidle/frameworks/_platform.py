@@ -1,0 +1,153 @@
+"""Names that recordings of every framework have: those of Python, of libraries around it, of the
+runtimes of devices, of collectives, and the marks that whyidle sets itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.model.frames import INSTALLED
+from whyidle.model.roles import Role, Rule
+from whyidle.model.timeline import HostKind
+
+FRAME: Final = (HostKind.PYTHON, HostKind.ANNOTATION)
+_PYTHON: Final = (HostKind.PYTHON,)
+_RUNTIME: Final = (HostKind.RUNTIME,)
+_MARK: Final = (HostKind.ANNOTATION,)
+_ALLOCATING: Final = (HostKind.RUNTIME, HostKind.PYTHON)
+_COLLECTIVE: Final = (HostKind.ANNOTATION, HostKind.OP)
+
+_LIBRARIES: Final = (
+    Rule(Role.PREPROCESS, rf"{INSTALLED}torchvision/(transforms|io|datasets)/", _PYTHON),
+    Rule(
+        Role.PREPROCESS,
+        rf"{INSTALLED}(PIL|cv2|albumentations|librosa|torchaudio|av|decord|imageio|skimage|"
+        r"tokenizers|webdataset)/",
+        _PYTHON,
+    ),
+    Rule(Role.PREPROCESS, rf"{INSTALLED}soundfile\.py", _PYTHON),
+    Rule(
+        Role.PREPROCESS,
+        rf"{INSTALLED}transformers/(.*(image_processing|image_transforms|feature_extraction|"
+        r"tokenization|processing)_|image_(transforms|utils))",
+        _PYTHON,
+    ),
+    Rule(
+        Role.PREPROCESS,
+        rf"{INSTALLED}datasets/(arrow_dataset|iterable_dataset|formatting/|features/|table)",
+        _PYTHON,
+    ),
+    Rule(
+        Role.PREPROCESS,
+        r"\): \w*(collate|preprocess|pre_process|tokenize|augment)(_\w+)?$",
+        _PYTHON,
+    ),
+    Rule(Role.PREPROCESS, r"\): (get|next|load|fetch)_batch$", _PYTHON),
+    Rule(
+        Role.PREPROCESS,
+        r"\): (load|read|decode|resize)_(image|video|audio|frame|jpeg|wav)s?(_\w+)?$",
+        _PYTHON,
+    ),
+    Rule(Role.PREPROCESS, r"<built-in method decode of (Imaging|Image)", _PYTHON),
+    Rule(Role.LOGGING, rf"{INSTALLED}(wandb|tensorboardX|mlflow|comet_ml|neptune)/", FRAME),
+    Rule(Role.LOGGING, rf"{INSTALLED}(aim/sdk|matplotlib)/", FRAME),
+    Rule(Role.LOGGING, r"^## ?metrics:publish|requests/api\.py|urllib3/connectionpool", FRAME),
+    Rule(Role.TRACKER, rf"{INSTALLED}(tensorboardX|mlflow)/"),
+    Rule(Role.TRACKER_SERVER, rf"{INSTALLED}mlflow/"),
+    Rule(Role.HISTOGRAM, r": add_histogram(_raw)?$"),
+    Rule(Role.PLOT, rf"{INSTALLED}matplotlib/"),
+    Rule(
+        Role.WORKER_START, r"multiprocessing/(process|context)\.py\(\d+\): (start|_Popen|__init__)$"
+    ),
+    Rule(Role.WORKER_START, r"multiprocessing/popen_\w+\.py\(\d+\): (start|_Popen|__init__)$"),
+    Rule(
+        Role.TRACER_FRAME,
+        r"(^|[/;])(bdb|pdb|trace)\.py\(|/(pydevd|debugpy|coverage|hunter|viztracer)/",
+    ),
+    Rule(
+        Role.PYTHON_PROFILER_FRAME,
+        r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/",
+    ),
+    Rule(
+        Role.MODEL_LIBRARY_ATTENTION,
+        r"(^|[/\\])transformers[/\\][^;]*: eager_attention_forward\b",
+    ),
+)
+_PROGRAM: Final = (
+    Rule(Role.LOADER, r"^## (data_load|load_batch|next_batch) ##", FRAME),
+    Rule(Role.LOADER, r"^## (wait_for_batch|wait_for_training_batch) ##", FRAME),
+    Rule(Role.LOADER, r"^(data ?loading|get_batch|next_batch|fetch_batch)$", FRAME),
+    Rule(Role.CHECKPOINT, r": save_checkpoint$|^## ?checkpoint|^save_checkpoint", FRAME),
+    Rule(Role.CHECKPOINT, r": _?save_(pretrained|model|checkpoint|state_dict)$", FRAME),
+    Rule(Role.CHECKPOINT, r"safetensors/.*: save(_file)?$", FRAME),
+    Rule(
+        Role.EVALUATION,
+        r"^(?!.*(pydantic|jsonschema|marshmallow|generation/configuration)).*: (evaluate|validate|"
+        r"validation_step|eval_epoch|run_evaluation|evaluation_loop)$",
+        FRAME,
+    ),
+    Rule(Role.EVALUATION, r"^## ?(eval|validation)|^(evaluation|validation)(#grad)?$", FRAME),
+    Rule(Role.EVALUATION_WHOLE, r"^evaluation$"),
+    Rule(Role.EVALUATION_WITH_GRADIENTS, r"^evaluation#grad$"),
+    Rule(Role.EVALUATION_BATCH, r"validation_step|val_step"),
+    Rule(
+        Role.TRAINING_STEP,
+        r"(?i:run_training_batch|training_step$|^train_step\b|^train step|^step\[|^step \d)",
+    ),
+    Rule(Role.TRAINING_STEP, r"(?i:^##? ?step|^iteration \d)"),
+    Rule(Role.GC, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
+    Rule(Role.GC_CALL, r"gc\.collect|<built-in function collect>|: collect_garbage"),
+    Rule(Role.GC_GENERATION, r"^Python GC, generation (?P<label>\d)"),
+)
+_OWN_MARKS: Final = (
+    Rule(Role.STEP_MARKED, r"^whyidle\.step$"),
+    Rule(Role.STARTUP, r"^whyidle::startup$", _MARK),
+    Rule(Role.AFTER, r"^whyidle::after$", _MARK),
+    Rule(Role.BLOCKED, r"^whyidle::blocked$", _PYTHON),
+    Rule(Role.LOCKED, r"^whyidle::locked$", _PYTHON),
+    Rule(Role.SAMPLED, r"\(\d+\): |^whyidle::(blocked|locked|python)$"),
+    Rule(Role.PROBE, r"^whyidle::"),
+    Rule(Role.FRAMEWORK_MARK, r"^whyidle::"),
+    Rule(Role.BACKWARD, r"^whyidle::backward$"),
+    Rule(Role.OPTIMIZER_OPERATORS, r"^whyidle::optimizer$"),
+    Rule(Role.COMPILE, r"^whyidle::compile"),
+    Rule(Role.COMPILER, r"^whyidle::compile"),
+    Rule(Role.RECOMPILE, r"^whyidle::compile again#"),
+    Rule(Role.DEVICE_READ, r"Synchronize( \(Tensor\.\w+\))?$", _RUNTIME),
+)
+_DEVICES: Final = (
+    Rule(Role.COMPILE, r"^(cu|hip)Module(Load|Unload)|^cuLibraryLoad|^hipModuleLoad|^cuLink"),
+    Rule(Role.COMPILE, r"^(cudaEventElapsedTime|hipEventElapsedTime)"),
+    Rule(Role.COMPILE, r"^(cuda|hip)StreamCreate|^Lazy Function Loading"),
+    Rule(Role.COMPILE, r"^(cuda|hip)GraphInstantiate|^(cuda|hip)StreamEndCapture"),
+    Rule(Role.COMPILE, r"triton/(compiler|runtime/build)"),
+    Rule(Role.COMPILER, r"triton/(compiler|runtime)|GraphInstantiate"),
+    Rule(Role.COMPILER_CALL, r"triton/(compiler|runtime/build)"),
+    Rule(
+        Role.ALLOCATOR,
+        r"^(cudaMalloc|cudaFree|hipMalloc|hipFree|cudaHostAlloc|cudaFreeHost|cudaMallocHost|"
+        r"cudaHostRegister|cudaHostUnregister|hipHostMalloc|hipHostFree|cuMemCreate|cuMemMap|"
+        r"cuMemUnmap|cuMemRelease|cuMemSetAccess|cuMemAddressReserve)(?!Async)",
+        _ALLOCATING,
+    ),
+    Rule(
+        Role.DEVICE_ALLOCATION,
+        r"^(cudaMalloc|cudaFree|hipMalloc|hipFree|cuMem(Create|Map|Unmap|Release|SetAccess))$",
+    ),
+    Rule(Role.DEVICE_FREE, r"^(cudaFree|hipFree|cuMemUnmap|cuMemRelease)"),
+    Rule(Role.SYNC, r"^(cuda|hip|cu|emulated)(Device|Stream|Event|Ctx)Synchronize", _RUNTIME),
+    Rule(Role.SYNC, r"^(synchronize|.*Synchronize)$", _RUNTIME),
+    Rule(Role.COPY_CALL, r"^(cuda|hip|cu)Memcpy", _RUNTIME),
+    Rule(Role.LAUNCH_CALL, r"Launch(Cooperative)?Kernel|GraphLaunch|ModuleLaunch", _RUNTIME),
+    Rule(Role.LAUNCH_CALL, r"^(cuda|hip|cu)(Memcpy|Memset)", _RUNTIME),
+)
+_COLLECTIVES: Final = (
+    Rule(Role.COLLECTIVE_WAIT, r"^gloo:|^mpi:", (*_COLLECTIVE, HostKind.PYTHON)),
+    Rule(Role.COLLECTIVE_WAIT, r"_wait ##$|wait\(\) ##$", (*_COLLECTIVE, HostKind.PYTHON)),
+    Rule(Role.COLLECTIVE_FLIGHT, r"^(gloo|mpi|ucc):", _COLLECTIVE),
+    Rule(Role.COLLECTIVE_SPAN, r"^(nccl|rccl|gloo|mpi|ucc):"),
+    Rule(Role.COLLECTIVE_CALL, r"^(nccl:|gloo:|mpi:)"),
+    Rule(Role.GRADIENT_EXCHANGE, r"^(nccl|gloo):all_?reduce$"),
+    Rule(Role.HOST_EXCHANGE, r"^gloo:(all_?reduce|all_?gather|reduce_?scatter|broadcast)"),
+    Rule(Role.HOST_ALL_REDUCE, r"^gloo:all_?reduce$"),
+)
+RULES: Final = (*_LIBRARIES, *_PROGRAM, *_OWN_MARKS, *_DEVICES, *_COLLECTIVES)

@@ -1,0 +1,298 @@
+"""Roles: what an event on the host means, in words that hold for every framework.
+
+A recording spells its events as the framework does that made it. Analysis, causes and fixes never
+read that spelling: they ask which names play a role. A role is known for one of two reasons. The
+process that recorded the event said so (``Timeline.roles``), or a rule of the framework's
+``Vocabulary`` matches the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from whyidle.model.operators import Operator
+
+
+class Role(str, Enum):
+    """What a host event, a frame of a stack or an operator means."""
+
+    # batches
+    LOADER = "loader"
+    """the thread makes the next batch, or waits for it"""
+    BATCH_REQUEST = "batch_request"
+    """a recorded call for the next batch"""
+    BATCH_INLINE = "batch_inline"
+    """such a call that makes the batch in the training process"""
+    BATCH_FROM_WORKERS = "batch_from_workers"
+    """such a call that takes the batch from a worker process"""
+    LOADER_START = "loader_start"
+    """an iterator over batches is made, which may start workers"""
+    WORKER_START = "worker_start"
+    """a process is started"""
+    PRODUCER = "producer"
+    """the thread waits for what another process or thread of the job makes; found by analysis"""
+    PREPROCESS = "preprocess"
+    """samples are read, decoded, transformed or joined"""
+
+    # the step
+    STEP_MARKED = "step_marked"
+    """the script marks the end of a step"""
+    PROFILER_STEP = "profiler_step"
+    """the framework's profiler marks a step"""
+    TRAINING_STEP = "training_step"
+    """a trainer, or the script, annotates a step"""
+    OPTIMIZER = "optimizer"
+    """a whole optimizer step; its label is the optimizer's class"""
+    OPTIMIZER_CALL = "optimizer_call"
+    """any call of the optimizer: a step, or gradients set to zero"""
+    OPTIMIZER_OPERATORS = "optimizer_operators"
+    """the operators of an optimizer step"""
+    BACKWARD = "backward"
+    """a whole backward pass"""
+    BACKWARD_NODE = "backward_node"
+    """the gradient of one operator"""
+    OPERATOR_GRADIENT = "operator_gradient"
+    """the same, of what is no recomputation"""
+    FRAMEWORK_MARK = "framework_mark"
+    """a mark around operators, none itself"""
+    RECOMPUTATION = "recomputation"
+    """activations are computed again; gradients may be computed within"""
+
+    # interruptions
+    CHECKPOINT = "checkpoint"
+    EVALUATION = "evaluation"
+    EVALUATION_WHOLE = "evaluation_whole"
+    """a whole evaluation without gradients, as a watched process marks it"""
+    EVALUATION_BATCH = "evaluation_batch"
+    """the evaluation of one batch"""
+    EVALUATION_WITH_GRADIENTS = "evaluation_with_gradients"
+    LOGGING = "logging"
+    TRACKER = "tracker"
+    """a tracker whose calls can be made beside the training"""
+    TRACKER_SERVER = "tracker_server"
+    """a tracker that sends every call to a server"""
+    HISTOGRAM = "histogram"
+    PLOT = "plot"
+    GC = "gc"
+    GC_CALL = "garbage_collection_call"
+    """the script calls the garbage collector"""
+    GC_GENERATION = "gc_generation"
+    """a collection that tells its generation, which is its label"""
+    COMPILE = "compile"
+    """code is compiled, or loaded onto the device"""
+    COMPILER = "compiler"
+    """the compiler of models is at work"""
+    RECOMPILE = "recompile"
+    """a watched process compiles a function once more"""
+    COMPILER_CALL = "compiler_call"
+    """a call of that compiler from outside"""
+    ALLOCATOR = "allocator"
+    """device memory is asked from the driver, or given back to it"""
+    DEVICE_ALLOCATION = "device_allocation"
+    DEVICE_FREE = "device_free"
+    CACHE_RELEASE = "cache_release"
+    """the framework gives cached device memory back"""
+    STARTUP = "startup"
+    AFTER = "after"
+    """after the last step"""
+    BLOCKED = "blocked"
+    LOCKED = "locked"
+    SAMPLED = "sampled"
+    """an event that stack samples made, and no recorded call"""
+    PROBE = "probe"
+    """what whyidle recorded of a thread itself: no function of anybody's"""
+
+    # the device and other ranks
+    SYNC = "sync"
+    """the host waits for the device"""
+    DEVICE_READ = "device_read"
+    """a watched process waits for its device, or for a value that lies there"""
+    COPY_CALL = "copy_call"
+    LAUNCH_CALL = "launch_call"
+    COLLECTIVE_WAIT = "collective_wait"
+    COLLECTIVE_FLIGHT = "collective_flight"
+    """from the call of a collective to its end, on the host"""
+    COLLECTIVE_SPAN = "collective_span"
+    """the same, whatever carries it"""
+    COLLECTIVE_CALL = "collective_call"
+    COLLECTIVE_RECORD = "collective_record"
+    """a note of a collective or its arguments: no work"""
+    HOST_EXCHANGE = "host_exchange"
+    """a collective over the host's network, barriers aside"""
+    HOST_ALL_REDUCE = "host_all_reduce"
+    GRADIENT_EXCHANGE = "gradient_exchange"
+    """one all-reduce of gradients"""
+    REPLICA_FORWARD = "replica_forward"
+    """the forward pass of a replica whose gradients are exchanged"""
+    GRADIENT_SEARCH = "gradient_search"
+    """a search for the parameters that get no gradient"""
+    GRADIENT_COPY = "gradient_copy"
+    """gradients are copied out of the buckets in which they were exchanged"""
+    GRADIENT_SCALE = "gradient_scale"
+    """gradients are copied into such buckets, and divided by the ranks"""
+    REPLICATION = "replication"
+    """one process spreads batch and model over several devices"""
+
+    # operators
+    CONVOLUTION = "convolution"
+    CONVOLUTION_GRADIENTS = "convolution_gradients"
+    CPU_KERNEL = "cpu_kernel"
+    """an operator that only exists on the CPU"""
+    DATA_MOVEMENT = "data_movement"
+    """an operator that computes nothing: copies, views, reads of a value"""
+    SCALAR_OPERATOR = "scalar_operator"
+    """an operator that reads one number"""
+    BATCHED_PRODUCT = "batched_product"
+    BATCHED_PRODUCT_CALL = "batched_product_call"
+    """a batched matrix product, or an operator that may call one"""
+    PRODUCT_WRAPPER = "product_wrapper"
+    """an operator that only calls the one that computes"""
+    LOOKUP = "lookup"
+    SOFTMAX = "softmax"
+    SOFTMAX_GRADIENT = "softmax_gradient"
+    ATTENTION = "attention"
+    """the framework's own attention"""
+    WEIGHTED = "weighted"
+    """an operator whose second input is a weight, and whose third is a bias"""
+    NAN_CHECK = "nan_check"
+    FUSED_UPDATE = "fused_update"
+    """one operator that updates many parameters"""
+    FOREACH_UPDATE = "foreach_update"
+    """an operator over a list of parameters"""
+
+    # frames of stacks
+    LOADER_FRAME = "loader_frame"
+    """the file of the loader itself"""
+    FRAMEWORK_FRAME = "framework_frame"
+    """code of the framework; its loaders, which call the user's code, left out"""
+    TRAINING_FRAME = "training_frame"
+    """code of the framework under which the model, its backward pass and its update run"""
+    OPTIMIZER_FRAME = "optimizer_frame"
+    BACKWARD_FRAME = "backward_frame"
+    """a backward pass is asked for"""
+    ENGINE_FRAME = "engine_frame"
+    """a backward pass is run"""
+    RECOMPUTE_FRAME = "recompute_frame"
+    """a forward pass is run again"""
+    RECOMPUTE_CALL = "recompute_call"
+    """a forward pass is run that will be run again"""
+    COMPILED_FRAME = "compiled_frame"
+    """a piece of compiled code"""
+    RESUMED_FRAME = "resumed_frame"
+    """the rest of a function behind a graph break"""
+    COMPILED_REGION = "compiled_region"
+    """a call of compiled code; its label numbers the function"""
+    STACK_RECORDING = "stack_recording"
+    """the framework notes where an operator was called"""
+    TRACER_FRAME = "tracer_frame"
+    """a debugger, or a tool for coverage, at work"""
+    PYTHON_PROFILER_FRAME = "python_profiler_frame"
+    """a profiler of Python at work"""
+    OWN_ATTENTION = "own_attention"
+    """the framework's module for attention, written out"""
+    MODEL_LIBRARY_ATTENTION = "model_library_attention"
+    """attention of a library of models, written out"""
+    SOFTMAX_CALL = "softmax_call"
+    """a stack whose innermost line is in the framework's softmax"""
+
+
+_BATCH: Final = (Role.BATCH_REQUEST, Role.LOADER)
+_MARK: Final = (Role.FRAMEWORK_MARK, Role.PROBE)
+IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
+    "loader_start": frozenset({Role.LOADER_START, Role.LOADER}),
+    "batch_inline": frozenset({Role.BATCH_INLINE, *_BATCH}),
+    "batch_from_workers": frozenset({Role.BATCH_FROM_WORKERS, *_BATCH}),
+    "batch_from_iterator": frozenset(_BATCH),
+    "backward": frozenset({Role.BACKWARD, *_MARK}),
+    "optimizer": frozenset({Role.OPTIMIZER, Role.OPTIMIZER_CALL}),
+    "optimizer_operators": frozenset({Role.OPTIMIZER_OPERATORS, *_MARK}),
+    "step_marked": frozenset({Role.STEP_MARKED}),
+    "gradient_search": frozenset({Role.GRADIENT_SEARCH}),
+    "evaluation": frozenset({Role.EVALUATION, Role.EVALUATION_WHOLE}),
+    "evaluation_with_gradients": frozenset({Role.EVALUATION, Role.EVALUATION_WITH_GRADIENTS}),
+    "checkpoint": frozenset({Role.CHECKPOINT}),
+    "compile": frozenset({Role.COMPILE, Role.COMPILER, *_MARK}),
+    "recompile": frozenset({Role.COMPILE, Role.COMPILER, Role.RECOMPILE, *_MARK}),
+    "garbage_collection": frozenset({Role.GC}),
+    "garbage_collection_call": frozenset({Role.GC, Role.GC_CALL}),
+    "cache_release": frozenset({Role.CACHE_RELEASE, Role.ALLOCATOR}),
+    "collective_wait": frozenset({Role.COLLECTIVE_WAIT}),
+    "synchronize": frozenset({Role.SYNC, Role.DEVICE_READ}),
+    "scalar_read": frozenset({Role.SYNC, Role.DEVICE_READ}),
+    "startup": frozenset({Role.STARTUP}),
+    "shutdown": frozenset({Role.AFTER}),
+}
+"""the role that a recording process gave a name -> all that such a name means. Where a role is not
+here the name tells the rest: that of a collective leaves open what carries it"""
+
+
+class Rule(NamedTuple):
+    """Names that a regular expression finds (``search``) play a role, if their event is of one of
+    some ``kinds`` (``HostKind``; none: of any)."""
+
+    role: Role
+    pattern: str
+    kinds: tuple[int, ...] = ()
+
+
+def describe_nothing(_: str) -> Operator:
+    """An operator of which nothing is known."""
+    return Operator()
+
+
+Matchers = tuple[tuple[tuple[int, ...], re.Pattern[str]], ...]
+
+
+class Vocabulary:
+    """How one framework spells roles and operators; without rules, nothing is known."""
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...] = (),
+        operator: Callable[[str], Operator] = describe_nothing,
+    ) -> None:
+        self.rules = rules
+        self.operator = operator
+        self._matchers: dict[Role, Matchers] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, (self.rules, self.operator)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return (self.rules, self.operator) == (other.rules, other.operator)
+
+    def __hash__(self) -> int:
+        return hash((self.rules, self.operator))
+
+    def matchers(self, role: Role) -> Matchers:
+        """What finds the names of a role: kinds of events (none: any), and a pattern for them."""
+        if role not in self._matchers:
+            found: dict[tuple[int, ...], list[str]] = {}
+            for rule in self.rules:
+                if rule.role == role:
+                    found.setdefault(rule.kinds, []).append(rule.pattern)
+            self._matchers[role] = tuple(
+                (kinds, re.compile("|".join(patterns))) for kinds, patterns in found.items()
+            )
+        return self._matchers[role]
+
+    def plays(self, role: Role, text: str, told: str = "") -> bool:
+        """Whether a name, or a stack, plays a role, whatever the kind of its event. ``told`` is the
+        role that the recording process gave it."""
+        given = IMPLIED.get(told)
+        if given is not None:
+            return role in given
+        return any(pattern.search(text) for _, pattern in self.matchers(role))
+
+    def parts(self, role: Role, text: str) -> dict[str, str]:
+        """The named parts of a name that plays a role, such as its ``label``: the class of an
+        optimizer, the number of a compiled function. Empty where it does not play the role."""
+        for _, pattern in self.matchers(role):
+            if found := pattern.search(text):
+                return {key: value or "" for key, value in found.groupdict().items()}
+        return {}

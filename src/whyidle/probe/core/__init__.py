@@ -1,0 +1,1 @@
+"""What holds for every framework. Imports no framework, and nothing of ``frameworks``."""

@@ -1,0 +1,194 @@
+"""How far the device has come, told by events that are read later: never waited for.
+
+A *window* is one optimizer step, from the end of a step of an optimizer to the end of its next. In
+a window a *mark* is recorded on the current stream where an optimizer has stepped, where a batch
+is asked for and where it was handed over, and where a backward pass begins and ends. Before each
+the mark before it is asked whether it has completed. Windows are read when their last mark has
+completed, at the beginning of a later one; they are rare enough for an average step to pay for a
+fraction of them (``STRIDES``).
+
+Every call is made by the thread that trains. None is made while a CUDA graph is captured, which a
+query would break: by this thread, or, as far as the framework tells, by any other. None
+is made in a forked child. Nothing waits: marks that do not complete end the measuring.
+
+``PID.device`` holds one row per mark, see ``MARK``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from ..wire import MARK
+from .events import Events
+from .listener import Listener
+from .recorder import now
+
+STEPPED, BATCH, BACKWARD, BACKWARD_END, ASKED = 1, 2, 3, 4, 5
+NONE_BEFORE = 2
+
+STRIDES = (9, 17, 13, 23, 19)
+"""steps from one window to the next, in turn, and odd, so that loaders whose every n-th batch is
+late are met in every phase. They are counted, for whichever step a time runs out in is a long one
+"""
+LOOK_STRIDES = (3, 7, 5)
+"""the same of a run that is only looked at, of a hundred steps perhaps, which is to tell enough"""
+STEP_NS = 2_500_000
+"""windows are no denser than if steps took this long: 24 a second"""
+LONG_STEP_NS = 50_000_000
+"""nor rarer than if they took this long"""
+MOST_NS = 2_000_000_000
+"""between windows, where steps have become longer meanwhile"""
+MOST_MARKS = 24
+MOST_WAITING = 4
+"""windows that wait to be completed"""
+
+
+class DeviceClock(Protocol):
+    """What a device must offer: all that is asked of one. No call may wait."""
+
+    def event(self) -> Any:
+        """A new event that can be timed."""
+
+    def record(self, event: Any) -> int:
+        """Record it behind all work given to the current stream, and tell which stream that is."""
+
+    def query(self, event: Any) -> bool:
+        """Whether the device has come to it."""
+
+    def elapsed_ms(self, first: Any, last: Any) -> float:
+        """Between two events that the device has come to."""
+
+    def capturing(self) -> bool:
+        """Whether work is being captured, rather than done: then nothing above may be called."""
+
+
+class Mark(NamedTuple):
+    """One event of a window."""
+
+    kind: int
+    begin: int
+    host: int
+    event: Any
+    before: int
+
+
+class DeviceMarks(Listener):
+    """The windows of one training thread, on the current stream of its device. ``open`` holds the
+    marks of the one under way."""
+
+    listener = "device"
+    wants_steps = True
+
+    def __init__(self, events: Events, clock: DeviceClock) -> None:
+        self.events, self.clock = events, clock
+        self.thread = threading.get_ident()
+        self.open: list[Mark] = []
+        self.waiting: deque[list[Mark]] = deque()
+        self.free: list[Any] = []
+        self.windows = 0
+        self._key = self._number = self._since = self._turn = 0
+        look = os.environ.get("WHYIDLE_PROFILE") == "look"
+        self._strides = LOOK_STRIDES if look else STRIDES
+        self._begun, self._due = now(), self._strides[0]
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        """The device is the parent's, and so are its events: a child does not even drop them."""
+        self.thread = -1
+        self.events.undo.pop(self.listener, bool)()
+
+    @property
+    def wants_detail(self) -> bool:  # type: ignore[override]
+        """Whether a window is open."""
+        return bool(self.open)
+
+    def on_batch_request(self) -> None:
+        """A batch is asked for."""
+        if self.open:
+            self.mark(ASKED, now())
+
+    def on_batch_ready(self, begin: int) -> None:
+        """It was handed over."""
+        self.mark(BATCH, begin)
+
+    def on_backward_begin(self, args: tuple[Any, ...]) -> None:
+        """A backward pass begins."""
+        if self.open:
+            self.mark(BACKWARD, now())
+
+    def on_backward_end(self, begin: int) -> None:
+        """It is over."""
+        self.mark(BACKWARD_END, begin)
+
+    def on_step(self, optimizer: Any) -> None:
+        """An optimizer has stepped: a window ends, goes on, or begins."""
+        self._since += 1
+        if self.open:
+            self.mark(STEPPED, now())
+            if self.open and id(optimizer) == self._key and self._mine():
+                self.waiting.append(self.open)
+                self.open = []
+            return
+        moment = now()
+        early = self._since < self._due and moment - self._begun < MOST_NS
+        if early or not self._mine() or self._recorded():
+            return
+        self._due = self._next((moment - self._begun) // self._since)
+        self._begun, self._since = moment, 0
+        if not self.clock.capturing():
+            self._read()
+            if len(self.waiting) < MOST_WAITING:
+                self._key = id(optimizer)
+                self._number = self._add(STEPPED, moment, NONE_BEFORE)
+
+    def _next(self, step_ns: int) -> int:
+        """Steps until the next window, where steps take this long."""
+        self._turn = (self._turn + 1) % len(self._strides)
+        stride = self._strides[self._turn]
+        least = max(stride, stride * STEP_NS // max(step_ns, 1))
+        return min(least, stride * LONG_STEP_NS // max(step_ns, 1)) | 1
+
+    def mark(self, kind: int, begin: int) -> None:
+        """Something of interest ends now, if a window is open."""
+        if not self.open or not self._mine():
+            return
+        if len(self.open) >= MOST_MARKS or self._recorded() or self.clock.capturing():
+            self._abandon()
+            return
+        before = self.clock.query(self.open[-1].event)
+        if self._add(kind, begin, int(before)) != self._number:
+            self._abandon()  # another stream: its order says nothing about the first
+
+    def _mine(self) -> bool:
+        return threading.get_ident() == self.thread
+
+    def _recorded(self) -> bool:
+        """A burst is to show the job's calls, not ours."""
+        return self.events.recording_operators()
+
+    def _add(self, kind: int, begin: int, before: int) -> int:
+        event = self.free.pop() if self.free else self.clock.event()
+        host = now()
+        number = self.clock.record(event)
+        self.open.append(Mark(kind, begin, host, event, before))
+        return number
+
+    def _abandon(self) -> None:
+        """An event may be recorded again whether it has completed or not."""
+        self.free += [mark.event for mark in self.open]
+        self.open = []
+
+    def _read(self) -> None:
+        """Take what the device has come to."""
+        while self.waiting and self.clock.query(self.waiting[0][-1].event):
+            window = self.waiting.popleft()
+            first = window[0].event
+            for mark in window:
+                ms = 0.0 if mark.event is first else self.clock.elapsed_ms(first, mark.event)
+                row = (mark.begin, mark.host, round(ms * 1e6), self.windows, mark.kind, mark.before)
+                self.events.recorder.row("device", MARK, (*row, 0))
+            self.windows += 1
+            self.free += [mark.event for mark in window]

@@ -1,0 +1,303 @@
+"""Keeps spans and samples in memory for a moment, and on disk for good.
+
+The hot path puts three numbers into a queue. A daemon thread empties it every now and then and
+appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
+SIGKILL. Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one
+per line, in order of their number, before the first record that uses them. A disk that fills, or a
+folder that vanishes, ends the recording and nothing else; before one fills, ``disk_quota`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import starmap
+from operator import itemgetter
+from typing import Any
+
+from .. import wire
+from ..wire import MAGIC, SAMPLE, SPAN, ProcessFacts
+from . import containment
+from .disk_quota import Enough, Room
+
+APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+"""plain calls: a file object asks the job for the interpreter's lock twice as often"""
+FLUSH_S = 0.25
+MOST_WAITING = 1 << 17
+"""spans in memory at most (15 MB), and rows of any other kind; beyond it the oldest spans are
+dropped, which a process that never trains, and so never writes, comes to"""
+MOST_SHORT = 3 << 15
+"""numbers of spans kept the short way that wait at most (4 MB): those of 10,000 steps"""
+MOST_STACKS = 20_000
+"""kept in memory for as long as the job runs: texts of a kilobyte or two"""
+MOST_EARLY = 1 << 12
+"""stack samples kept of a process that tells nothing yet; they come ten times a second"""
+
+now = time.perf_counter_ns
+"""the clock of every record, ns; shared by all processes of a host"""
+
+RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
+"""kinds of span, as whyidle.model.timeline.HostKind numbers them"""
+STEP = 5
+"""of an optimizer's step: written as two, an annotation and the operators inside it"""
+OPTIMIZER = "whyidle::optimizer"
+
+
+def tag(number: int, kind: int) -> int:
+    """The number of a name and a kind in one. Negative, so that no time is taken for one."""
+    return -1 - (number << 3 | kind)
+
+
+Sample = tuple[int, int, int, int, int]
+Short = tuple[int, int, int]
+"""a span of the home thread: tag, begin and end"""
+
+
+class Recorder:
+    """One process's recording. ``add`` takes one tuple as in ``SPAN``; the hot path extends
+    ``short`` by a tuple as in ``Short``, which leaves less memory behind."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.short: deque[int] = deque(maxlen=MOST_SHORT)
+        self.heard: Callable[[list[Short]], None] = _nobody
+        """is told of the spans that were kept the short way, on the thread that writes them"""
+        self.ended: Callable[[], None] = _nothing
+        """is told that nothing is recorded any more"""
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A forked child records for itself, from nothing."""
+        self.facts: ProcessFacts = {}
+        self.presence: ProcessFacts = {}
+        """what is told of a process that has not trained; empty while nothing is"""
+        self.documents: dict[str, Any] = {}
+        self.tables: dict[str, tuple[struct.Struct, list[Any]]] = {}
+        self.spans: deque[tuple[int, int, int, int, int]] = deque(maxlen=MOST_WAITING)
+        self.samples: list[Sample] = []
+        self.add = self.spans.append
+        self.short.clear()
+        self.home = 0
+        """the thread of what is kept the short way"""
+        self.names: dict[str, int] = {}
+        self.stacks: dict[str, int] = {}
+        self.dropped = 0
+        """how often more spans waited than were kept"""
+        self.broken = False
+        self.room = Room(self.folder)
+        self._key = str(os.getpid())
+        self._written = {"names": 0, "stacks": 0}
+        self._begun = self._keyed = False
+        self._told: dict[str, Any] = {}
+        self._rows = 0
+        self._lock, self._taking = threading.Lock(), threading.Lock()
+        self._naming = threading.Lock()
+
+    def number(self, label: str, role: str = wire.NO_ROLE) -> int:
+        """The number of a name; the same name always has the same number."""
+        name = wire.join_name(role, label)
+        found = self.names.get(name)
+        return self._new(self.names, name) if found is None else found
+
+    def stack(self, text: str) -> int:
+        """The number of a stack, written innermost frame first, ``file(line): function;...``;
+        -1 where there are so many that no more are kept."""
+        found = self.stacks.get(text, -1)
+        if found < 0 and len(self.stacks) < MOST_STACKS:
+            found = self._new(self.stacks, text)
+        return found
+
+    def _new(self, numbered: dict[str, int], text: str) -> int:
+        """Rare; two threads must not give one number to two texts."""
+        with self._naming:
+            return numbered.setdefault(text, len(numbered))
+
+    def row(self, suffix: str, layout: struct.Struct, row: tuple[int, ...]) -> None:
+        """A record of any other kind, for ``PID.suffix``."""
+        if self._rows < MOST_WAITING and not self.broken:
+            found = self.tables.get(suffix)
+            if found is None:
+                found = self.tables.setdefault(suffix, (layout, []))
+            found[1].append(row)
+            self._rows += 1
+
+    def sample(self, row: Sample) -> None:
+        """A look at a stack, as in ``SAMPLE``, unless the stack has no number."""
+        if row[3] >= 0 and len(self.samples) < MOST_WAITING and not self.broken:
+            self.samples.append(row)
+
+    def live_in(self, thread: int) -> None:
+        """What is kept the short way is this thread's from now on."""
+        with self._taking:
+            if thread != self.home:
+                self.spans.extend(_long(self._taken_short(), self.home))
+                self.home = thread
+
+    def _taken_short(self) -> list[Short]:
+        return _spans([self.short.popleft() for _ in range(len(self.short))])
+
+    def flush(self) -> None:
+        """Write what waits. May be called from any thread, at any time."""
+        with self._lock:
+            with self._taking:
+                short, home = self._taken_short(), self.home
+            self.heard(short)
+            spans, self.spans = self.spans, deque(maxlen=0 if self.broken else MOST_WAITING)
+            self.add = self.spans.append
+            samples = self._taken()
+            tables, self.tables = self.tables, {}
+            self._rows = 0
+            if self.broken:
+                return
+            try:
+                self._write_spans(sorted([*spans, *_long(short, home)], key=_END))
+                self._write_rest(samples, tables)
+                self.room.look()
+            except (OSError, Enough) as error:
+                containment.note(self.folder, "writing", error)
+                self._end()
+                if isinstance(error, Enough) and self.facts:
+                    with suppress(OSError):  # no room for that either
+                        self._replace("facts.json", {**self.facts, "enough": str(error)})
+            self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3
+
+    @property
+    def _telling(self) -> bool:
+        return bool(self.facts or self.presence or "worker.json" in self.documents)
+
+    def _taken(self) -> list[Any]:
+        """Samples to be written; those of a start-up wait until it is known whose they are."""
+        if not self._telling and len(self.samples) < MOST_EARLY and not self.broken:
+            return []
+        samples, self.samples = self.samples, []
+        return samples
+
+    def end(self) -> None:
+        """Record nothing any more, and keep nothing in memory."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        self.broken = True
+        self.spans = deque(maxlen=0)
+        self.add = self.spans.append
+        self.ended()
+        self.short.clear()
+        self.tables, self.samples = {}, []
+
+    def _write_spans(self, spans: list[Any]) -> None:
+        if "worker.json" in self.documents or not (self.facts or spans):
+            return
+        self._choose_key()
+        work = self.number(OPTIMIZER, wire.OPTIMIZER_OPERATORS)
+        self._texts("names", self.names)
+        magic = b"" if self._begun else MAGIC
+        self._append("spans", magic + b"".join(starmap(SPAN.pack, _rows(spans, work))))
+        self._begun = True
+
+    def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
+        if not self._telling:
+            return  # neither trains nor loads for a process that might, as far as is known
+        if "worker.json" not in self.documents:
+            self._choose_key()
+        self._texts("stacks", self.stacks)
+        self._append("samples", b"".join(SAMPLE.pack(*sample) for sample in samples))
+        for suffix, (layout, rows) in tables.items():
+            self._append(suffix, b"".join(layout.pack(*row) for row in rows))
+        own = (("facts.json", self.facts), ("seen.json", self.presence))
+        for suffix, document in (*own, *self.documents.items()):
+            if document and self._told.get(suffix) != document:
+                self._told[suffix] = dict(document)
+                self._replace(suffix, document)
+
+    def _replace(self, suffix: str, document: Any) -> None:
+        place = self.place(suffix)
+        text = json.dumps(document)  # at once, in C: ``dump`` is Python's, and the job waits for it
+        with open(place + "~", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(place + "~", place)
+
+    def _choose_key(self) -> None:
+        """One process may be several programs, one after the other: ``os.execv`` keeps the id."""
+        if self._keyed:
+            return
+        self._keyed = True
+        turn = 1
+        while os.path.exists(self.place("spans")) or os.path.exists(self.place("samples")):
+            turn += 1
+            self._key = f"{os.getpid()}-{turn}"
+
+    def _texts(self, suffix: str, numbered: dict[str, int]) -> None:
+        done, texts = self._written[suffix], list(numbered)
+        if len(texts) > done:
+            lines = "".join(text.replace("\n", " ") + "\n" for text in texts[done:])
+            self._append(suffix, lines.encode("utf-8", "replace"))
+            self._written[suffix] = len(texts)
+
+    def _append(self, suffix: str, data: bytes) -> None:
+        if data:
+            file = os.open(self.place(suffix), APPENDING, 0o666)
+            try:
+                while data:
+                    written = os.write(file, data)
+                    self.room.written += written
+                    data = data[written:]
+            finally:
+                os.close(file)
+
+    def place(self, suffix: str) -> str:
+        """The path of one of this process's files."""
+        return os.path.join(self.folder, f"{self._key}.{suffix}")
+
+
+_END = itemgetter(1)
+
+
+def _nobody(spans: list[Short]) -> None:
+    """Nobody wants to hear of them."""
+
+
+def _nothing() -> None:
+    """Nobody wants to hear of that."""
+
+
+def _spans(numbers: list[int]) -> list[Short]:
+    """Three numbers each. Of one that was kept in part, as the queue was full or there was no
+    memory, what is left is passed over."""
+    tags, begins, ends = numbers[::3], numbers[1::3], numbers[2::3]
+    if len(numbers) % 3 == 0 and max(tags, default=-1) < 0 <= min(begins + ends, default=0):
+        return list(zip(tags, begins, ends, strict=True))
+    found, at = [], 0
+    while at + 2 < len(numbers):
+        what, begin, end = numbers[at : at + 3]
+        whole = what < 0 <= min(begin, end)
+        if whole:
+            found.append((what, begin, end))
+        at += 3 if whole else 1
+    return found
+
+
+def _long(spans: list[Short], thread: int) -> list[tuple[int, int, int, int, int]]:
+    """Spans as ``Recorder.add`` takes them."""
+    return [(begin, end, thread, -1 - tag >> 3, -1 - tag & 7) for tag, begin, end in spans]
+
+
+def _rows(spans: list[Any], work: int) -> list[Any]:
+    """Rows as ``SPAN`` packs them; ``work`` is the number of the name of an optimizer's operators.
+    All of it takes the job's interpreter from it, so nothing is called for each row."""
+    rows = []
+    for span in spans:
+        if span[4] == STEP:
+            begin, end, thread, name, _ = span
+            rows.append((begin, end, thread, work, OP))
+            rows.append((begin, end, thread, name, ANNOTATION))
+        else:
+            rows.append(span)
+    return rows

@@ -1,0 +1,38 @@
+"""Calls that are rare enough to be recorded with their place."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .events import Events
+from .patching import Wrap
+from .recorder import now
+from .thread_stacks import outwards
+
+
+def record_calls(events: Events, role: str, label: str, kind: int, where: str = "") -> Wrap:
+    """Record every call as a span of this name, with its place. ``where`` is what comes off after
+    a fault, if it has another name than the label."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            events.contained(where or label, mark_place, events, begin)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                events.contained(where or label, events.span, role, label, kind, begin)
+
+        return wrapper
+
+    return wrap
+
+
+def mark_place(events: Events, begin: int) -> None:
+    """Note the stack of this thread as a sample, so that a rare span has its exact place."""
+    if events.sampler is not None and threading.get_ident() == events.sampler.watched:
+        stack = events.sampler.stacks.number(outwards(sys._getframe(1)))
+        events.recorder.sample((begin, -1, threading.get_ident(), stack, 0))

@@ -1,0 +1,116 @@
+"""PyTorch: its hooks put together, and what the core asks about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ...core import adapter, containment
+from ...core.device_marks import DeviceMarks
+from ...core.events import Events
+from ...core.listener import Listener
+from ...core.trial_state import TrialState
+from ...wire import ProcessFacts
+from . import (
+    accelerator,
+    checkpoints,
+    collectives,
+    compilation,
+    dataloader,
+    debug_modes,
+    evaluation,
+    foreign_profilers,
+    step_hooks,
+    trial_hooks,
+    trial_state,
+    wording,
+)
+from .device_clock import CudaClock, clock_of
+from .process_facts import FactsReader
+from .profiler import Profiler
+from .tracing import HIDING, hide_modules, tracing_query
+
+PACKAGE = __name__.partition(".")[0]
+
+
+class Adapter(adapter.Adapter):
+    """See ``core.adapter.Adapter``."""
+
+    name = "torch"
+    imports = ("torch",)
+    backward_label = wording.BACKWARD
+    name_batch = staticmethod(wording.name_batch)
+    name_optimizer = staticmethod(wording.name_optimizer)
+
+    def __init__(self) -> None:
+        self.is_tracing = tracing_query()
+        self._facts: FactsReader | None = None
+
+    def install(self, events: Events) -> None:
+        """Wrap the call sites of PyTorch."""
+        step_hooks.install(events)
+        dataloader.install(events)
+        collectives.install(events)
+        checkpoints.install(events)
+        evaluation.install(events)
+        accelerator.install(events)
+        compilation.install(events)
+        modes = debug_modes.install(events)
+        self._facts = FactsReader(events, modes.anomaly_requested)
+        events.subscribe(self._facts)
+        events.subscribe(DeviceHooks(events))
+
+    def hide(self, folder: str) -> None:
+        """Have ``torch.compile`` run the probe's functions as they are; once all are loaded."""
+        own = [sys.modules[name] for name in list(sys.modules) if name.startswith(PACKAGE)]
+        try:
+            hide_modules(*own)
+        except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
+            containment.note(folder, HIDING, error)
+
+    def describe_process(self) -> ProcessFacts | None:
+        """What holds for the process whether it trains or not."""
+        return None if self._facts is None else self._facts.describe_process()
+
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
+        """What is known when it begins to train."""
+        return {} if self._facts is None else self._facts.describe_training(optimizer)
+
+    def op_profiler(self, facts: ProcessFacts) -> Profiler:
+        """PyTorch's own profiler."""
+        torch, kind = sys.modules["torch"], facts.get("device")
+        unrecorded = accelerator.unrecorded(torch, facts)
+        return Profiler(torch, kind == "cuda", shapes=kind != "cpu", unrecorded=unrecorded)
+
+    def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
+        """Have ``forbid`` called before the job uses a profiler of its own."""
+        foreign_profilers.watch(events, forbid)
+
+    def trial_state(self) -> TrialState:
+        """What a trial's witness asks for."""
+        return trial_state
+
+    def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
+        """Watch the process for a trial."""
+        trial_hooks.install(events, awaited)
+
+
+class DeviceHooks(Listener):
+    """Measures the device that the process trains on, where it has events that can be timed."""
+
+    listener = "device hooks"
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+
+    def on_training_begin(self, optimizer: Any) -> None:
+        """The device is known now."""
+        torch, facts = sys.modules["torch"], self.events.recorder.facts
+        clock = clock_of(torch, facts)
+        if clock is None:
+            return
+        self.events.subscribe(DeviceMarks(self.events, clock))
+        if isinstance(clock, CudaClock):
+            clock.watch_captures(self.events)
+        accelerator.watch_device(self.events, torch, str(facts["device"]))

@@ -1,0 +1,116 @@
+"""Checkpoints: ``torch.save``, safetensors, and making sure of the file."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.import_hooks import once_there
+from ...core.patching import Wrap
+from ...core.recorder import ANNOTATION, now
+from ...core.span_hooks import record_calls
+
+cpu = time.thread_time_ns
+
+MOST_SAVES = 50
+SURE = ("fsync", "replace", "rename")
+"""functions of ``os`` that belong to a checkpoint, if they follow one in the same step: the file is
+brought to the disk and takes the place of the last one, whose memory is freed"""
+SPAN = "save_checkpoint"
+FLAT = "safetensors.torch"
+"""its ``save_file`` is what Hugging Face saves models with; ``save_model`` calls it"""
+MEMORY = "<memory>"
+"""stands for the path of what something else will bring to a file: Lightning saves so. Told only
+where no file is: jobs copy models through memory, too, and send them"""
+
+
+class Saving:
+    """Records saves of one process."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.noted: list[dict[str, Any]] = []
+        events.live_facts["saves"] = lambda: list(self.noted)
+        self.last: tuple[int, int] | None = None
+        """step and thread of the last save"""
+
+    def install(self, torch: Any) -> None:
+        """Wrap the functions."""
+        self.events.patch("save", torch, "save", self.saves)
+        leave = once_there(FLAT, "save_file", self._flat)
+        self.events.undo.setdefault(FLAT, leave)
+        for name in SURE:
+            self.events.patch(f"os.{name}", os, name, self.follows(f"os.{name}"))
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _flat(self, module: Any) -> None:
+        """It is there, maybe long after the rest."""
+        self.events.contained(FLAT, self.events.patch, FLAT, module, "save_file", self.saves)
+
+    def _forget(self) -> None:
+        """A child has saved nothing: it never steps, and all that it renames would follow."""
+        self.last = None
+
+    def saves(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.save``, with how large the file became."""
+        timed = record_calls(self.events, wire.CHECKPOINT, SPAN, ANNOTATION, "save")(original)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin, worked = now(), cpu()
+            try:
+                return timed(*args, **kwargs)
+            finally:
+                self.last = self.events.steps, threading.get_ident()
+                name = "filename" if "filename" in kwargs else "f"
+                target = kwargs.get(name, args[1] if len(args) > 1 else None)
+                self.events.contained("save", self.saved, target, now() - begin, cpu() - worked)
+
+        return wrapper
+
+    def saved(self, target: Any, took: int, worked: int) -> None:
+        """Note a file that was written, by its name or opened: in so many ns, so many of them on a
+        CPU."""
+        named = isinstance(target, (str, os.PathLike))
+        unnamed = MEMORY if isinstance(target, io.BytesIO) else None
+        path = os.fspath(target) if named else getattr(target, "name", unnamed)
+        if not isinstance(path, str):
+            return
+        noted = self.noted
+        files = [each for each in noted if each["path"] != MEMORY]
+        if len(noted if path == MEMORY else files) >= MOST_SAVES or (path == MEMORY and files):
+            return
+        size = None
+        with suppress(AttributeError, OSError, ValueError):  # a pipe, or whatever has a name
+            # not through a knob that waits until the file is complete
+            stat = getattr(os.stat, "__wrapped__", os.stat)
+            size = stat(path).st_size if named else target.tell()
+        one = {"path": path, "bytes": size, "seconds": took / 1e9, "cpu_s": worked / 1e9}
+        noted[:] = [*(noted if path == MEMORY else files), one]
+
+    def follows(self, where: str) -> Wrap:
+        """A call that is part of a save if this thread saved last, and has not stepped since."""
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            timed = record_calls(self.events, wire.CHECKPOINT, SPAN, ANNOTATION, where)(original)
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                mine = self.last == (self.events.steps, threading.get_ident())
+                return (timed if mine else original)(*args, **kwargs)
+
+            return wrapper
+
+        return wrap
+
+
+def install(events: Events) -> None:
+    """Record checkpoints."""
+    import torch
+
+    Saving(events).install(torch)

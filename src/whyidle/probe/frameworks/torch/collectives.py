@@ -1,0 +1,185 @@
+"""Collectives between ranks, and what each process says of its place in the job.
+
+Nothing is installed before the job itself calls ``init_process_group``. Then collectives called
+from Python are timed from their call to the end of their ``wait``; for those of
+DistributedDataParallel see ``exchange``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ... import wire
+from ...core import containment
+from ...core.events import Events
+from ...core.patching import put
+from ...core.recorder import ANNOTATION, now
+from .gradient_exchange import GradientExchange
+from .tracing import HIDING, skip_code
+
+LAUNCH = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+)
+"""what launchers tell each process about its place"""
+
+COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather",
+    "all_gather_single": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "barrier": "barrier",
+}
+"""methods of a process group, and what to call them"""
+
+WAIT = "## work.wait() ##"
+FLIGHT = 0
+"""number of the thread that stands for collectives on their way while the host goes on"""
+MOST_PENDING = 512
+thread = threading.get_ident
+
+
+class Ranks:
+    """What this process knows of its job."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.backend = "gloo"
+        self.pending: dict[int, tuple[int, str]] = {}
+
+    def note(self, **found: Any) -> None:
+        """Write this process's place beside its recording, for ranks that never come to train."""
+        environ = os.environ
+        told = {"pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname()}
+        told |= {"time": now(), "launch": {k: environ[k] for k in LAUNCH if k in environ}, **found}
+        place = os.path.join(self.events.recorder.folder, f"{os.getpid()}.rank.json")
+        try:
+            with open(place + "~", "w", encoding="utf-8") as file:
+                json.dump(told, file)
+            os.replace(place + "~", place)
+        except OSError as error:
+            containment.note(self.events.recorder.folder, "ranks", error)
+
+
+def install(events: Events) -> None:
+    """Watch for this process to join a job of several."""
+    import torch
+
+    if not torch.distributed.is_available():
+        return
+    import torch.distributed.distributed_c10d as c10d
+    from torch.nn.parallel import DistributedDataParallel
+
+    ranks = Ranks(events)
+    if "RANK" in os.environ:
+        ranks.note(rank=_number("RANK"), world_size=_number("WORLD_SIZE"))
+    events.patch_call("ranks", c10d, "init_process_group", lambda *_: _joined(ranks))
+    exchange = GradientExchange(events, lambda: ranks.backend)
+    made = exchange.model_wrapped
+    events.patch_call("ddp", DistributedDataParallel, "__init__", lambda ddp, _: made(ddp))
+
+
+def _number(name: str) -> int | None:
+    value = os.environ.get(name, "")
+    return int(value) if value.isdigit() else None
+
+
+def _joined(ranks: Ranks) -> None:
+    """A process group was made: its collectives are recorded from now on."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized() or "collectives" in ranks.events.undo:
+        return
+    ranks.backend = str(dist.get_backend()).split(":")[0]
+    world = dist.get_world_size()
+    ranks.note(rank=dist.get_rank(), world_size=world, backend=ranks.backend)
+    if world > 1:
+        _collectives(ranks)
+
+
+def _collectives(ranks: Ranks) -> None:
+    from torch._C._distributed_c10d import ProcessGroup, Work
+
+    undoes: list[Callable[[], None]] = []
+    for method, kind in COLLECTIVES.items():
+        original = getattr(ProcessGroup, method, None)
+        if original is not None:
+            call = _issued(ranks, original, method, f"{ranks.backend}:{kind}")
+            undoes.append(put(ProcessGroup, method, call))
+    original = Work.wait
+
+    @functools.wraps(original)
+    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+        begin = now()
+        try:
+            return original(work, *args, **kwargs)
+        finally:
+            ranks.events.contained("collectives", _waited, ranks, work, begin)
+
+    undoes.append(put(Work, "wait", wait))
+    ranks.events.undo["collectives"] = lambda: [undo() for undo in undoes]
+
+
+def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[..., Any]:
+    """A process group written in Python is asked for its own method from C++, which then finds ours
+    on the class: it is known as no override where it calls C++ in a frame of the method's name,
+    with the group as its first argument."""
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begin = now()
+        work = original(self, *args, **kwargs)
+        ranks.events.contained("collectives", _called, ranks, work, name, begin)
+        return work
+
+    named: Any = call
+    named.__code__ = named.__code__.replace(co_name=method)
+    hide = functools.partial(skip_code, named.__code__)
+    containment.contained(ranks.events.recorder.folder, HIDING, hide)
+    return call
+
+
+def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
+    if work is None:  # it has waited already
+        ranks.events.span(wire.COLLECTIVE, name, ANNOTATION, begin)
+        return
+    if len(ranks.pending) >= MOST_PENDING:  # never waited for
+        ranks.pending.clear()
+    ranks.pending[id(work)] = begin, name
+
+
+def _waited(ranks: Ranks, work: Any, begin: int) -> None:
+    called, name = ranks.pending.pop(id(work), (0, ""))
+    recorder = ranks.events.recorder
+    ranks.events.span(wire.COLLECTIVE_WAIT, WAIT, ANNOTATION, begin)
+    if called:
+        number = recorder.number(name, wire.COLLECTIVE)
+        recorder.add((called, now(), FLIGHT, number, ANNOTATION))

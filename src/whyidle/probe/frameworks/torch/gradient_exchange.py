@@ -1,0 +1,192 @@
+"""The exchange of gradients by DistributedDataParallel, seen from the backward pass around it.
+
+It runs in C++ and cannot be called around, but on a CPU the training thread sleeps while it waits
+for it: the part of a backward pass in which the thread neither ran nor queued for a processor is
+that waiting, and lies at its end. There all ranks meet, so what a thread used between two exchanges
+(``PID.clock``) tells whether a late rank had more to do or less of a processor. Gradients are not
+touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.patching import put
+from ...core.recorder import ANNOTATION, now
+from ...core.sampler import describe
+from ...core.thread_stacks import outwards
+from ...wire import CLOCK
+
+WALK = "reducer::search_unused_parameters"
+TOLD_EVERY = 64
+"""backward passes between two looks at what DistributedDataParallel says of itself"""
+LEAST_WAIT_NS = 1_000
+MARKS = 64
+LOGGED = (
+    "find_unused_parameters",
+    "unused_parameter_size",
+    "gradient_as_bucket_view",
+    "bucket_cap_bytes",
+    "num_parameter_tensors",
+    "total_parameter_size_bytes",
+    "avg_backward_comm_time",
+    "avg_backward_compute_comm_overlap_time",
+    "broadcast_buffers",
+)
+"""what of that is kept"""
+thread = threading.get_ident
+
+
+class GradientExchange:
+    """Those of one process. ``backend`` gives the name of what carries them."""
+
+    def __init__(self, events: Events, backend: Callable[[], str]) -> None:
+        self.events, self.backend = events, backend
+        self.models: list[weakref.ref[Any]] = []
+        self.synced = self.unsynced = 0
+        """backward passes with and without an exchange"""
+        self.made = ""
+        """where the last model was wrapped: the stack"""
+        self.mark_ns: float | None = None
+        self._queue, self._queue_of = -1, 0
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.models.clear()
+        self._queue, self._queue_of = -1, 0
+
+    def queued(self) -> int:
+        """How long this thread has waited for a processor, ns, as the kernel counts it."""
+        if self._queue_of != thread():
+            self._queue_of = thread()
+            self._queue = _open_queue()
+        if self._queue < 0:
+            return 0
+        try:
+            return int(os.pread(self._queue, 80, 0).split()[1])
+        except (OSError, ValueError, IndexError):
+            self._queue = -1
+            return 0
+
+    def model_wrapped(self, ddp: Any) -> None:
+        """A model was wrapped: its exchanges are recorded from now on."""
+        self.models = [known for known in self.models if known() is not None]
+        self.models.append(weakref.ref(ddp))
+        self.made = describe(outwards(sys._getframe(1)))
+        self.install()
+        if ddp.__dict__.get("find_unused_parameters") and "walk" not in self.events.undo:
+            self._time_search(type(ddp.reducer))
+
+    def _time_search(self, reducer: Any) -> None:
+        """Time the search for unused parameters."""
+        original = reducer.prepare_for_backward
+
+        @functools.wraps(original)
+        def prepare_for_backward(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            result = original(*args, **kwargs)
+            if args[-1]:  # the outputs from where to search; empty where no search is asked for
+                span = self.events.span
+                self.events.contained("walk", span, wire.GRADIENT_SEARCH, WALK, ANNOTATION, begin)
+            return result
+
+        self.events.undo["walk"] = put(reducer, "prepare_for_backward", prepare_for_backward)
+
+    def install(self) -> None:
+        """Look at every backward pass from around it."""
+        import torch
+
+        is_tracing = self.events.framework.is_tracing
+        if "exchange" in self.events.undo:
+            return
+        original = torch.autograd.backward
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if is_tracing() or "exchange" in self.events.off:
+                return original(*args, **kwargs)
+            ran, queued = time.thread_time_ns(), self.queued()
+            begin = now()
+            result = original(*args, **kwargs)
+            self.events.contained("exchange", self.backward_ended, begin, ran, queued)
+            return result
+
+        self.events.undo["exchange"] = put(torch.autograd, "backward", backward)
+
+    def backward_ended(self, begin: int, ran: int, queued: int) -> None:
+        """What of a backward pass was waiting for others, and did it exchange at all?"""
+        end = now()
+        models = [model for known in self.models if (model := known()) is not None]
+        syncing = [model for model in models if _syncs(model)]
+        if not syncing:
+            self.unsynced += bool(models)
+            return
+        self.synced += 1
+        recorder = self.events.recorder
+        if syncing[0].device_type == "cpu":
+            ran_until, queued_until = time.thread_time_ns(), self.queued()
+            idle = end - begin - (ran_until - ran) - (queued_until - queued)
+            idle = min(max(idle, LEAST_WAIT_NS), end - begin)
+            name = recorder.number(f"{self.backend()}:all_reduce", wire.COLLECTIVE)
+            recorder.add((end - idle, end, thread(), name, ANNOTATION))
+            told = queued_until if self._queue >= 0 else -1
+            recorder.row("clock", CLOCK, (end, ran_until, told, thread()))
+        if self.synced % TOLD_EVERY == 2 and recorder.facts:
+            recorder.facts["ddp"] = self._settings(syncing[0])
+
+    def _settings(self, model: Any) -> dict[str, Any]:
+        """Of DistributedDataParallel, with what its own log says."""
+        told = model._get_ddp_logging_data()
+        found = {key: told[key] for key in LOGGED if key in told}
+        if found.get("find_unused_parameters"):
+            if self.mark_ns is None:
+                self.mark_ns = _mark_ns()
+            found["mark_ns"] = self.mark_ns
+        return {
+            **found,
+            "static_graph": bool(model.static_graph),
+            "exchanges": self.synced,
+            "without_exchange": self.unsynced,
+            "made": self.made,
+        }
+
+
+def _open_queue() -> int:
+    try:
+        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1  # not Linux, or hidden
+
+
+def _syncs(model: Any) -> Any:
+    """Whether its last forward pass asked for an exchange, as DistributedDataParallel notes at the
+    end of it. What ``no_sync()`` sets may be back by the time the backward pass ends, where only
+    the forward pass lies within."""
+    own = model.__dict__
+    return own.get("require_forward_param_sync", own.get("require_backward_grad_sync"))
+
+
+def _mark_ns() -> float:
+    """What it costs here to write one number of a small tensor and to read it again. A search for
+    unused parameters does that for every parameter, in C++ where it cannot be timed. Done once."""
+    import torch
+
+    with torch.no_grad():
+        marks = torch.zeros(MARKS, dtype=torch.int32, device="cpu")
+        took = []
+        for _ in range(3):
+            begin = now()
+            for index in range(MARKS):
+                marks[index] = 1
+                marks[index].item()
+            took.append(now() - begin)
+    return min(took) / MARKS

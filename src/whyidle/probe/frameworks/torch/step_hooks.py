@@ -1,0 +1,154 @@
+"""The hooks of every step: the next batch, the backward pass, the optimizer. Written out in full.
+
+A Python call costs a step up to a quarter of a microsecond once the job's own code has emptied the
+processor's caches, and so does every line of memory. So nothing here calls what it can do itself,
+all that is read in every step lies side by side (``HotSlots``), and what is rare (an evaluation, a
+measured step, another thread) goes another way that may call what it likes: ``Events.careful``.
+Like everywhere, a fault takes the hook off and never reaches the job.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.patching import put
+from ...core.recorder import OP
+from .wording import BACKWARD
+
+clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
+
+
+def install(events: Events) -> None:
+    """Wrap what a training loop calls in every step."""
+    import torch
+    from torch.utils.data import dataloader
+
+    _next_batch(events, dataloader._BaseDataLoaderIter)
+    _backward(events, torch.autograd)
+    _optimizer(events)
+
+
+def _next_batch(events: Events, kind: Any) -> None:
+    """``kind`` is the class that the iterators of all loaders share."""
+    original = kind.__next__
+
+    @functools.wraps(original)
+    def __next__(self: Any) -> Any:  # noqa: N807
+        if "loader" in events.off:
+            return original(self)
+        if events.careful:
+            return carefully(self)
+        begin = clock()
+        try:
+            return original(self)
+        finally:
+            try:
+                if type(self) is events.iterator and thread() == events.home:
+                    events.add((events.batch, begin, clock()))
+                else:
+                    events.batch_taken(type(self), begin)
+            except Exception as error:  # contained
+                events.failed("loader", error)
+
+    def carefully(self: Any) -> Any:
+        events.emit("on_batch_request")
+        begin = clock()
+        try:
+            return original(self)
+        finally:
+            try:
+                events.batch_taken(type(self), begin)
+                events.emit("on_batch_ready", begin)
+                if exception()[0] is StopIteration:
+                    events.emit("on_batches_end")
+                events.heed()
+            except Exception as error:  # contained
+                events.failed("loader", error)
+
+    events.undo["loader"] = put(kind, "__next__", __next__)
+
+
+def _backward(events: Events, autograd: Any) -> None:
+    """``Tensor.backward`` ends in ``torch.autograd.backward``."""
+    original = autograd.backward
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if (events.asks is not None and events.asks()) or "backward" in events.off:
+            return original(*args, **kwargs)  # there is nothing to see in here
+        if events.careful:
+            return carefully(args, kwargs)
+        begin = clock()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            try:
+                if thread() == events.home:
+                    events.add((events.backward, begin, clock()))
+                else:
+                    events.span(wire.BACKWARD, BACKWARD, OP, begin)
+            except Exception as error:  # contained
+                events.failed("backward", error)
+
+    def carefully(args: Any, kwargs: Any) -> Any:
+        events.emit("on_backward_begin", args)
+        begin = clock()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            try:
+                events.backward_ended(begin)
+            except Exception as error:  # contained
+                events.failed("backward", error)
+
+    events.undo["backward"] = put(autograd, "backward", backward)
+
+
+def _optimizer(events: Events) -> None:
+    """The hooks that PyTorch calls around every optimizer's step."""
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
+
+    begun, outer = 0, list[int]()
+    """when the present step began; one inside another, or one that raised, is rare"""
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal begun
+        if events.asks is None or not events.asks():
+            if begun:
+                outer.append(begun)
+            begun = clock()
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal begun
+        if events.asks is not None and events.asks():
+            return
+        end = clock()
+        try:
+            begin, begun = begun or end, outer.pop() if outer else 0
+            if id(optimizer) == events.lead and thread() == events.home:
+                events.add((events.named, begin, end))
+            else:
+                events.other_stepped(optimizer, begin, end)
+            events.steps = steps = events.steps + 1
+            if steps >= events.due:
+                events.attend(optimizer)
+        except Exception as error:  # contained
+            events.failed("optimizer", error)
+
+    first = register_optimizer_step_pre_hook(before)
+    last = register_optimizer_step_post_hook(after)
+
+    def undo() -> None:
+        first.remove()
+        last.remove()
+
+    events.undo["optimizer"] = undo

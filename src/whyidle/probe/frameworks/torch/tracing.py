@@ -1,0 +1,55 @@
+"""``torch.compile`` and our hooks: it shall run them as they are, never trace them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FunctionType, ModuleType
+
+from ...core.own_files import FOLDER
+
+HIDING = "hiding from torch.compile"
+"""the name under which a fault is noted"""
+
+
+def tracing_query() -> Callable[[], bool]:
+    """What PyTorch has to ask whether ``torch.compile`` is tracing, and understands traced."""
+    import torch
+
+    compiler = torch.compiler
+    for name in ("is_dynamo_compiling", "is_compiling"):  # the first asks for least
+        asks: Callable[[], bool] | None = getattr(compiler, name, None)
+        if asks is not None:
+            return asks
+    return torch._utils.is_compiling  # until PyTorch 2.2
+
+
+def skip_code(code: CodeType) -> None:
+    """Have ``torch.compile`` run this as it is."""
+    from torch._C._dynamo import eval_frame
+
+    if hasattr(eval_frame, "skip_code"):  # until PyTorch 2.6 or so
+        eval_frame.skip_code(code)
+    else:
+        action = eval_frame._FrameAction
+        strategy = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        eval_frame.set_code_exec_strategy(code, strategy)
+
+
+def hide_modules(*modules: ModuleType) -> None:
+    """Have ``torch.compile`` run our functions as they are."""
+    waiting = [
+        member.__code__
+        for module in modules
+        for owner in (module, *filter(_is_class, vars(module).values()))
+        for member in vars(owner).values()
+        if isinstance(member, FunctionType)
+    ]
+    while waiting:
+        code = waiting.pop()
+        if code.co_filename.startswith(FOLDER):
+            skip_code(code)
+        waiting += [inner for inner in code.co_consts if isinstance(inner, type(code))]
+
+
+def _is_class(member: object) -> bool:
+    return isinstance(member, type)

@@ -1,0 +1,117 @@
+"""Which role a name plays: as the process said, or as its framework spells it."""
+
+import pickle
+
+import pytest
+
+from whyidle.analysis.facts import Facts
+from whyidle.frameworks.torch.names import VOCABULARY
+from whyidle.model.roles import Role
+from whyidle.model.timeline import HostKind
+from whyidle.testing.builder import Builder, us
+from whyidle.testing.guest import Guest
+
+LINE = "/job/train.py(5): main"
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [
+        (Role.BATCH_INLINE, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+        (Role.BATCH_FROM_WORKERS, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"),
+        (Role.LOADER, "[pl][profile][_TrainingEpochLoop].train_dataloader_next"),
+        (Role.OPTIMIZER, "Optimizer.step#AdamW.step"),
+        (Role.BACKWARD_NODE, "autograd::engine::evaluate_function: AddmmBackward0"),
+        (Role.EVALUATION, "trainer.py(10): evaluate"),
+        (Role.CHECKPOINT, "torch/serialization.py(900): save"),
+        (Role.TRAINING_STEP, "Train_Step 4"),
+        (Role.SYNC, "cudaStreamSynchronize"),
+        (Role.ALLOCATOR, "cudaMalloc"),
+        (Role.CONVOLUTION, "aten::cudnn_convolution_transpose"),
+        (Role.GRADIENT_SEARCH, "torch.distributed.ddp.reducer::search_unused_parameters"),
+    ],
+)
+def test_how_pytorch_spells_a_role(role, name):
+    assert VOCABULARY.plays(role, name)
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [
+        (Role.BATCH_FROM_WORKERS, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+        (Role.OPTIMIZER, "Optimizer.zero_grad#AdamW.zero_grad"),
+        (Role.EVALUATION, "pydantic/main.py(10): validate"),
+        (Role.ALLOCATOR, "cudaMallocAsync"),
+        (Role.CONVOLUTION, "aten::conv2d"),
+    ],
+)
+def test_what_only_looks_like_it(role, name):
+    assert not VOCABULARY.plays(role, name)
+
+
+def test_the_kind_of_an_event_counts():
+    """A function of the user's that is called as a call of the runtime is none."""
+    job = Builder()
+    with job.step():
+        job.python("cudaDeviceSynchronize", us(10))
+        job.sync("cudaDeviceSynchronize")
+    timeline = job.timeline()
+    (row,) = timeline.rows_of(Role.SYNC)
+    assert timeline.host.kind[row] == HostKind.RUNTIME
+
+
+def test_the_optimizers_class_is_its_label():
+    job = Builder()
+    with job.step(), job.span("Optimizer.step#AdamW.step"):
+        job.quiet(us(10))
+    timeline = job.timeline()
+    (name,) = timeline.names_of(Role.OPTIMIZER)
+    assert timeline.label(Role.OPTIMIZER, int(name)) == "AdamW"
+
+
+def trained(**called: str) -> Guest:
+    """A watched job that calls things as no framework does."""
+    job = Guest()
+    for _ in range(20):
+        with job.call(called["batch"]):
+            job.python(LINE, 10 * MS)
+        with job.call(called["update"]):
+            job.work(LINE, 5 * MS)
+    return job
+
+
+def test_a_role_that_the_process_gives_needs_no_spelling():
+    timeline = trained(
+        batch="batch_inline\tnext(dataset)", update="optimizer\tapply_gradients"
+    ).timeline()
+    assert {"next(dataset)", "apply_gradients"} <= set(timeline.names)
+    assert len(timeline.rows_of(Role.LOADER)) == 20
+    assert len(timeline.rows_of(Role.BATCH_INLINE)) == 20
+    assert not len(timeline.rows_of(Role.BATCH_FROM_WORKERS))
+    assert Facts(timeline).steps.found_by == "optimizer"
+
+
+def test_it_beats_the_spelling():
+    timeline = trained(
+        batch="checkpoint\tenumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        update="optimizer\tsave_checkpoint",
+    ).timeline()
+    assert not len(timeline.rows_of(Role.LOADER))
+    (save,), (update,) = map(timeline.names_of, (Role.CHECKPOINT, Role.OPTIMIZER))
+    assert timeline.names[save].startswith("enumerate")
+    assert timeline.names[update] == "save_checkpoint"
+
+
+def test_a_role_that_leaves_something_open_is_told_by_the_name():
+    timeline = trained(
+        batch="collective\tgloo:all_reduce", update="never_heard_of\tOptimizer.step#SGD.step"
+    ).timeline()
+    (exchange,), (update,) = map(timeline.names_of, (Role.HOST_ALL_REDUCE, Role.OPTIMIZER))
+    assert timeline.names[exchange] == "gloo:all_reduce"
+    assert timeline.names[update] == "Optimizer.step#SGD.step"
+
+
+def test_a_vocabulary_goes_to_another_process_and_back():
+    VOCABULARY.plays(Role.OPTIMIZER, "x")
+    assert pickle.loads(pickle.dumps(VOCABULARY)) == VOCABULARY

@@ -1,0 +1,87 @@
+"""Who switches a debugging mode on, and what the training thread sees of itself."""
+
+import sys
+
+import pytest
+import standin
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from whyidle.probe.frameworks.torch import debug_modes, process_facts  # noqa: E402
+
+
+@pytest.fixture
+def loop():
+    found = standin.Trained()
+    found.modes = debug_modes.install(found)
+    found.process = process_facts.FactsReader(found, found.modes.anomaly_requested)
+    yield found
+    for undo in list(found.undo.values())[::-1]:
+        undo()
+
+
+def test_the_first_line_that_asks_is_noted(loop):
+    line = sys._getframe().f_lineno + 1
+    with torch.autograd.set_detect_anomaly(True):
+        assert torch.is_anomaly_enabled()
+    assert not torch.is_anomaly_enabled()
+    first = loop.modes.requested["anomaly_mode"].split(";")[0]
+    assert first == f"{__file__}({line}): test_the_first_line_that_asks_is_noted"
+
+
+def test_switching_it_off_is_not_asking(loop):
+    torch.autograd.set_detect_anomaly(False)
+    assert not loop.modes.requested
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize(
+    ("module", "counts"), [("torch._functorch._aot_autograd", False), ("lightning.trainer", True)]
+)
+def test_what_the_compiler_switches_on_for_itself_is_none_of_the_job_s(loop, module, counts):
+    inside = {
+        "__name__": module,
+        "torch": torch,
+        "seen": lambda: loop.process.shared_switches(torch),
+    }
+    code = "with torch.autograd.detect_anomaly(check_nan=False):\n    found = seen()"
+    exec(code, inside)
+    assert inside["found"]["anomaly_mode"] == counts
+    assert bool(loop.modes.requested) == counts
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_where_nobody_hears_who_asks_the_mode_itself_counts(loop):
+    loop.undo.pop("set_detect_anomaly.__init__")()
+    with torch.autograd.set_detect_anomaly(True):
+        assert loop.process.shared_switches(torch)["anomaly_mode"]
+    assert not loop.modes.requested
+    assert not loop.process.shared_switches(torch)["anomaly_mode"]
+
+
+def test_a_profiler_around_everything(loop):
+    with torch.autograd.profiler.profile(enabled=False):
+        pass
+    assert "torch_profiler" in loop.modes.requested
+
+
+def test_a_fault_takes_the_hook_off(loop, monkeypatch):
+    kind = torch.autograd.set_detect_anomaly
+    monkeypatch.setattr(debug_modes, "describe", lambda frame: 1 / 0)
+    wrapped = kind.__init__
+    torch.autograd.set_detect_anomaly(True)
+    torch.autograd.set_detect_anomaly(False)
+    assert [where for where, _ in loop.faults] == ["set_detect_anomaly.__init__"]
+    assert kind.__init__ is wrapped.__wrapped__
+
+
+def test_looks_count_what_is_on(loop):
+    loop.modes.on_look()
+    before = sys.getprofile()
+    sys.setprofile(lambda *_: None)
+    try:
+        loop.modes.on_look()
+    finally:
+        sys.setprofile(before)
+    assert loop.facts["own"]["looks"] == 2
+    assert loop.facts["own"]["profiling"] == 1 + (before is not None)

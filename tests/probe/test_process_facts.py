@@ -1,0 +1,138 @@
+"""What a process says of itself."""
+
+import subprocess
+import sys
+
+import pytest
+import standin
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from whyidle.probe.frameworks.torch import process_facts  # noqa: E402
+
+NEWER = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+
+
+def described(loop):
+    return process_facts.FactsReader(loop, lambda: False)
+
+
+@pytest.fixture
+def newer():
+    yield torch.backends.cuda.matmul
+    torch.backends.cuda.matmul.fp32_precision = NEWER
+
+
+@pytest.mark.skipif(NEWER is None, reason="this PyTorch has the older switch only")
+@pytest.mark.parametrize(("precision", "told"), [("tf32", "high"), ("ieee", "highest")])
+def test_a_job_may_set_its_precision_by_the_newer_switch(newer, precision, told):
+    """PyTorch then raises where it is asked by the older one."""
+    newer.fp32_precision = precision
+    loop = standin.Trained()
+    assert described(loop).switches(torch)["matmul_precision"] == told
+    assert not loop.faults
+
+
+def test_a_switch_that_cannot_be_asked_costs_no_other(monkeypatch):
+    faults = []
+    loop = standin.Trained()
+    loop.fault = lambda where, error: faults.append((where, str(error)))
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: 1 / 0)
+    told = described(loop).shared_switches(torch)
+    assert (told["deterministic"], told["cudnn_benchmark"]) == (None, False)
+    assert faults == [("switch deterministic", "division by zero")]
+
+
+UNASKED = """
+import sys
+import torch
+def available():
+    raise SystemExit("CUDA was asked before the job chose its devices")
+torch.cuda.is_available = available
+from whyidle.probe.core.session import Session
+from whyidle.probe.frameworks.torch.adapter import Adapter
+own = Session(sys.argv[1], Adapter()).events
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+assert own.steps == 3, own.steps
+"""
+
+
+def test_cuda_is_not_asked_whether_it_is_there(tmp_path):
+    """That alone settles which devices a process may use, and a script may not have chosen yet."""
+    command = [sys.executable, "-c", UNASKED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+EARLY = """
+import sys
+import torch
+torch.version.cuda = torch.version.cuda or "13.0"
+from whyidle.probe.core.session import Session
+from whyidle.probe.frameworks.torch.adapter import Adapter
+own = Session(sys.argv[1], Adapter()).events
+from torch.cuda import empty_cache
+assert own.undo["cuda.empty_cache"]
+empty_cache()
+assert "cache_release\ttorch.cuda: empty_cache" in own.recorder.names, own.recorder.names
+from torch.accelerator import empty_cache
+try:
+    empty_cache()
+except RuntimeError:  # none is there
+    pass
+assert "cache_release\ttorch.accelerator: empty_cache" in own.recorder.names, own.recorder.names
+"""
+
+
+def test_calls_that_a_script_imports_by_name_are_seen(tmp_path):
+    command = [sys.executable, "-c", EARLY, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("used", "mode", "told"), [(True, 1, True), (True, 0, False), (False, None, False)]
+)
+def test_whether_cuda_reports_waits_is_asked_of_one_in_use_only(monkeypatch, used, mode, told):
+    """Asking another would start it."""
+    loop = standin.Trained()
+    loop.fault = lambda where, error: pytest.fail(f"{where}: {error}")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: used)
+    ask = (lambda: mode) if used else (lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", ask)
+    assert described(loop).switches(torch)["sync_debug"] is told
+
+
+def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps():
+    loop = standin.Loop()
+    loop.subscribe(described(loop))
+    many = [torch.nn.Parameter(torch.zeros(3)) for _ in range(4)]
+    first, second, third = (
+        kind(many, lr=0.1) for kind in (torch.optim.Adam, torch.optim.Adam, torch.optim.SGD)
+    )
+    loop.number_optimizer(first)
+    assert "optimizers" not in loop.recorder.facts  # of the first all is told when it has stepped
+    loop.recorder.facts = {"optimizer": {"name": "Adam"}}
+    for one in (second, third, second):
+        loop.number_optimizer(one)
+    told = loop.recorder.facts["optimizers"]
+    assert list(told) == ["Optimizer.step#Adam.step (2)", "Optimizer.step#SGD.step"]
+    assert [(one["name"], one["tensors"], one["elements"]) for one in told.values()] == [
+        ("Adam", 4, 12),
+        ("SGD", 4, 12),
+    ]
+
+
+def test_of_ever_new_optimizers_the_first_few_are_told():
+    loop = standin.Loop()
+    loop.subscribe(described(loop))
+    loop.recorder.facts = {"optimizer": {"name": "Sgd"}}
+    one = [torch.nn.Parameter(torch.zeros(3))]
+    made = [torch.optim.SGD(one, lr=0.1) for _ in range(50)]
+    for one in made:
+        loop.number_optimizer(one)
+    assert len(loop.recorder.facts["optimizers"]) == 8

@@ -1,0 +1,31 @@
+"""Ranks of a trial that end after the same step."""
+
+import os
+
+from whyidle.probe.trial.rank_sync import LAST, Ranks
+from whyidle.probe.trial.step_counter import COUNT, Reached
+
+
+def test_whoever_announces_the_last_step_names_one_that_no_other_has_passed(tmp_path, monkeypatch):
+    """Steps take 1 s, so that others are two steps ahead at most, were it for their devices."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ranks = Ranks(str(tmp_path))
+    ranks.join()
+    other = Reached(str(tmp_path))
+    (tmp_path / f"{os.getpid()}.reached").rename(tmp_path / "1.reached")
+    other.begin()  # as another process
+    marks = [step * 10**9 for step in range(12)]
+    other.tell(40)
+    assert not ranks.enough(marks, due=True)
+    ranks.file.close()
+    assert (tmp_path / LAST).read_text() == "42"
+    assert ranks.reached.furthest() == 40
+    assert COUNT.unpack((tmp_path / "1.reached").read_bytes()) == (12,)
+
+
+def test_where_nothing_can_be_mapped_its_own_count_is_all_that_is_known(tmp_path):
+    reached = Reached(str(tmp_path / "gone"))
+    reached.begin()
+    reached.tell(7)
+    assert reached.furthest() == 0
