@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .demo
+SITE ?= .site
 # The build of PyTorch without CUDA: some tests record real traces on the CPU. Where the package
 # index has no such build those tests are skipped, rather than gigabytes of CUDA downloaded.
 TORCH ?= torch==2.13.0+cpu
@@ -10,7 +11,7 @@ TORCH ?= torch==2.13.0+cpu
 bin = $(VENV)/bin
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: demo watch test test-live clinic check format docs bench clean
+.PHONY: demo watch test test-live clinic check format docs site pictures bench clean
 
 demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -56,6 +57,13 @@ format: $(VENV)/installed  ## put the sources in order
 docs: $(VENV)/installed  ## write the pages that are made from source
 	$(bin)/python docs/build.py
 
+site: $(SITE)/installed  ## build the documentation site in build/site
+	$(SITE)/bin/mkdocs build --strict --quiet
+	@echo "the site: file://$(CURDIR)/build/site/index.html"
+
+pictures: $(VENV)/installed  ## draw the pictures of the README again; wants Chromium
+	$(bin)/python docs/pictures.py
+
 bench: $(VENV)/installed  ## what the product costs; TRACES=FOLDER adds real traces
 	@mkdir -p build/bench
 	@$(bin)/python -m whyidle.testing.demo build/bench/seed.json
@@ -67,7 +75,7 @@ bench: $(VENV)/installed  ## what the product costs; TRACES=FOLDER adds real tra
 	$(if $(TRACES),$(bin)/python bench/predictions.py $(TRACES))
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(SITE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEMO)/installed: pyproject.toml
 	$(call environment,$(DEMO))
@@ -80,6 +88,11 @@ $(VENV)/installed: pyproject.toml
 	@$(bin)/python $(pip) -e '.[dev]'
 	@$(bin)/python $(pip) '$(TORCH)' 2>/dev/null || \
 	  echo "no $(TORCH) in your package index: tests that record with PyTorch are skipped"
+	@touch $@
+
+$(SITE)/installed: pyproject.toml
+	$(call environment,$(SITE))
+	@$(SITE)/bin/python $(pip) -e '.[docs]'
 	@touch $@
 
 define environment

@@ -1,7 +1,8 @@
-"""Writes what is made from source: ``docs/causes``, ``docs/fixes.md``, and the report in the
-README. ``make docs``.
+"""Writes the pages that are made from source. ``make docs``.
 
-``--check`` writes nothing and exits with 1 where a page is not what the source says.
+These are ``docs/causes``, ``docs/fixes.md``, the index by symptom, the index of the decisions, and
+the report in the tutorial. ``--check`` writes nothing and exits with 1 where a page is not what the
+source says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from whyidle.exporters.terminal import render
 from whyidle.testing.demo import job
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+TUTORIAL = Path("docs") / "tutorial.md"
 _DEMO = re.compile(r"(<!-- demo: .*? -->\n).*?(<!-- /demo -->)", re.DOTALL)
 _NEXT = (
     ("whyidle causes dataloader-no-workers", "what it is"),
@@ -26,31 +27,112 @@ _NEXT = (
 )
 
 
+SYMPTOMS = {
+    "input": (
+        "Utilization swings within each step",
+        "The GPU falls to 0 % between batches, while CPU cores, a disk or a network are busy.",
+    ),
+    "transfer": (
+        "Copies stand between kernels",
+        "The GPU waits at every `.to(device)` or `.cpu()`.",
+    ),
+    "host": (
+        "Utilization is low and even",
+        "One CPU core is at 100 %, and a faster GPU changes nothing.",
+    ),
+    "device": (
+        "Utilization is near 100 %, and training is slow",
+        "The GPU works all the time, on something that could be cheaper.",
+    ),
+    "distributed": (
+        "More GPUs hardly make it faster",
+        "Utilization is high on all ranks, but power is low on some.",
+    ),
+    "interruption": (
+        "Training pauses for seconds",
+        "At checkpoints, evaluations, logging, compilation, or at the start.",
+    ),
+    "memory": (
+        "Memory grows, or is nearly full",
+        "Memory of the device or the host, or memory that is freed and allocated in every step.",
+    ),
+    "hardware": (
+        "The same job is slower on one machine, or at some times",
+        "Clocks, power or links are below their rating.",
+    ),
+    "allocation": (
+        "The job has other resources than expected",
+        "GPUs are reserved and unused, CPU cores are missing, or there are neighbours.",
+    ),
+}
+"""family of causes -> what somebody observes: a heading and a sentence"""
+
+
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """Path -> content, of all that is made."""
-    folder = root / "docs" / "causes"
-    made = {folder / f"{c.id}.md": _pages.markdown(c) for c in catalog.causes().values()}
-    readme = README.read_text(encoding="utf-8")
-    made[root / "docs" / "fixes.md"] = _fixes.page()
-    return {root / "README.md": _demo(readme), folder / "README.md": _pages.index(), **made}
+    docs = root / "docs"
+    made = {docs / "causes" / f"{c.id}.md": _pages.markdown(c) for c in catalog.causes().values()}
+    tutorial = (ROOT / TUTORIAL).read_text(encoding="utf-8")
+    return {
+        root / TUTORIAL: _insert_report(tutorial),
+        docs / "causes" / "README.md": _pages.index(),
+        docs / "decisions" / "README.md": _list_decisions(),
+        docs / "fixes.md": _fixes.page(),
+        docs / "symptoms.md": _list_symptoms(),
+        **made,
+    }
 
 
-def _demo(readme: str) -> str:
-    """The README with the demonstration's report, in place of the one before; of the findings
-    only the first."""
+def _insert_report(text: str) -> str:
+    """The page with the demonstration's report, of whose findings only the first is shown."""
     report = render(diagnose([job().timeline()]), width=80, next_steps=_NEXT)
     first, more, rest = report.partition("\n  2. ")
     report = f"{first}\n  ...\n\n  next{rest.rpartition('  next')[2]}" if more else report
-    return _DEMO.sub(
-        lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", readme
-    )
+    return _DEMO.sub(lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", text)
+
+
+def _list_symptoms() -> str:
+    """Causes by what somebody observes."""
+    lines = [
+        "# Causes by symptom",
+        "",
+        "What you observe, and the causes that it can have. Made from source by `make docs`. "
+        "`whyidle run` and `whyidle explain` tell these causes apart.",
+        "",
+    ]
+    causes = catalog.causes().values()
+    for family in sorted({cause.family for cause in causes}, key=list(SYMPTOMS).index):
+        heading, observed = SYMPTOMS[family]
+        lines += [f"## {heading}", "", observed, "", "| cause | what it is |", "|---|---|"]
+        lines += [
+            f"| [`{cause.id}`](causes/{cause.id}.md) | {cause.title} |"
+            for cause in sorted(causes, key=lambda cause: cause.id)
+            if cause.family == family
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _list_decisions() -> str:
+    """The index of the decision records."""
+    lines = [
+        "# Decisions",
+        "",
+        "Decisions that bind, one page each: context, decision, and the alternatives that lost. "
+        "The list is made by `make docs`.",
+        "",
+    ]
+    for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        number, _, said = title.partition(". ")
+        lines.append(f"{number}. [{said}]({path.name})")
+    return "\n".join(lines) + "\n"
 
 
 def stale(root: Path = ROOT) -> list[Path]:
     """Files that are missing, different, or of no cause any more."""
     wanted = pages(root)
-    single = [root / "README.md", root / "docs" / "fixes.md"]
-    present = [*single, *(root / "docs" / "causes").glob("*.md")]
+    present = {*wanted, *(root / "docs" / "causes").glob("*.md")}
     texts = {path: path.read_text(encoding="utf-8") for path in present if path.exists()}
     return sorted(p for p in {*wanted, *texts} if wanted.get(p) != texts.get(p))
 

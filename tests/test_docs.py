@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -34,9 +36,39 @@ def test_stale_pages_are_noticed(build: ModuleType, tmp_path: Path):
     odd = tmp_path / "docs" / "causes" / "of-no-cause.md"
     odd.parent.mkdir(parents=True)
     odd.write_text("x")
-    stale = set(build.stale(tmp_path))
-    assert {odd, odd.with_name("README.md"), tmp_path / "README.md"} <= stale
-    assert tmp_path / "docs" / "fixes.md" in stale
+    stale = {str(path.relative_to(tmp_path)) for path in build.stale(tmp_path)}
+    assert {
+        "docs/causes/of-no-cause.md",
+        "docs/causes/README.md",
+        "docs/decisions/README.md",
+        "docs/fixes.md",
+        "docs/symptoms.md",
+        "docs/tutorial.md",
+    } <= stale
+
+
+def test_every_cause_has_a_symptom():
+    text = (REPOSITORY / "docs" / "symptoms.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"causes/([a-z0-9-]+)\.md", text)) == set(catalog.causes())
+
+
+def test_terms_are_defined_once():
+    text = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^\*\*(.+)\*\*$", text, re.MULTILINE)
+    assert len(terms) > 40
+    assert len(terms) == len(set(terms)) == text.count("\n:   ")
+
+
+def test_decision_records_are_short_and_whole():
+    for path in sorted((REPOSITORY / "docs" / "decisions").glob("[0-9]*.md")):
+        text = path.read_text(encoding="utf-8")
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
+            "Context",
+            "Decision",
+            "Alternatives",
+        ], path
+        assert text.startswith(f"# {int(path.name[:4])}. "), path
+        assert len(text.split()) < 300, path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
@@ -47,11 +79,12 @@ def test_links_lead_somewhere(page: Path):
             assert (page.parent / link).exists(), link
 
 
-def test_readme_names_every_verb_and_both_commands():
+def test_pages_name_every_verb_and_the_readme_the_first_commands():
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert all(f"whyidle {verb}" in pages for verb in _app.VERBS)
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert all(f"whyidle {verb}" in text for verb in _app.VERBS)
-    assert "make demo" in text
-    assert "make test" in text
+    for command in ("make demo", "make test", "whyidle run", "whyidle explain", "whyidle fix"):
+        assert command in text
 
 
 def test_no_message_names_a_command_that_does_not_exist():
@@ -60,12 +93,55 @@ def test_no_message_names_a_command_that_does_not_exist():
         assert set(named) <= set(_app.VERBS), path
 
 
-def test_readme_mentions_only_causes_that_exist():
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"whyidle causes ([a-z][a-z0-9-]+)", text)
-    assert set(named) <= set(catalog.causes())
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_pages_name_only_causes_and_commands_that_exist(page: Path):
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"whyidle causes ([a-z][a-z0-9-]+)", text)) <= set(catalog.causes())
+    typed = re.findall(r"^(?:\s*)whyidle ([a-z]+)\b(?=.*(?:\n|```))", code_of(text), re.MULTILINE)
+    assert set(typed) <= set(_app.VERBS)
 
 
-def test_changelog_knows_this_version():
+def code_of(text: str) -> str:
+    """The blocks of code of a page."""
+    return "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+
+
+def test_changelog_has_a_section_for_this_version():
     text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert "## [Unreleased]" in text or f"## [{__version__}]" in text
+    assert f"\n## [{__version__}]" in text
+
+
+def test_the_version_is_the_same_everywhere():
+    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r'^version = "(.+)"$', text, re.MULTILINE) == [__version__]
+
+
+def test_pictures_are_there_small_and_refer_to_nothing_outside():
+    drawn = REPOSITORY / "docs" / "pictures"
+    assert {path.name for path in drawn.iterdir()} == {"page.png", "terminal.svg"}
+    assert all(path.stat().st_size < 150_000 for path in drawn.iterdir())
+    svg = (drawn / "terminal.svg").read_text(encoding="utf-8")
+    assert "@font-face" not in svg
+    assert "url(http" not in svg
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path):
+    pytest.importorskip("mkdocs", reason="the extra 'docs' is not installed")
+    pytest.importorskip("mkdocstrings", reason="the extra 'docs' is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = [
+        (page.name, address)
+        for page in (tmp_path / "site").rglob("*.html")
+        for address in re.findall(
+            r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page.read_text("utf-8")
+        )
+    ]
+    assert not loaded, "viewing the site would use the network"

@@ -38,6 +38,8 @@ MAY_IMPORT = {
     },
     "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
     "cli": {"cli", "engine", "exporters", "catalog", "store", "model", "errors"},
+    "api": {"api", "engine", "exporters", "store", "model", "errors"},
+    "integrations": {"integrations", "api", "errors"},
     "probe": {"probe"},
     "__main__": {"cli"},
     "emulator": {"emulator", "sources", "model", "errors"},
@@ -52,7 +54,8 @@ MOST_LINES = 400
 LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
-OPTIONAL = {"ray", "torch", "pynvml", "tensorflow", "jax"}
+INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
+OPTIONAL = {"ray", "torch", "pynvml", "tensorflow", "jax", "IPython", *INTEGRATED}
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
@@ -69,6 +72,8 @@ THIRD_PARTY = {
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "cli": {"msgspec", "rich"},
     "errors": set(),
+    "api": {"IPython"},
+    "integrations": INTEGRATED,
     "probe": {"torch"},
     "__main__": set(),
     "emulator": {"numpy", "torch"},
@@ -197,6 +202,9 @@ def test_files_are_short():
     assert not [name for name in LONGER if lengths.get(name, 0) <= MOST_LINES], "no longer needed"
 
 
+HEAVY = {"numpy", "rich", "msgspec", "isal", "psutil", "json", "multiprocessing"}
+
+
 def run_python(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
@@ -209,11 +217,18 @@ def test_every_module_imports_on_a_bare_install():
     """Without any extra: neither a framework nor a vendor's library."""
     modules = [dotted(path).removesuffix(".__init__") for path in ROOT.rglob("*.py")]
     modules = [name for name in modules if "testing" not in name]
+    modules = [name for name in modules if "integrations." not in name]  # they name their extra
     run_python(
         "import importlib, sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(OPTIONAL)!r}))\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
     )
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    loaded = run_python("import whyidle, sys; print(*sys.modules)").split()
+    assert not [name for name in loaded if name.startswith("whyidle.")]
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["explain", "--help"], ["--version"], ["oops"]])
@@ -225,5 +240,4 @@ def test_help_loads_nothing_heavy(arguments: list[str]):
         "except SystemExit: pass\n"
         "print('LOADED', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
     ).rpartition("LOADED")[2]
-    heavy = {"numpy", "rich", "msgspec", "isal", "psutil", "json", "multiprocessing"}
-    assert not heavy & set(loaded.split())
+    assert not HEAVY & set(loaded.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import whyidle
 from whyidle import __main__, errors
 from whyidle.cli import _app
 from whyidle.model import buckets, cause, diagnosis, fix, signals
@@ -13,6 +14,34 @@ def options(verb: str) -> set[str]:
     """The option strings of a verb."""
     actions = _app.parser()._subparsers._group_actions[0].choices[verb]._actions  # type: ignore[union-attr,index]
     return {option for action in actions for option in action.option_strings}
+
+
+def test_python_interface():
+    assert whyidle.__all__ == [
+        "Comparison",
+        "Diagnosis",
+        "Watch",
+        "__version__",
+        "compare",
+        "explain",
+        "load",
+        "step",
+        "watch",
+    ]
+    for name in whyidle.__all__:
+        assert getattr(whyidle, name) is not None
+    assert set(whyidle.__all__) <= set(dir(whyidle))
+
+
+def test_python_objects():
+    members = {name for name in vars(whyidle.Diagnosis) if name[0] != "_"}
+    assert members == {"from_document", "to_html", "to_json", "to_markdown"}
+    assert {name for name in vars(whyidle.Watch) if name[0] != "_"} == {
+        "diagnosis",
+        "run_id",
+        "start",
+        "stop",
+    }
 
 
 def test_verbs_and_options():

@@ -1,15 +1,70 @@
-"""whyidle: why is my GPU idle, or busy for nothing, and how do I fix it?"""
+"""whyidle: why is my GPU idle, or busy for nothing, and how do I fix it?
 
+The Python interface. ``explain`` diagnoses recorded traces, ``watch`` the process it is called in,
+``load`` reads a stored run, ``compare`` says what changed between two, and ``step`` marks the end
+of a training step by hand. Nothing else is public. A name is imported when it is first used, so
+that importing whyidle costs a training script nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
 import sys
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from whyidle.api.documents import Comparison, Diagnosis
+    from whyidle.api.explanation import compare, explain, load
+    from whyidle.api.own_process import Watch, watch
+
+__version__ = "0.2.0"
+__all__ = [
+    "Comparison",
+    "Diagnosis",
+    "Watch",
+    "__version__",
+    "compare",
+    "explain",
+    "load",
+    "step",
+    "watch",
+]
+
+_MODULES = {
+    "Comparison": "whyidle.api.documents",
+    "Diagnosis": "whyidle.api.documents",
+    "Watch": "whyidle.api.own_process",
+    "compare": "whyidle.api.explanation",
+    "explain": "whyidle.api.explanation",
+    "load": "whyidle.api.explanation",
+    "watch": "whyidle.api.own_process",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'whyidle' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def step() -> None:
-    """Mark the end of a training step by hand, where ``whyidle run`` cannot see an optimizer.
+    """Mark the end of a training step by hand, where whyidle cannot see an optimizer.
 
     Does nothing in a process that is not watched.
     """
     probe = sys.modules.get("_whyidle_probe")
     if probe is not None:
         probe.step()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext whyidle``: adds the cell magic ``%%whyidle``."""
+    from whyidle.api import notebook
+
+    notebook.register_magics(shell)

@@ -11,7 +11,9 @@ from whyidle.model.diagnosis import Place
 from whyidle.model.frames import CHECKED_OUT, FOREIGN
 from whyidle.model.timeline import HostKind, Timeline
 
-_FRAME = re.compile(r"^(?P<file>[^<>]+?)\((?P<line>\d+)\): (?P<function>.+)$")
+_FRAME = re.compile(
+    r"^(?P<file>[^<>]+?|<i?python-input[^<>]*>)\((?P<line>\d+)\): (?P<function>.+)$"
+)
 _LIBRARY = re.compile(
     rf"{FOREIGN}|{CHECKED_OUT}|"
     r"^(torch|torchvision|torchaudio|numpy|transformers|lightning|pytorch_lightning|accelerate|"

@@ -4,7 +4,7 @@ The command writes to the same terminal, and nothing is put between it and its t
 the terminal's own means, as package managers do: its scrolling region (DECSTBM) ends above our
 lines, and each drawing is one write that saves the cursor, draws, and puts the cursor back. What
 the command prints scrolls above; its progress bars, which move the cursor relatively, stay right.
-See ``docs/decisions.md`` for what was rejected.
+See ``docs/decisions/0019-live-view.md`` for what was rejected.
 """
 
 from __future__ import annotations

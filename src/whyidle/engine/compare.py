@@ -227,7 +227,7 @@ def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
             "steps were found in different ways and may mean different things: "
             f"{before.steps.detected_by} and {after.steps.detected_by}"
         )
-    if before.run.sources == after.run.sources:
+    if (before.run.id, before.run.sources) == (after.run.id, after.run.sources):
         notes.append("both sides are the same recording")
     few = min(len(_steady(before)), len(_steady(after)))
     if 2 <= few < 5:

@@ -44,6 +44,13 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
         adapter.install_trial(session.events, session.awaited)
 
 
+def uninstall() -> None:
+    """End the recording of this process and take every hook off; the process goes on, and may
+    ``install`` again for another recording."""
+    while _sessions:
+        _sessions.pop().uninstall()
+
+
 _sessions: list[Any] = []
 
 

@@ -57,7 +57,9 @@ def _load(name, *path):
 
 def _wake(folder, name, cores):
     try:
-        _load("_whyidle_probe", folder, "__init__.py").install(name, cores)
+        probe = sys.modules.get("_whyidle_probe")
+        probe = probe or _load("_whyidle_probe", folder, "__init__.py")
+        probe.install(name, cores)
     except Exception as error:  # the job goes on without us, whatever it was
         _complain("the probe did not start", error)
 
@@ -115,6 +117,22 @@ def _boot():
         sys.meta_path.insert(0, _Waiter("torch", lambda _: _wake(folder, "torch", cores)))
         if os.environ.get("WHYIDLE_TRIAL"):
             _seed(folder, os.environ["WHYIDLE_TRIAL"])
+
+
+def attach():
+    """Start the probe in a process that runs already: at once where the framework is imported,
+    else when it is imported. Returns what ends the waiting for that."""
+    import os
+
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = affinity(0) if affinity else None
+    waiter = _Waiter("torch", lambda _: _wake(folder, "torch", cores))
+    if "torch" in sys.modules:
+        waiter.wake(None)
+    else:
+        sys.meta_path.insert(0, waiter)
+    return lambda: waiter in sys.meta_path and sys.meta_path.remove(waiter)
 
 
 if __name__ == "sitecustomize":

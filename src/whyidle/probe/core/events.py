@@ -274,11 +274,12 @@ class Events(HookRegistry):
         if found is not None:
             recorder.presence = {**found, "thread": threading.main_thread().ident}
 
-    def finish(self) -> None:
-        """The process ends: nothing of ours may run while its interpreter falls apart."""
-        containment.contained(self.recorder.folder, "the end", self._finish)
+    def finish(self, *, dying: bool = True) -> None:
+        """The process ends: nothing of ours may run while its interpreter falls apart. Or, where it
+        is not ``dying``, the recording ends before it."""
+        containment.contained(self.recorder.folder, "the end", lambda: self._finish(dying))
 
-    def _finish(self) -> None:
+    def _finish(self, dying: bool) -> None:
         if "gc" in self.undo:
             self.undo.pop("gc")()
         if "burst" in self.undo:
@@ -289,7 +290,8 @@ class Events(HookRegistry):
         recorder = self.recorder
         if recorder.facts and not recorder.broken:
             self.emit("on_process_end")
-            recorder.facts = {**recorder.facts, "ended": now(), **_died_of()}
+            died = _died_of() if dying else {}
+            recorder.facts = {**recorder.facts, "ended": now(), **died}
         elif sampler is not None:
             self._tell_presence()
             if recorder.presence:

@@ -6,7 +6,7 @@ import atexit
 import multiprocessing
 import threading
 
-from . import bursts, collector_pauses, process_exit, step_limits, tracebacks
+from . import bursts, collector_pauses, containment, process_exit, step_limits, tracebacks
 from .adapter import Adapter
 from .events import Events
 from .recorder import Recorder
@@ -38,3 +38,11 @@ class Session:
     def mark_step(self) -> None:
         """The user says that a step ends here."""
         self.events.contained("step", self.events.step_marked)
+
+    def uninstall(self) -> None:
+        """End the recording and take every hook off; the process goes on."""
+        events = self.events
+        atexit.unregister(events.finish)
+        events.finish(dying=False)
+        while events.undo:
+            containment.contained(events.recorder.folder, *events.undo.popitem())

@@ -1,0 +1,1 @@
+"""What ``import whyidle`` offers; ``whyidle/__init__.py`` lists it and imports it on first use."""

@@ -1,0 +1,99 @@
+"""The documents as Python objects that write and display themselves."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from whyidle.errors import OutputError
+from whyidle.exporters import html, json, markdown, terminal
+from whyidle.exporters._comparison import render as render_comparison
+from whyidle.model import comparison, diagnosis
+from whyidle.store.atomic import write_atomic
+
+FRAME_HEIGHT_PX = 640
+"""height of the page inside a notebook; it scrolls"""
+
+
+class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
+    """Why the device idles: the document ``whyidle/diagnosis/1``, with its renderings.
+
+    ``print(d)`` shows the report of the terminal; in a notebook ``d`` displays the HTML page.
+    """
+
+    @classmethod
+    def from_document(cls, document: diagnosis.Diagnosis) -> Diagnosis:
+        """The same document as an object of this class."""
+        return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return one self-contained HTML page, and write it to ``path`` if given.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return _write_text(html.render(self), path)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the document as JSON, and write it to ``path`` if given.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return _write_text(json.render(self), path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """Return the report as Markdown for an issue, and write it to ``path`` if given.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return _write_text(markdown.render(self), path)
+
+    def __repr__(self) -> str:
+        count = len(self.findings)
+        noun = "finding" if count == 1 else "findings"
+        return f"<Diagnosis {self.verdict.state}: {self.verdict.headline} ({count} {noun})>"
+
+    def __str__(self) -> str:
+        return terminal.render(self)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own: its styles and its script do not reach the notebook."""
+        return (
+            f'<iframe srcdoc="{escape(self.to_html())}" sandbox="allow-scripts" '
+            f'style="width:100%;height:{FRAME_HEIGHT_PX}px;border:0"></iframe>'
+        )
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
+
+class Comparison(comparison.Comparison, frozen=True, kw_only=True):
+    """What changed between two diagnoses: the document ``whyidle/comparison/1``."""
+
+    @classmethod
+    def from_document(cls, document: comparison.Comparison) -> Comparison:
+        """The same document as an object of this class."""
+        return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
+
+    def __repr__(self) -> str:
+        if self.step is None:
+            return "<Comparison: step times cannot be compared>"
+        certainty = "real" if self.step.real else "within the spread"
+        return f"<Comparison: step time ratio {self.step.ratio:.2f}, {certainty}>"
+
+    def __str__(self) -> str:
+        return render_comparison(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def _write_text(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        try:
+            write_atomic(Path(path), text.encode())
+        except OSError as error:
+            raise OutputError(f"Cannot write {path}.", why=f"{error.strerror or error}.") from error
+    return text

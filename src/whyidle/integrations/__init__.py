@@ -1,0 +1,20 @@
+"""Callbacks for training frameworks; each is imported when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whyidle.integrations.lightning import LightningCallback
+    from whyidle.integrations.transformers import TrainerCallback
+
+__all__ = ["LightningCallback", "TrainerCallback"]
+
+_MODULES = {"LightningCallback": "lightning", "TrainerCallback": "transformers"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'whyidle.integrations' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"whyidle.integrations.{_MODULES[name]}"), name)
