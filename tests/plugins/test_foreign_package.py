@@ -81,6 +81,21 @@ def whyidle(site, tmp_path):
 
 
 @pytest.fixture
+def rewrite(site):
+    """Change a module of the package for the time of a test."""
+    before = {}
+
+    def change(name, old, new):
+        path = site / "naptime" / f"{name}.py"
+        before[path] = path.read_text()
+        path.write_text(before[path].replace(old, new) if old else f"{before[path]}\n\n{new}\n")
+
+    yield change
+    for path, text in before.items():
+        path.write_text(text)
+
+
+@pytest.fixture
 def recording(tmp_path):
     path = tmp_path / "invented.naps"
     path.write_text("naps 1\n" + "40000000 60000000\n" * STEPS)
@@ -113,6 +128,32 @@ def test_a_fault_of_its_importer_is_told_as_one_of_the_file(whyidle, recording):
     ended = whyidle("explain", recording)
     assert ended.returncode == 1
     assert "is no nap log" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        ("naplog", "def load(path, **_): 1 / 0", "plug-in naptime.naplog failed to read"),
+        ("haiku", "def render(_): 1 / 0", "plug-in 'haiku' failed to write"),
+        ("haiku", "import nothing_of_the_kind", "plug-in 'haiku' (whyidle.exporters) of whyidle-"),
+    ],
+)
+def test_what_is_asked_for_and_fails_is_named(whyidle, recording, rewrite, plugin):
+    name, fault, said = plugin
+    rewrite(name, "", fault)
+    ended = whyidle("explain", recording, "--export", "haiku=-", "--no-store")
+    assert ended.returncode == 1
+    assert said in ended.stderr
+
+
+def test_a_fault_in_its_fix_costs_the_fix_alone(whyidle, recording, rewrite, tmp_path):
+    rewrite("shorter_naps", "return Proposal", "1 / 0; return Proposal")
+    ended = whyidle("explain", recording, "--json", "d.json", "--no-store")
+    assert ended.returncode == 0
+    told = json.loads((tmp_path / "d.json").read_text())
+    assert told["findings"][0]["cause"] == "long-naps"
+    assert told["findings"][0]["fixes"] == []
+    assert any("shorter-naps failed" in note for note in told["coverage"]["notes"])
 
 
 def test_its_cause_is_listed_and_has_a_page(whyidle):

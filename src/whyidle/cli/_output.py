@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from whyidle.cli._options import STDOUT
 from whyidle.cli._store import store_of
-from whyidle.errors import GateError, InputError, OutputError, StoreError, UsageError
+from whyidle.errors import CatalogError, GateError, InputError, OutputError, StoreError, UsageError
 from whyidle.store.atomic import write_atomic
 
 if TYPE_CHECKING:
@@ -116,16 +116,35 @@ def _written(
     args: argparse.Namespace, diagnosis: Diagnosis, form: str, target: str, stored: str | None
 ) -> OutputError | None:
     """Write an output where it was asked for; returns why it could not be."""
-    from whyidle import catalog
-
     again = f"; whyidle report {stored} writes what was stored there" if stored else ""
     try:
-        put(target, catalog.load_exporter(form).render(diagnosis), again)
+        put(target, _render(diagnosis, form), again)
     except OutputError as error:
         return error
     if target != STDOUT:
         note(args, f"wrote {target}")
     return None
+
+
+def _render(diagnosis: Diagnosis, form: str) -> str:
+    """The diagnosis in a form.
+
+    Raises:
+        CatalogError: the exporter is of another package, and fails.
+    """
+    from whyidle import catalog
+
+    exporter = catalog.load_exporter(form)
+    try:
+        return exporter.render(diagnosis)
+    except catalog.FAULTS as error:
+        if form in catalog.names("exporters"):
+            raise
+        raise CatalogError(
+            f"The plug-in {form!r} failed to write the diagnosis.",
+            why=f"{type(error).__name__}: {error}.",
+            hint="Update the package, or report it to its authors.",
+        ) from error
 
 
 def put(target: str, text: str, again: str = "") -> None:

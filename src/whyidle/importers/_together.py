@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from whyidle.errors import InputError
+from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers import kineto
 from whyidle.importers._find import Origin, find_importer
 from whyidle.importers._frames import Request, receive, send
@@ -29,6 +29,8 @@ WORTH_BYTES = 100 << 20
 _SHRINK = 15
 """traces shrink 10 to 30 times"""
 
+FAULTS: tuple[type[Exception], ...] = (Exception,)
+"""whatever the importer of another package may raise"""
 Progress = Callable[[int, int], None]
 Read = Timeline | InputError
 
@@ -112,6 +114,14 @@ def _load(job: _Job, meter: _Meter) -> Read:
         timeline = load(path, member=member, progress=lambda done, _: meter.at(job, done))
     except InputError as error:
         return error
+    except FAULTS as error:
+        if job.foreign is None:
+            raise
+        return BrokenTraceError(
+            f"The plug-in {job.foreign.__name__} failed to read {path}.",
+            why=f"{type(error).__name__}: {error}.",
+            hint="Update the package, or report it to its authors.",
+        )
     finally:
         meter.at(job, job.size)
     return timeline

@@ -61,7 +61,7 @@ class Knob:
     writes it, ``{text}`` for it as it is"""
     implementation: str = ""
     """the module that sets it in a running process (``package.module``), which has
-    ``apply_knobs(session, settings)``; it imports the standard library and the framework only"""
+    ``apply(session, settings)``; it imports the standard library and the framework only"""
 
 
 MANY: Final = 1024

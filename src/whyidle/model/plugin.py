@@ -16,6 +16,7 @@ class Importer(Protocol):
     """Reads one format of recordings. ``SUFFIXES`` are the endings of its files (``(".json",)``);
     a file is its own if it has such an ending and ``sniff`` knows its beginning."""
 
+    __name__: str
     SUFFIXES: tuple[str, ...]
 
     def sniff(self, head: bytes) -> bool:

@@ -2,11 +2,11 @@
 
 ``loader.workers`` is turned by ``loader.turn``, and so on. What is asked for stands in the JSON
 file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``, and for knobs
-of other packages ``"implementations": {knob: file}``, a file with ``apply_knobs``. A knob says in
-``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it was. Of what
-is set as it is made it says at which lines of the job it was set, and why not at others. A fault
-while a knob is turned, or later in what it put into the job, leaves that knob alone and is noted
-like every other (``guard``).
+of other packages ``"implementations": {knob: file}``, a file with ``apply(session, settings)``. A
+knob says in ``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it
+was. Of what is set as it is made it says at which lines of the job it was set, and why not at
+others. A fault while a knob is turned, or later in what it put into the job, leaves that knob alone
+and is noted like every other (``guard``).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Hand:
             before = len(self.undo)
             try:
                 if foreign:
-                    load_file(place).apply_knobs(self, own)
+                    load_file(place).apply(self, own)
                 else:
                     importlib.import_module(f"{__name__}.{place}").turn(self, own)
             except DeclinedError as reason:
