@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from whyidle import catalog
 from whyidle.errors import CatalogError
 
+CACHED = (catalog.causes, catalog.fixes, catalog.source_forms, catalog.load_knobs)
+
 
 @pytest.fixture(autouse=True)
 def forgetful():
-    catalog.causes.cache_clear()
+    for cached in CACHED:
+        cached.cache_clear()
     yield
-    catalog.causes.cache_clear()
+    for cached in CACHED:
+        cached.cache_clear()
     catalog._broken.clear()
 
 
@@ -130,6 +136,57 @@ def test_a_plug_in_cannot_take_the_place_of_ours(install):
     )
     assert catalog.causes()[ours].title != "Comes from elsewhere"
     assert f"{ours!r} already" in " ".join(error.why for error in catalog.broken_plugins())
+
+
+PLUGINS = {
+    "causes": CAUSE,
+    "fixes": """
+from whyidle.model.fix import Proposal, fix
+
+@fix("late-lunch", consent="none")
+def foreign(proof):
+    return Proposal("eat earlier")
+""",
+    "knobs": "from whyidle.model.knobs import Knob\nLUNCH = Knob('lunch.hour', int, 'when')\n",
+    "patches": """
+from whyidle.model.patch import Rewrite, source_form
+
+@source_form("lunch.hour")
+def foreign(text, change):
+    return Rewrite(text)
+""",
+    "sources": "SIGNALS = PERIOD_S = LIVE = probe = open = None",
+    "importers": "SUFFIXES = sniff = load = None",
+    "exporters": "render = None",
+}
+"""kind -> a module that is one"""
+
+
+@pytest.mark.parametrize("kind", PLUGINS)
+def test_every_kind_is_loaded(install, kind):
+    listed = {
+        "causes": catalog.causes,
+        "fixes": catalog.fixes,
+        "knobs": catalog.load_knobs,
+        "patches": catalog.source_forms,
+        "sources": catalog.sources,
+        "importers": catalog.load_importers,
+        "exporters": catalog.list_exporters,
+    }[kind]
+    before = set(listed())
+    for cached in CACHED:
+        cached.cache_clear()
+    install(f"[whyidle.{kind}]\nlunch = elsewhere.lunch\n", lunch=PLUGINS[kind])
+    (new,) = set(listed()) - before
+    assert new == {"knobs": "lunch.hour"}.get(kind, "lunch")
+    assert catalog.examine_plugins() == {f"{kind}/lunch": None}
+    assert catalog.broken_plugins() == []
+
+
+def test_the_page_of_plug_ins_lists_every_kind():
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "plug-ins.md"
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"\| `whyidle\.(\w+)` \|", text)) == set(PLUGINS) == set(catalog._KINDS)
 
 
 def test_modules_say_what_they_lack(install):

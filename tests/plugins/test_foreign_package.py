@@ -163,6 +163,23 @@ def test_its_cause_is_listed_and_has_a_page(whyidle):
     assert "shorter-naps" in page
 
 
+CONTRACTS = """
+from whyidle import catalog
+from whyidle.testing import contracts
+from whyidle.testing.jobs import healthy
+
+cause = catalog.causes()["long-naps"]
+contracts.check_declaration(cause)
+contracts.check_silent(cause, [healthy().timeline()])
+contracts.check_fix(catalog.fixes()["shorter-naps"], catalog.causes())
+"""
+
+
+def test_the_contract_suites_can_be_run_on_it(site):
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    subprocess.run([sys.executable, "-c", CONTRACTS], env=environment, check=True, timeout=300)
+
+
 def test_doctor_lists_its_plug_ins(whyidle):
     told = " ".join(whyidle("doctor").stdout.split())
     assert "causes/long-naps, fixes/shorter-naps, knobs/nap-length" in told
