@@ -195,11 +195,13 @@ def test_its_knob_is_applied_to_a_real_process_that_knows_nothing_of_it(whyidle,
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(JOB)
     (tmp_path / "plan.toml").write_text(PLAN.format(ratio=0.01))
-    ended = whyidle("run", "--plan", "plan.toml", "--json", "d.json", sys.executable, "job.py")
+    outputs = ("--json", "d.json", "--export", "haiku=why.txt")
+    ended = whyidle("run", "--plan", "plan.toml", *outputs, sys.executable, "job.py")
     assert ended.returncode == 0, ended.stderr
     seconds, _, modules = ended.stdout.strip().partition(" ")
     assert float(seconds) < 3.0
     assert modules == "[]"
+    assert (tmp_path / "why.txt").read_text().endswith("the device waits\n")
     notes = json.loads((tmp_path / "d.json").read_text())["coverage"]["notes"]
     applied = "Applied without an edit of the script: naps.length_ratio = 0.01"
     assert any(applied in note for note in notes)

@@ -83,8 +83,9 @@ def _command(argv: list[str]) -> int:
 
 def _warn_about_plugins() -> None:
     """Name the plug-ins of other packages that could not be loaded, where any were looked for."""
-    catalog = sys.modules.get("whyidle.catalog")
-    for error in catalog.broken_plugins() if catalog else ():
+    from whyidle import catalog
+
+    for error in catalog.broken_plugins():
         print(_CONTROL.sub("", f"whyidle: {error}"), file=sys.stderr)
 
 
