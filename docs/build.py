@@ -1,8 +1,8 @@
 """Writes the pages that are made from source. ``make docs``.
 
 These are ``docs/causes``, ``docs/fixes.md``, the index by symptom, the index of the decisions, and
-the report in the tutorial. ``--check`` writes nothing and exits with 1 where a page is not what the
-source says.
+the report in the tutorial, and the code on the page about plug-ins. ``--check`` writes nothing and
+exits with 1 where a page is not what the source says.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from whyidle.testing.demo import job
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = Path("docs") / "tutorial.md"
+PLUGINS = Path("docs") / "how-to" / "plug-ins.md"
+_FILE = re.compile(r"(<!-- file: (\S+?\.(\w+)) -->\n).*?(<!-- /file -->)", re.DOTALL)
 _DEMO = re.compile(r"(<!-- demo: .*? -->\n).*?(<!-- /demo -->)", re.DOTALL)
 _NEXT = (
     ("whyidle causes dataloader-no-workers", "what it is"),
@@ -79,6 +81,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         docs / "decisions" / "README.md": _list_decisions(),
         docs / "fixes.md": _fixes.page(),
         docs / "symptoms.md": _list_symptoms(),
+        root / PLUGINS: _insert_files((ROOT / PLUGINS).read_text(encoding="utf-8")),
         **made,
     }
 
@@ -89,6 +92,17 @@ def _insert_report(text: str) -> str:
     first, more, rest = report.partition("\n  2. ")
     report = f"{first}\n  ...\n\n  next{rest.rpartition('  next')[2]}" if more else report
     return _DEMO.sub(lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", text)
+
+
+def _insert_files(text: str) -> str:
+    """The page with the files that it names."""
+
+    def insert(found: re.Match[str]) -> str:
+        content = (ROOT / found[2]).read_text(encoding="utf-8").strip()
+        language = {"py": "python"}.get(found[3], found[3])
+        return f"{found[1]}```{language}\n{content}\n```\n{found[4]}"
+
+    return _FILE.sub(insert, text)
 
 
 def _list_symptoms() -> str:

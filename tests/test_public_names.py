@@ -46,7 +46,17 @@ def test_python_objects():
 
 def test_verbs_and_options():
     common = {"-h", "--help", "--verbose"}
-    outputs = {"--json", "--html", "--markdown", "--all", "-a", "--quiet", "-q", "--store"}
+    outputs = {
+        "--json",
+        "--html",
+        "--markdown",
+        "--export",
+        "--all",
+        "-a",
+        "--quiet",
+        "-q",
+        "--store",
+    }
     assert options("explain") == common | outputs | {"--perfetto", "--no-store", "--fail-on"}
     assert options("report") == common | outputs | {"--fail-on"}
     small = common | {"--json", "--quiet", "-q"}

@@ -14,7 +14,14 @@ from whyidle.store.runs import Store
 
 
 def options(tmp_path, **given):
-    told = {"json": None, "markdown": None, "html": None, "all": False, "quiet": False}
+    told = {
+        "json": None,
+        "markdown": None,
+        "html": None,
+        "export": [],
+        "all": False,
+        "quiet": False,
+    }
     return argparse.Namespace(**{**told, "store": tmp_path / "store", **given})
 
 

@@ -6,7 +6,6 @@ import pytest
 from whyidle.exporters import html, terminal
 from whyidle.exporters._remarks import small_and_risky
 from whyidle.model.diagnosis import Edit, Finding, Interval, Predicted, ProposedFix
-from whyidle.model.knobs import RESIZING
 
 
 def remark(cause="risky", *, speedup=1.21, lost=0.3, knob="loader.workers"):
@@ -40,7 +39,7 @@ def remark(cause="risky", *, speedup=1.21, lost=0.3, knob="loader.workers"):
         (remark(), True),
         (remark(speedup=1.02), False),
         (remark(lost=0.02), False),
-        (remark(knob=RESIZING), False),
+        (remark(knob="loader.batch_size_times"), False),
     ],
     ids=["promises a sixth", "promises little", "costs little", "wins samples, not time"],
 )

@@ -16,7 +16,7 @@ from whyidle.engine.wording import by_hand, summarize_edits
 from whyidle.fixes.debug_mode_off import ADVICE, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
-from whyidle.model.knobs import BY_HAND, problem
+from whyidle.model.knobs import KNOBS, problem
 from whyidle.model.patch import Change
 from whyidle.testing.builder import Builder, ms, us
 
@@ -118,7 +118,7 @@ def test_every_fix_can_be_applied_or_says_why_not(name):
 def test_the_page_of_fixes_says_who_applies_it(name):
     applied, people = _fixes.page().split("## For people")
     sets = [
-        plan.automatic and any(edit.knob not in BY_HAND for edit in plan.edits)
+        plan.automatic and any(not catalog.find_knob(edit.knob).by_people for edit in plan.edits)
         for plan in EVERY[name]
     ]
     assert (f"| `{name}` |" in applied) == any(sets)
@@ -138,7 +138,7 @@ def test_what_changes_what_people_see_is_theirs():
         "callbacks.every",
         "checkpoint.interval_factor",
     ):
-        assert knob in BY_HAND
+        assert KNOBS[knob].by_people
         assert any(knob == each for each, _ in SET)
 
 

@@ -76,7 +76,17 @@ def _command(argv: list[str]) -> int:
         raise UsageError(told, hint=f"whyidle {args.verb} --help")
     args.typed = argv
     status: int = args.run(args)
+    if not getattr(args, "quiet", False):
+        _warn_about_plugins()
     return status
+
+
+def _warn_about_plugins() -> None:
+    """Name the plug-ins of other packages that could not be loaded, where any were looked for."""
+    from whyidle import catalog
+
+    for error in catalog.broken_plugins():
+        print(_CONTROL.sub("", f"whyidle: {error}"), file=sys.stderr)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from types import ModuleType
 from whyidle import catalog
 from whyidle.cli._pages import CONSENTS
 from whyidle.model.fix import Fix
-from whyidle.model.knobs import BY_HAND, ENVIRONMENT, KNOBS
+from whyidle.model.knobs import ENVIRONMENT
 
 EVERY_VARIABLE = "env.*"
 """what a form of source text calls them"""
@@ -54,7 +54,7 @@ def page() -> str:
 def _applied(one: Fix) -> bool:
     """Whether it is applied to a process: it sets a knob that is not left to people."""
     knobs = _knobs(one)
-    by_hand = bool(knobs) and all(knob in BY_HAND for knob in knobs)
+    by_hand = bool(knobs) and all(catalog.find_knob(knob).by_people for knob in knobs)
     return not by_hand and any(map(_sets, ast.walk(ast.parse(_source(one)))))
 
 
@@ -80,8 +80,8 @@ def _module(one: Fix) -> ModuleType:
 def _knobs(one: Fix) -> list[str]:
     """Those that its file names, as a whole or by what they begin with."""
     text = _source(one)
-    named = [knob for knob in KNOBS if f'"{knob}"' in text]
-    begun = [knob for knob in KNOBS if f'f"{knob.partition(".")[0]}.{{' in text]
+    named = [knob for knob in catalog.load_knobs() if f'"{knob}"' in text]
+    begun = [knob for knob in catalog.load_knobs() if f'f"{knob.partition(".")[0]}.{{' in text]
     return [*named, *begun, *([EVERY_VARIABLE] if f'"{ENVIRONMENT}' in text else [])]
 
 

@@ -105,11 +105,16 @@ def _named(args: argparse.Namespace, turn: int) -> argparse.Namespace:
         return args
     named = argparse.Namespace(**vars(args))
     for form in _output.FORMS:
-        target = getattr(args, form)
-        if target is not None and target != STDOUT:
-            path = Path(target)
-            setattr(named, form, str(path.with_name(f"{path.stem}-{turn}{path.suffix}")))
+        setattr(named, form, _numbered(getattr(args, form), turn))
+    named.export = [(form, _numbered(target, turn)) for form, target in args.export]
     return named
+
+
+def _numbered(target: str | None, turn: int) -> str | None:
+    if target is None or target == STDOUT:
+        return target
+    path = Path(target)
+    return str(path.with_name(f"{path.stem}-{turn}{path.suffix}"))
 
 
 def _list(jobs: Sequence[Job], store: Path | None) -> None:

@@ -15,6 +15,14 @@ def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bo
     group.add_argument("--json", metavar=path, help=f"the whole diagnosis{dash}")
     group.add_argument("--html", metavar="PATH", help="one self-contained page with pictures")
     group.add_argument("--markdown", metavar=path, help="text to paste into an issue")
+    group.add_argument(
+        "--export",
+        metavar=f"FORM={path}",
+        type=_parse_export,
+        action="append",
+        default=[],
+        help="another form, of an installed plug-in",
+    )
     if perfetto:
         group.add_argument(
             "--perfetto", metavar="PATH", help="the trace with our gaps and causes as extra tracks"
@@ -23,6 +31,13 @@ def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bo
         "-a", "--all", action="store_true", help="also what is small, and what could not be told"
     )
     quiet(group)
+
+
+def _parse_export(text: str) -> tuple[str, str]:
+    form, _, path = text.partition("=")
+    if not form or not path:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FORM=PATH")
+    return form, path
 
 
 def quiet(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

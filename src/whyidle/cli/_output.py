@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from whyidle.cli._options import STDOUT
 from whyidle.cli._store import store_of
-from whyidle.errors import GateError, InputError, OutputError, StoreError, UsageError
+from whyidle.errors import CatalogError, GateError, InputError, OutputError, StoreError, UsageError
 from whyidle.store.atomic import write_atomic
 
 if TYPE_CHECKING:
@@ -31,12 +31,32 @@ def check(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None:
         UsageError: two things for standard output, or an output that would overwrite an input.
         InputError: the folder of an output does not exist or cannot be written.
     """
-    named = {form: getattr(args, form, None) for form in (*FORMS, "perfetto")}
-    if sum(target == STDOUT for target in named.values()) > 1:
+    named = list_outputs(args)
+    if getattr(args, "perfetto", None) is not None:
+        named.append(("perfetto", args.perfetto))
+    if sum(target == STDOUT for _, target in named) > 1:
         raise UsageError("Only one output can go to standard output.")
-    for form, target in named.items():
-        if target is not None and target != STDOUT:
+    for form, target in named:
+        if form not in FORMS and form != "perfetto":
+            _check_exporter(form)
+        if target != STDOUT:
             _check_target(form, Path(target), inputs)
+
+
+def list_outputs(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(form, where to write it) of every output that was asked for and is a text."""
+    own = [(form, target) for form in FORMS if (target := getattr(args, form, None)) is not None]
+    return [*own, *getattr(args, "export", ())]
+
+
+def _check_exporter(form: str) -> None:
+    """Refuse a form that no exporter writes."""
+    from whyidle import catalog
+
+    if form not in catalog.list_exporters():
+        known = ", ".join(catalog.list_exporters())
+        raise UsageError(f"There is no form {form!r}.", why=f"Known: {known}.")
+    catalog.load_exporter(form)
 
 
 def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
@@ -83,8 +103,9 @@ def say(
     Raises:
         OutputError: an output could not be written; all that could has been.
     """
-    refused = [error for form in FORMS if (error := _written(args, diagnosis, form, stored))]
-    taken = any(getattr(args, form) == STDOUT for form in FORMS)
+    named = list_outputs(args)
+    refused = [error for each in named if (error := _written(args, diagnosis, *each, stored))]
+    taken = any(target == STDOUT for _, target in named)
     if not taken and not args.quiet:
         terminal(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
     if refused:
@@ -92,22 +113,38 @@ def say(
 
 
 def _written(
-    args: argparse.Namespace, diagnosis: Diagnosis, form: str, stored: str | None
+    args: argparse.Namespace, diagnosis: Diagnosis, form: str, target: str, stored: str | None
 ) -> OutputError | None:
     """Write an output where it was asked for; returns why it could not be."""
-    from whyidle import catalog
-
-    target = getattr(args, form)
-    if target is None:
-        return None
     again = f"; whyidle report {stored} writes what was stored there" if stored else ""
     try:
-        put(target, catalog.module("exporters", form).render(diagnosis), again)
+        put(target, _render(diagnosis, form), again)
     except OutputError as error:
         return error
     if target != STDOUT:
         note(args, f"wrote {target}")
     return None
+
+
+def _render(diagnosis: Diagnosis, form: str) -> str:
+    """The diagnosis in a form.
+
+    Raises:
+        CatalogError: the exporter is of another package, and fails.
+    """
+    from whyidle import catalog
+
+    exporter = catalog.load_exporter(form)
+    try:
+        return exporter.render(diagnosis)
+    except catalog.FAULTS as error:
+        if form in catalog.names("exporters"):
+            raise
+        raise CatalogError(
+            f"The plug-in {form!r} failed to write the diagnosis.",
+            why=f"{type(error).__name__}: {error}.",
+            hint="Update the package, or report it to its authors.",
+        ) from error
 
 
 def put(target: str, text: str, again: str = "") -> None:

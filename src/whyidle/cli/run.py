@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _jobs, _output
-from whyidle.cli._options import outputs, storage
+from whyidle.cli._options import STDOUT, outputs, storage
 from whyidle.cli._store import store_of
 from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = command_of(args.command)
     _output.check(args)
-    if "-" in (args.json, args.markdown):
+    if any(target == STDOUT for _, target in _output.list_outputs(args)):
         raise UsageError(
             "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
         )
@@ -128,9 +128,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace, command: Sequence[str]) -> FixPlan | None:
     """The plan that was named. One that cannot be applied is an error before anything starts."""
+    from whyidle.catalog import load_knobs
     from whyidle.store.plan import read_plan
 
-    plan = read_plan(args.plan) if args.plan else None
+    plan = read_plan(args.plan, load_knobs()) if args.plan else None
     for doubt in plan.doubts(command) if plan else ():
         print(f"whyidle: {doubt}", file=sys.stderr)
     return plan
@@ -187,7 +188,7 @@ def _end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> int:
     """Say what was found; returns a status of ours where the evidence, or an output that was asked
     for, could not be written: whoever goes on with it must know. Nothing else that happens to us
     here is told by the status, for that is the command's."""
-    asked = any(getattr(args, form) is not None for form in _output.FORMS)
+    asked = bool(_output.list_outputs(args))
     try:
         _jobs.tell(args, recording, entry)
     except OutputError as error:

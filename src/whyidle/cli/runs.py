@@ -175,7 +175,7 @@ def _export(args: argparse.Namespace, shelf: Store) -> int:
     args.json = target
     _output.check(args)
     diagnosis = shelf.read(shelf.find(name))
-    _output.put(target, catalog.module("exporters", "json").render(diagnosis))
+    _output.put(target, catalog.load_exporter("json").render(diagnosis))
     if target != STDOUT:
         _output.note(args, f"wrote {target}")
     return 0

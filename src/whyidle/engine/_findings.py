@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -14,8 +15,7 @@ from whyidle.engine._scatter import NONE, Scatter, allowed
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
-from whyidle.model.fix import Proposal
-from whyidle.model.knobs import RESIZING
+from whyidle.model.fix import Fix, Proposal
 
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
@@ -27,7 +27,7 @@ CRITICAL = 0.20
 """from this share of the step on a finding is ``critical`` (where peers agree)"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judged:
     """A proven cause: the strongest proof, or that of the rank which sets the pace; the rank it is
     from, on what share of ranks, how the time that it lies in scatters from step to step, and how
@@ -44,6 +44,21 @@ class Judged:
     def bucket(self) -> Bucket:
         """Where its time lies."""
         return self.proof.bucket or self.cause.bucket
+
+    @cached_property
+    def decisions(self) -> tuple[list[tuple[Fix, Proposal]], list[str]]:
+        """What its fixes propose, and what is to be said of those that failed."""
+        proposed, failed = [], []
+        for fix in catalog.fixes().values():
+            try:
+                plan = fix.decide(self.proof) if self.cause.id in fix.causes else None
+            except catalog.FAULTS as error:
+                text = f"{type(error).__name__}: {error}"
+                failed.append(f"{fix.id} failed and is not proposed, by a mistake in it: {text}")
+                continue
+            if plan is not None:
+                proposed.append((fix, plan))
+        return proposed, failed
 
 
 def findings_of(job: Job, judged: list[Judged]) -> list[Finding]:
@@ -149,28 +164,27 @@ def _risky(predicted: Predicted, fixes: Sequence[ProposedFix]) -> bool:
 
 
 def _propose_fixes(item: Judged) -> list[ProposedFix]:
-    cause, proof, fixes = item.cause, item.proof, []
-    for fix in catalog.fixes().values():
-        plan = fix.decide(proof) if cause.id in fix.causes else None
-        if plan is not None:
-            fixes.append(
-                ProposedFix(
-                    fix=fix.id,
-                    summary=plan.summary,
-                    edits=list(plan.edits),
-                    consent=fix.consent,
-                    automatic=plan.automatic,
-                    predicted=_foretold(plan, item) if plan.faster else None,
-                    risk=plan.risk,
-                )
-            )
+    fixes = [
+        ProposedFix(
+            fix=fix.id,
+            summary=plan.summary,
+            edits=list(plan.edits),
+            consent=fix.consent,
+            automatic=plan.automatic,
+            predicted=_foretold(plan, item) if plan.faster else None,
+            risk=plan.risk,
+        )
+        for fix, plan in item.decisions[0]
+    ]
     most = max(map(_promised, fixes), default=0.0)
     return sorted(fixes, key=lambda each: _rank(each, most))
 
 
 def _foretold(plan: Proposal, item: Judged) -> Predicted:
     predicted = plan.predicted or item.proof.predicted
-    if any(edit.knob == RESIZING for edit in plan.edits):  # of samples, no share of the step
+    if any(
+        catalog.find_knob(edit.knob).per_sample for edit in plan.edits
+    ):  # of samples, no share of the step
         return predicted
     return _within_run(predicted, item)
 

@@ -1,4 +1,4 @@
-"""Python, frameworks and our own extras, by their metadata: nothing is imported."""
+"""Python, frameworks and our own extras, by their metadata; plug-ins, which are imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from whyidle import __version__
+from whyidle import __version__, catalog
 from whyidle.model.machine import Check
 
 FRAMEWORKS = (
@@ -17,7 +17,7 @@ FRAMEWORKS = (
 
 def checks(*, gpu: bool) -> list[Check]:
     """What is installed beside us."""
-    return [_python(), *_frameworks(gpu=gpu), _nvml(gpu=gpu)]
+    return [_python(), *_frameworks(gpu=gpu), _nvml(gpu=gpu), *_plugins()]
 
 
 def _python() -> Check:
@@ -69,6 +69,26 @@ def _nvml(*, gpu: bool) -> Check:
         means="no utilisation, power, clocks and throttling while a job runs",
         close="pip install 'whyidle[nvidia]'",
     )
+
+
+def _plugins() -> list[Check]:
+    """The plug-ins of other packages, with a gap for each that cannot be loaded."""
+    examined = catalog.examine_plugins()
+    good = ", ".join(name for name, error in examined.items() if error is None)
+    checks = [Check(topic="software", name="plug-ins", state="ok", found=good)] if good else []
+    for name, error in examined.items():
+        if error is not None:
+            why, close = error.why.rstrip("."), error.hint.rstrip(".")
+            checks.append(
+                Check(
+                    topic="software",
+                    name=name,
+                    state="gap",
+                    found=f"{error.what} {why}",
+                    close=close,
+                )
+            )
+    return checks
 
 
 def installed(package: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from whyidle import catalog
 from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
 EDITS = "edits.json"
@@ -41,13 +43,28 @@ def ask(
     them; those that are variables themselves are among them."""
     path = folder / EDITS
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"edits": dict(edits), "was": dict(was)}), encoding="utf-8")
+    asked = {"edits": dict(edits), "was": dict(was), "implementations": _implementations(edits)}
+    path.write_text(json.dumps(asked), encoding="utf-8")
     variables = {
         (name := knob.removeprefix(ENVIRONMENT)): _added(name, str(value))
         for knob, value in edits.items()
         if knob.startswith(ENVIRONMENT) and value is not None
     }
     return {**variables, "WHYIDLE_PLAN": str(path)}
+
+
+def _implementations(knobs: Iterable[str]) -> dict[str, str]:
+    """The files that set knobs of other packages in a process: nothing of whyidle, nor of them,
+    need be importable there."""
+    found = {}
+    for knob in knobs:
+        if module := catalog.find_knob(knob).implementation:
+            try:
+                spec = importlib.util.find_spec(module)
+            except ImportError:
+                spec = None
+            found[knob] = (spec.origin if spec else None) or module
+    return found
 
 
 def _added(name: str, value: str) -> str:

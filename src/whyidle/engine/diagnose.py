@@ -53,13 +53,14 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose one job from the recordings of its ranks. ``run`` says what was watched; without
     it the recordings were made elsewhere."""
-    enrolled, assumed = enrol(timelines)
+    enrolled, notes = enrol(timelines)
     job = Job(tuple(Facts(timeline) for timeline in enrolled))
     bursts = _bursts.job_of(job)
     seen = _bursts.device_of(job, bursts)
     judged, abstentions, failed = _judge(job, bursts, progress or (lambda _: None))
     few = _few.few(job)
     findings = _few.held_back(findings_of(seen, judged), few)
+    notes = [*notes, *(text for item in judged for text in item.decisions[1])]
     findings = [word_fixes(one, job.lead.timeline.framework) for one in findings]
     return Diagnosis(
         run=run or _run(job),
@@ -76,7 +77,7 @@ def diagnose(
         findings=findings,
         abstentions=abstentions,
         trials=[],
-        coverage=_coverage(job, bursts, [*failed, *assumed]),
+        coverage=_coverage(job, bursts, [*failed, *notes]),
         detail=detail(job, seen),
     )
 

@@ -12,7 +12,8 @@ from whyidle.model.machine import Machine
 def examine(
     *, root: Path = Path("/"), environ: Mapping[str, str], folder: Path, store: Path
 ) -> Machine:
-    """Every check, in the order of the report. Nothing is changed, and no framework is imported.
+    """Every check, in the order of the report. Nothing is changed; plug-ins of other packages are
+    imported, frameworks are not.
 
     Args:
         root: where the file system begins (tests put another one here).

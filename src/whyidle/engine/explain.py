@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.watch import diagnose_recording, recording_at
 from whyidle.importers._find import sources
@@ -50,7 +51,8 @@ def explain(
         return Explanation(read_diagnosis(document), ())
     if len(paths) == 1 and (recording := recording_at(paths[0])) is not None:
         return Explanation(diagnose_recording(recording), ())
-    timelines = load_all(sources(*paths), progress=progress)
+    importers = list(catalog.load_importers().values())
+    timelines = load_all(sources(*paths, importers=importers), progress, importers)
     return Explanation(diagnose(timelines, progress=stage), tuple(timelines))
 
 

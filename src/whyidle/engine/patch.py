@@ -14,11 +14,9 @@ from whyidle.engine._own_files import OwnFiles, own_files
 from whyidle.engine.applied import Made
 from whyidle.engine.wording import by_hand, patched_difference
 from whyidle.model.diagnosis import Edit, Place
-from whyidle.model.knobs import TOGETHER, Setting
+from whyidle.model.knobs import Setting
 from whyidle.model.patch import Change, Rewrite, SourceForm
 
-WORKERS = "loader.workers"
-"""comes first: other settings of a loader are refused without it"""
 WRITTEN = "written where the trials changed it"
 AS_PYTORCH = {"rocm": "cuda", "other": "cuda", "tpu": "xla"}
 """kinds of devices that PyTorch calls otherwise"""
@@ -72,7 +70,7 @@ def make_patch(
     named = [place.file for fix in kept for place in fix.where if place.file]
     own = own_files(command, folder, named)
     tree = _Tree.read(own, AS_PYTORCH.get(device, device), _by_file(made or {}, folder))
-    first = sorted(kept, key=lambda fix: all(edit.knob != WORKERS for edit in fix.edits))
+    first = sorted(kept, key=lambda fix: not any(_is_first(edit) for edit in fix.edits))
     left = [(fix.fix, said) for fix in first if (said := tree.apply(fix, folder))]
     sentences, lacking = [f"{name}: {said}" for name, said in left], [name for name, _ in left]
     notes = [f"{name}: {WRITTEN}; {'; '.join(told)}" for name, told in tree.notes.items()]
@@ -118,7 +116,8 @@ class _Tree:
         together is written wholly, or not at all."""
         before, edits = dict(self.texts), _in_order(fix.edits)
         said = {edit.knob: self._said(fix, edit, folder) for edit in edits}
-        if set(said) >= TOGETHER and any(said.values()):
+        whole = any(catalog.find_knob(knob).belongs_with in said for knob in said)
+        if whole and any(said.values()):
             self.texts = before
             self.notes.pop(fix.fix, None)
             hands = (by_hand(edit.knob, _setting(edit)) for edit in edits)
@@ -179,9 +178,13 @@ def _by_file(made: Made, folder: Path) -> _ByFile:
 
 
 def _in_order(edits: Iterable[Edit]) -> list[Edit]:
-    """Workers first; what changes nothing not at all."""
+    """What others need first; what changes nothing not at all."""
     real = [edit for edit in edits if edit.value is not None and edit.value != edit.was]
-    return sorted(real, key=lambda edit: edit.knob != WORKERS)
+    return sorted(real, key=lambda edit: not _is_first(edit))
+
+
+def _is_first(edit: Edit) -> bool:
+    return catalog.find_knob(edit.knob).written_first
 
 
 def _setting(edit: Edit) -> Setting:

@@ -8,7 +8,7 @@ import msgspec
 
 from whyidle import catalog
 from whyidle.model.diagnosis import Edit, Finding
-from whyidle.model.knobs import ENVIRONMENT, KNOBS, LISTS, Setting, as_python
+from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
 PYTORCH = "pytorch"
 
@@ -20,9 +20,11 @@ def by_hand(knob: str, value: Setting, framework: str | None = PYTORCH) -> str:
         variable = knob.removeprefix(ENVIRONMENT)
         behind = ", behind a comma where it is set already," if variable in LISTS else ""
         return f"export {variable}={value}{behind} before the command"
-    written = catalog.knob_wording(framework).get(knob)
-    if written is None:
-        return f"set {knob} to {as_python(value)}: {KNOBS[knob].meaning}"
+    declared = catalog.find_knob(knob)
+    written = catalog.knob_wording(framework).get(knob) or declared.wording
+    if not written:
+        meaning = f": {declared.meaning}" if declared.meaning else ""
+        return f"set {knob} to {as_python(value)}{meaning}"
     return "write " + written.format(value=as_python(value), text=value)
 
 

@@ -1,1 +1,5 @@
-"""Recorded evidence in, ``Timeline`` out; one format per file."""
+"""Recorded evidence in, ``Timeline`` out; one format per file.
+
+Other packages bring importers by the entry-point group ``whyidle.importers``: modules as
+``whyidle.model.plugin.Importer`` describes them.
+"""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from whyidle.errors import InputError, NotATraceError
 from whyidle.importers import kineto
 from whyidle.importers._header import rank_in_names
 from whyidle.importers._identify import head_of
+from whyidle.model.plugin import Importer
 
 Origin = tuple[Path, str | None]
 """a file, and the member's name where the file is a zip"""
@@ -22,35 +23,47 @@ _NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
 _SURELY = re.compile(r"\.pt\.trace\.json(\.gz)?$")
 
 
-def sources(*paths: Path) -> list[Origin]:
+def sources(*paths: Path, importers: Sequence[Importer] = ()) -> list[Origin]:
     """Every recording among the paths, ranks in order. A file that is named directly is taken
-    at its word; in folders and zips only what looks like a trace is.
+    at its word; in folders and zips only what looks like a trace, or like a recording that one of
+    the ``importers`` of other packages reads.
 
     Raises:
         InputError: a path does not exist, or nothing usable is in it; the message says what is.
     """
     found: dict[Origin, None] = {}
     for path in paths:
-        found |= dict.fromkeys(_expand(path))
+        found |= dict.fromkeys(_expand(path, importers))
     return list(found)
 
 
-def _expand(path: Path) -> list[Origin]:
+def find_importer(path: Path, member: str | None, importers: Sequence[Importer]) -> Importer | None:
+    """Which of the importers of other packages reads a file; None: our own are to read it."""
+    name = (member or path.name).lower()
+    named = [one for one in importers if name.endswith(tuple(one.SUFFIXES))]
+    try:
+        head = head_of(path, member) if named else b""
+    except InputError:
+        return None
+    return next((one for one in named if one.sniff(head)), None)
+
+
+def _expand(path: Path, importers: Sequence[Importer]) -> list[Origin]:
     if not path.exists():
         raise InputError(f"{path} does not exist.", hint="Check the path.")
     if path.is_dir():
-        return _in_folder(path)
+        return _in_folder(path, importers)
     zipped = path.is_file() and zipfile.is_zipfile(path)  # a pipe must not be waited for
-    return _in_zip(path) if zipped else [(path, None)]
+    return _in_zip(path, importers) if zipped else [(path, None)]
 
 
-def _in_folder(folder: Path) -> list[Origin]:
+def _in_folder(folder: Path, importers: Sequence[Importer]) -> list[Origin]:
     files = _walk(folder, DEPTH)
     found: list[Origin] = []
-    for file in _without_twins(file for file in files if _NAMES.search(file.name)):
+    for file in _without_twins(file for file in files if _named(file.name, importers)):
         if zipfile.is_zipfile(file):
-            found += _members(file)
-        elif _is_trace(file):
+            found += _members(file, importers)
+        elif _is_trace(file, None, importers):
             found.append((file, None))
     if not found:
         raise NotATraceError(
@@ -82,7 +95,14 @@ def _without_twins(files: Iterable[Path]) -> list[Path]:
     return [file for file in listed if file.suffix != ".gz" or file.with_suffix("") not in names]
 
 
-def _is_trace(file: Path, member: str | None = None) -> bool:
+def _named(name: str, importers: Sequence[Importer]) -> bool:
+    endings = tuple(ending for one in importers for ending in one.SUFFIXES)
+    return bool(_NAMES.search(name)) or name.lower().endswith(endings)
+
+
+def _is_trace(file: Path, member: str | None, importers: Sequence[Importer]) -> bool:
+    if find_importer(file, member, importers) is not None:
+        return True
     try:
         head = head_of(file, member)
     except InputError:
@@ -90,8 +110,8 @@ def _is_trace(file: Path, member: str | None = None) -> bool:
     return kineto.sniff(head) or bool(head and _SURELY.search(member or file.name))
 
 
-def _in_zip(path: Path) -> list[Origin]:
-    members = _members(path)
+def _in_zip(path: Path, importers: Sequence[Importer]) -> list[Origin]:
+    members = _members(path, importers)
     if members:
         return sorted(members, key=_order)
     names = _names(path)
@@ -115,9 +135,10 @@ def _names(path: Path) -> list[str]:
         ) from error
 
 
-def _members(path: Path) -> list[Origin]:
+def _members(path: Path, importers: Sequence[Importer]) -> list[Origin]:
     names = [name for name in _names(path)[:MOST_FILES] if not name.startswith("__MACOSX/")]
-    return [(path, name) for name in names if _NAMES.search(name) and _is_trace(path, name)]
+    named = (name for name in names if _named(name, importers))
+    return [(path, name) for name in named if _is_trace(path, name, importers)]
 
 
 def _inventory(names: Iterable[str]) -> str:

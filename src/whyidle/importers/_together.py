@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from whyidle.errors import InputError
+from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers import kineto
-from whyidle.importers._find import Origin
+from whyidle.importers._find import Origin, find_importer
 from whyidle.importers._frames import Request, receive, send
+from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 
 WORTH_BYTES = 100 << 20
@@ -28,6 +29,8 @@ WORTH_BYTES = 100 << 20
 _SHRINK = 15
 """traces shrink 10 to 30 times"""
 
+FAULTS: tuple[type[Exception], ...] = (Exception,)
+"""whatever the importer of another package may raise"""
 Progress = Callable[[int, int], None]
 Read = Timeline | InputError
 
@@ -36,24 +39,35 @@ class _Job(NamedTuple):
     number: int
     origin: Origin
     size: int
+    foreign: Importer | None = None
+    """the importer of another package that reads it; None: our own does"""
 
 
-def load_all(origins: Sequence[Origin], progress: Progress | None = None) -> list[Timeline]:
+def load_all(
+    origins: Sequence[Origin],
+    progress: Progress | None = None,
+    importers: Sequence[Importer] = (),
+) -> list[Timeline]:
     """Read recordings, in the given order. One that cannot be read is left out, and said so in
     the notes of the first, unless none can be read.
 
     Args:
         origins: as from ``sources``.
         progress: called with (bytes read, bytes in all) of the files on disk.
+        importers: those of other packages, which read their recordings in this process.
 
     Raises:
         InputError: none could be read; the error of the first.
     """
-    jobs = [_Job(i, origin, _size(origin)) for i, origin in enumerate(origins)]
-    waiting = deque(sorted(jobs, key=lambda job: -job.size))
+    jobs = [
+        _Job(i, origin, _size(origin), find_importer(*origin, importers))
+        for i, origin in enumerate(origins)
+    ]
+    own = [job for job in jobs if job.foreign is None]
+    waiting = deque(sorted(own, key=lambda job: -job.size))
     meter = _Meter(progress, sum(job.size for job in jobs))
     results: dict[int, Read] = {}
-    helpers = [_Helper(waiting, results, meter) for _ in range(_helpers(jobs))]
+    helpers = [_Helper(waiting, results, meter) for _ in range(_helpers(own))]
     try:
         while waiting:
             job = _next(waiting)
@@ -96,9 +110,18 @@ def _next(waiting: deque[_Job]) -> _Job | None:
 def _load(job: _Job, meter: _Meter) -> Read:
     path, member = job.origin
     try:
-        timeline = kineto.load(path, member=member, progress=lambda done, _: meter.at(job, done))
+        load = (job.foreign or kineto).load
+        timeline = load(path, member=member, progress=lambda done, _: meter.at(job, done))
     except InputError as error:
         return error
+    except FAULTS as error:
+        if job.foreign is None:
+            raise
+        return BrokenTraceError(
+            f"The plug-in {job.foreign.__name__} failed to read {path}.",
+            why=f"{type(error).__name__}: {error}.",
+            hint="Update the package, or report it to its authors.",
+        )
     finally:
         meter.at(job, job.size)
     return timeline

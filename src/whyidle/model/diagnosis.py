@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from whyidle.model.buckets import Bucket
-from whyidle.model.knobs import RESIZING
+from whyidle.model.knobs import KNOBS
 from whyidle.model.picture import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
@@ -170,7 +170,7 @@ class ProposedFix(Document, frozen=True, kw_only=True):
     @property
     def resizes(self) -> bool:
         """Whether it gives steps more samples: its gain is in samples, and no share of the step."""
-        return any(edit.knob == RESIZING for edit in self.edits)
+        return any(e.knob in KNOBS and KNOBS[e.knob].per_sample for e in self.edits)
 
 
 class Removal(Document, frozen=True, kw_only=True):

@@ -1,28 +1,67 @@
-"""The shared vocabulary of knobs: what an edit can set, and how a person sets it by hand.
+"""The shared vocabulary of knobs: what an edit can set.
 
-A knob is neutral of frameworks. Fixes propose values for them; what turns them, in a
-running process or in source text, looks the name up here.
+A knob is neutral of frameworks. Fixes propose values for them. Whatever a part of whyidle must know
+of a knob stands in its declaration; ``catalog.find_knob`` also finds those of other packages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 Setting = str | int | float | bool
 """what a knob is set to"""
 
 
-class Knob(NamedTuple):
-    """One thing that can be set. How users of a framework write it lies with that framework."""
+Draws = Literal["same", "others", "others in steps", "others for good"]
+"""The random numbers of a job with a knob set: the ``same``; ``others``, as loader workers have
+generators of their own; ``others in steps``, where training steps draw some, as compiled code has a
+generator of its own, which a trial can do without; ``others for good``, the same without a way to
+draw the same ones."""
 
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One thing that can be set: all that is known of it but how it is set.
+
+    How users of a framework write it lies with that framework (``frameworks/*/wording.py``), how it
+    is set in a running process in ``probe/knobs``, how in source text in ``patches``. A knob of
+    another package brings its own ``wording`` and ``implementation``.
+    """
+
+    id: str
+    """``family.name``"""
     kind: type[Setting]
     meaning: str
     """what its setting is, in words that hold for every framework, without full stop"""
+    _: KW_ONLY
     among: tuple[str, ...] = ()
     """the texts that mean anything; empty: any"""
     least: float = 1
     most: float = float("inf")
+    by_people: str = ""
+    """why nothing but a person sets it: half a sentence, without full stop; empty: whyidle does"""
+    draws: Draws = "same"
+    per_sample: bool = False
+    """whether a step has more samples with it: its gain is in samples, and no share of the step.
+    Documents know this of the knobs of this package only"""
+    compiles: bool = False
+    """whether setting it has code compiled, which takes as long as it takes"""
+    counts_processes: bool = False
+    """whether its number is one of processes, of which a machine carries so many"""
+    written_first: bool = False
+    """whether a source form writes it before other knobs, which are refused without it"""
+    belongs_with: str = ""
+    """the knob that is written with it or not at all: alone it is another fix, which may learn
+    otherwise"""
+    wording: str = ""
+    """what a person writes, as the object of "write"; ``{value}`` stands for the setting as Python
+    writes it, ``{text}`` for it as it is"""
+    implementation: str = ""
+    """the module that sets it in a running process (``package.module``), which has
+    ``apply(session, settings)``; it imports the standard library and the framework only"""
 
 
 MANY: Final = 1024
@@ -32,111 +71,103 @@ FACTOR: Final = 0.01
 ENVIRONMENT: Final = "env."
 """knobs that begin so are variables of the command's environment; their settings are text"""
 
-KNOBS: Final[dict[str, Knob]] = {
-    "autocast.dtype": Knob(
-        str,
-        "the narrow type in which the forward pass and the loss are computed",
-        ("bfloat16", "float16"),
-    ),
-    "autocast.grad_scaler": Knob(
-        bool, "whether losses are scaled, so that narrow gradients do not underflow"
-    ),
-    "autograd.anomaly_mode": Knob(
-        bool,
-        "whether the framework searches gradients for NaN and notes where operators are called",
-    ),
-    "callbacks.every": Knob(int, "steps from one call of a user's callback to the next"),
-    "checkpoint.asynchronous": Knob(bool, "whether checkpoints are written beside the training"),
-    "checkpoint.interval_factor": Knob(int, "times as many steps from one checkpoint to the next"),
-    "collate.length_buckets": Knob(str, "the lengths to which batches are padded"),
-    "collate.pad_to": Knob(str, "the sample to whose length a batch is padded", ("longest",)),
-    "compile.cache": Knob(
-        str, "the folder in which compiled code is kept from one start to the next"
-    ),
-    "copy.non_blocking": Knob(
-        bool, "whether the host goes on while a batch is copied to the device"
-    ),
-    "dataset.cache": Knob(bool, "whether samples are kept once they are made"),
-    "dataset.staging": Knob(bool, "whether data files are read from a copy that is near"),
-    "ddp.bucket_cap_mb": Knob(int, "megabytes of gradients that are exchanged at once"),
-    "ddp.comm_hook": Knob(str, "the type in which gradients are exchanged", ("bf16_compress",)),
-    "ddp.find_unused_parameters": Knob(
-        bool, "whether every step searches for parameters that get no gradient"
-    ),
-    "ddp.gradient_as_bucket_view": Knob(
-        bool, "whether gradients lie where they are exchanged, and are not copied"
-    ),
-    "ddp.no_sync": Knob(int, "micro-batches of a step, of which only the last exchanges gradients"),
-    "ddp.static_graph": Knob(bool, "whether every step is taken to use the same parameters"),
-    "evaluation.batch_factor": Knob(int, "times as many samples in a batch of an evaluation"),
-    "evaluation.gradients": Knob(bool, "whether evaluations record what gradients need"),
-    "evaluation.interval_factor": Knob(int, "times as many steps from one evaluation to the next"),
-    "gc.collect_interval_steps": Knob(
-        int, "steps from one collection of garbage that the script asks for to the next"
-    ),
-    "gc.freeze": Knob(
-        bool, "whether the garbage collector leaves out what was there when training began"
-    ),
-    "loader.batch_size_times": Knob(
-        float, "times as many samples in a training batch", least=FACTOR, most=MANY
-    ),
-    "loader.device_prefetch": Knob(
-        int,
-        "batches that are copied to the device ahead of the step that needs them",
-        least=0,
-        most=MANY,
-    ),
-    "loader.full_affinity": Knob(bool, "whether loader workers may use all cores of the command"),
-    "loader.persistent_workers": Knob(
-        bool, "whether loader workers live on from one epoch to the next"
-    ),
-    "loader.pin_memory": Knob(bool, "whether batches lie in pinned memory"),
-    "loader.prefetch_factor": Knob(int, "batches that each loader worker makes ahead", most=MANY),
-    "loader.worker_threads": Knob(int, "threads of each loader worker", most=MANY),
-    "loader.workers": Knob(int, "processes that make batches", least=0, most=MANY),
-    "log.deferred": Knob(bool, "whether numbers that are only shown stay on the device until then"),
-    "logging.asynchronous": Knob(bool, "whether calls of a tracker are made beside the training"),
-    "logging.interval_factor": Knob(int, "times as many steps from one report to the next"),
-    "loop.microbatch_times": Knob(
-        float,
-        "times as many samples in a micro-batch, and as many times fewer of them",
-        least=FACTOR,
-        most=MANY,
-    ),
-    "matmul.precision": Knob(
-        str, "the precision in which 32-bit matrices are multiplied", ("highest", "high", "medium")
-    ),
-    "memory.empty_cache_every": Knob(
-        int, "steps from one release of cached device memory to the next"
-    ),
-    "model.attention": Knob(str, "the implementation of attention"),
-    "model.checkpointing": Knob(
-        bool, "whether activations are computed again in the backward pass"
-    ),
-    "model.compile": Knob(bool, "whether the model is compiled"),
-    "model.compile_dynamic": Knob(bool, "whether the compiled model serves every shape"),
-    "model.compile_mode": Knob(
-        str,
-        "what the compiler optimizes for",
-        ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
-    ),
-    "model.memory_format": Knob(
-        str, "the order in which images and their channels lie in memory", ("channels_last",)
-    ),
-    "optimizer.foreach": Knob(bool, "whether parameters are updated list by list"),
-    "optimizer.fused": Knob(bool, "whether all parameters are updated by one kernel"),
-    "optimizer.scale_learning_rate": Knob(
-        bool, "whether the learning rate goes with the size of the batch"
-    ),
-    "profiler.active": Knob(bool, "whether the script's own profiler is on in every step"),
-    "python.profiler": Knob(bool, "whether a profiler of Python runs"),
-    "python.tracer": Knob(bool, "whether a debugger or a tool for coverage runs"),
-    "torch.cudnn_benchmark": Knob(
-        bool, "whether the fastest algorithms of convolutions are searched for"
-    ),
-    "torch.deterministic": Knob(bool, "whether only deterministic algorithms are used"),
-    "torch.num_threads": Knob(int, "threads of the training process's operators", most=MANY),
-}
+_DECLARED: Final = (
+    Knob("autocast.dtype", str,
+         "the narrow type in which the forward pass and the loss are computed",
+         among=("bfloat16", "float16")),
+    Knob("autocast.grad_scaler", bool,
+         "whether losses are scaled, so that narrow gradients do not underflow"),
+    Knob("autograd.anomaly_mode", bool,
+         "whether the framework searches gradients for NaN and notes where operators are called"),
+    Knob("callbacks.every", int, "steps from one call of a user's callback to the next",
+         by_people="what it computes or shows would come less often"),
+    Knob("checkpoint.asynchronous", bool, "whether checkpoints are written beside the training"),
+    Knob("checkpoint.interval_factor", int, "times as many steps from one checkpoint to the next",
+         by_people="a job that is killed would repeat more"),
+    Knob("collate.length_buckets", str, "the lengths to which batches are padded",
+         by_people="the script pads its batches itself"),
+    Knob("collate.pad_to", str, "the sample to whose length a batch is padded", among=("longest",),
+         by_people="the script pads its batches itself"),
+    Knob("compile.cache", str,
+         "the folder in which compiled code is kept from one start to the next",
+         by_people="this start gains nothing from it, only the next ones do"),
+    Knob("copy.non_blocking", bool,
+         "whether the host goes on while a batch is copied to the device"),
+    Knob("dataset.cache", bool, "whether samples are kept once they are made"),
+    Knob("dataset.staging", bool, "whether data files are read from a copy that is near"),
+    Knob("ddp.bucket_cap_mb", int, "megabytes of gradients that are exchanged at once"),
+    Knob("ddp.comm_hook", str, "the type in which gradients are exchanged",
+         among=("bf16_compress",)),
+    Knob("ddp.find_unused_parameters", bool,
+         "whether every step searches for parameters that get no gradient"),
+    Knob("ddp.gradient_as_bucket_view", bool,
+         "whether gradients lie where they are exchanged, and are not copied"),
+    Knob("ddp.no_sync", int, "micro-batches of a step, of which only the last exchanges gradients"),
+    Knob("ddp.static_graph", bool, "whether every step is taken to use the same parameters"),
+    Knob("evaluation.batch_factor", int, "times as many samples in a batch of an evaluation",
+         by_people="how its loader is made stands in the script"),
+    Knob("evaluation.gradients", bool, "whether evaluations record what gradients need"),
+    Knob("evaluation.interval_factor", int, "times as many steps from one evaluation to the next",
+         by_people="the best checkpoint may be missed"),
+    Knob("gc.collect_interval_steps", int,
+         "steps from one collection of garbage that the script asks for to the next"),
+    Knob("gc.freeze", bool,
+         "whether the garbage collector leaves out what was there when training began"),
+    Knob("loader.batch_size_times", float, "times as many samples in a training batch",
+         least=FACTOR, most=MANY, per_sample=True),
+    Knob("loader.device_prefetch", int,
+         "batches that are copied to the device ahead of the step that needs them", least=0,
+         most=MANY),
+    Knob("loader.full_affinity", bool, "whether loader workers may use all cores of the command"),
+    Knob("loader.persistent_workers", bool,
+         "whether loader workers live on from one epoch to the next", draws="others"),
+    Knob("loader.pin_memory", bool, "whether batches lie in pinned memory"),
+    Knob("loader.prefetch_factor", int, "batches that each loader worker makes ahead", most=MANY),
+    Knob("loader.worker_threads", int, "threads of each loader worker", most=MANY),
+    Knob("loader.workers", int, "processes that make batches", least=0, most=MANY, draws="others",
+         counts_processes=True, written_first=True),
+    Knob("log.deferred", bool, "whether numbers that are only shown stay on the device until then",
+         by_people="only the script shows where the number is needed"),
+    Knob("logging.asynchronous", bool, "whether calls of a tracker are made beside the training"),
+    Knob("logging.interval_factor", int, "times as many steps from one report to the next",
+         by_people="curves would have fewer points"),
+    Knob("loop.microbatch_times", float,
+         "times as many samples in a micro-batch, and as many times fewer of them", least=FACTOR,
+         most=MANY, by_people="whether the loss stays the same only who knows the job can tell"),
+    Knob("matmul.precision", str, "the precision in which 32-bit matrices are multiplied",
+         among=("highest", "high", "medium")),
+    Knob("memory.empty_cache_every", int,
+         "steps from one release of cached device memory to the next"),
+    Knob("model.attention", str, "the implementation of attention", draws="others for good"),
+    Knob("model.checkpointing", bool,
+         "whether activations are computed again in the backward pass"),
+    Knob("model.compile", bool, "whether the model is compiled", draws="others in steps",
+         compiles=True),
+    Knob("model.compile_dynamic", bool, "whether the compiled model serves every shape",
+         draws="others in steps", compiles=True),
+    Knob("model.compile_mode", str, "what the compiler optimizes for",
+         among=("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+         draws="others in steps", compiles=True),
+    Knob("model.memory_format", str, "the order in which images and their channels lie in memory",
+         among=("channels_last",)),
+    Knob("optimizer.foreach", bool, "whether parameters are updated list by list"),
+    Knob("optimizer.fused", bool, "whether all parameters are updated by one kernel"),
+    Knob("optimizer.scale_learning_rate", bool,
+         "whether the learning rate goes with the size of the batch",
+         belongs_with="loader.batch_size_times"),
+    Knob("profiler.active", bool, "whether the script's own profiler is on in every step",
+         by_people="the profile is what the script was told to write"),
+    Knob("python.profiler", bool, "whether a profiler of Python runs",
+         by_people="it is in the command itself"),
+    Knob("python.tracer", bool, "whether a debugger or a tool for coverage runs",
+         by_people="it is in the command itself"),
+    Knob("torch.cudnn_benchmark", bool,
+         "whether the fastest algorithms of convolutions are searched for"),
+    Knob("torch.deterministic", bool, "whether only deterministic algorithms are used"),
+    Knob("torch.num_threads", int, "threads of the training process's operators", most=MANY),
+)  # fmt: skip
+KNOBS: Final[dict[str, Knob]] = {knob.id: knob for knob in _DECLARED}
+"""the knobs of this package by id"""
 
 
 LISTS: Final[dict[str, tuple[str, ...]]] = {
@@ -144,76 +175,42 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
 }
 """variables that hold several settings, and where the user's own are: PyTorch reads the first that
 is set, of one that is named twice the last"""
-REDRAWING: Final[frozenset[str]] = frozenset({"loader.workers", "loader.persistent_workers"})
-"""knobs with which a job may draw other random numbers: workers have generators of their own"""
-REDRAWING_IN_STEPS: Final[frozenset[str]] = frozenset(
-    {"model.compile", "model.compile_dynamic", "model.compile_mode"}
-)
-"""the same, of jobs that draw some in a training step: compiled code has a generator of its own"""
-REDRAWING_FOR_GOOD: Final[frozenset[str]] = frozenset({"model.attention"})
-"""the same, where there is no way to draw the same numbers: dropout within a fused kernel"""
-RESIZING: Final = "loader.batch_size_times"
-"""the knob with which a step has more samples: what it gains is told by samples, not by steps"""
-TOGETHER: Final[frozenset[str]] = frozenset({RESIZING, "optimizer.scale_learning_rate"})
-"""knobs of which one without the other is another fix, which may learn otherwise"""
 
 
-BY_HAND: Final[dict[str, str]] = {
-    "callbacks.every": "what it computes or shows would come less often",
-    "checkpoint.interval_factor": "a job that is killed would repeat more",
-    "collate.length_buckets": "the script pads its batches itself",
-    "collate.pad_to": "the script pads its batches itself",
-    "compile.cache": "this start gains nothing from it, only the next ones do",
-    "evaluation.batch_factor": "how its loader is made stands in the script",
-    "evaluation.interval_factor": "the best checkpoint may be missed",
-    "log.deferred": "only the script shows where the number is needed",
-    "logging.interval_factor": "curves would have fewer points",
-    "loop.microbatch_times": "whether the loss stays the same only who knows the job can tell",
-    "profiler.active": "the profile is what the script was told to write",
-    "python.profiler": "it is in the command itself",
-    "python.tracer": "it is in the command itself",
-}
-"""knobs that nothing but a person turns, and why: half a sentence, without full stop"""
-
-
-def problem(name: str, value: object) -> str:
-    """What is wrong with a setting, as a sentence; empty where nothing is."""
-    if name.startswith(ENVIRONMENT):
-        kind: type = str
-        if not name.removeprefix(ENVIRONMENT):
-            return f"{name!r} names no variable."
-    elif name in KNOBS:
-        kind = KNOBS[name].kind
-    else:
-        return f"There is no knob {name!r}.{_meant(name)}"
-    fits = type(value) is kind or (kind is float and type(value) is int)
+def problem(name: str, value: object, knobs: Mapping[str, Knob] = KNOBS) -> str:
+    """What is wrong with a setting, as a sentence; empty where nothing is. ``knobs`` are the known
+    ones."""
+    if name == ENVIRONMENT:
+        return f"{name!r} names no variable."
+    knob = Knob(name, str, "a variable") if name.startswith(ENVIRONMENT) else knobs.get(name)
+    if knob is None:
+        return f"There is no knob {name!r}.{_meant(name, knobs)}"
+    fits = type(value) is knob.kind or (knob.kind is float and type(value) is int)
     if not fits:
-        return f"{name!r} takes {_WORDS[kind]}, not {value!r}."
-    among = KNOBS[name].among if name in KNOBS else ()
-    if among and value not in among:
-        return f"{name!r} takes {' or '.join(map(repr, among))}, not {value!r}."
-    return _beyond(name, value) if isinstance(value, int | float) and kind is not bool else ""
+        return f"{name!r} takes {_WORDS[knob.kind]}, not {value!r}."
+    if knob.among and value not in knob.among:
+        return f"{name!r} takes {' or '.join(map(repr, knob.among))}, not {value!r}."
+    return _beyond(knob, value) if isinstance(value, int | float) and knob.kind is not bool else ""
 
 
-def _meant(name: str) -> str:
+def _meant(name: str, knobs: Mapping[str, Knob]) -> str:
     """What may have been meant, of the same family where there is one."""
     family, dot, own = name.partition(".")
-    siblings = {each.partition(".")[2]: each for each in KNOBS if each.startswith(family + dot)}
+    siblings = {each.partition(".")[2]: each for each in knobs if each.startswith(family + dot)}
     if not (dot and siblings):
-        close = get_close_matches(name, KNOBS, n=1)
+        close = get_close_matches(name, knobs, n=1)
         return f" Is {close[0]!r} meant?" if close else ""
     if close := get_close_matches(own, siblings, n=1):
         return f" Is {siblings[close[0]]!r} meant?"
     return f" There are {', '.join(siblings.values())}."
 
 
-def _beyond(name: str, value: float) -> str:
+def _beyond(knob: Knob, value: float) -> str:
     """Whether a number is more or less than makes sense."""
-    knob = KNOBS[name]
     if knob.least <= value <= knob.most:
         return ""
     most = f" and at most {knob.most:g}" if value > knob.most else ""
-    return f"{name!r} cannot be {value!r}: it is at least {knob.least:g}{most}."
+    return f"{knob.id!r} cannot be {value!r}: it is at least {knob.least:g}{most}."
 
 
 _WORDS: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -10,7 +10,6 @@ import re
 
 import libcst as cst
 
-from whyidle.model.knobs import RESIZING
 from whyidle.model.patch import Change, Rewrite, source_form
 from whyidle.patches._factor import has, multiply, number
 from whyidle.patches._keyword import Keyword, argument
@@ -37,7 +36,7 @@ TELLS = re.compile(r"log(_\w+)?|add_scalars?|set_postfix|print|info|debug|write|
 def learning_rate(text: str, change: Change) -> Rewrite:
     """The optimizers of a file whose loaders have larger batches already; where the script sets
     rates in other ways, too, they are left to a person."""
-    times = change.beside.get(RESIZING)
+    times = change.beside.get("loader.batch_size_times")
     if not change.value or "optim" not in text or not isinstance(times, int | float):
         return Rewrite(text)
     source, edits = source_of(text), Edits()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from whyidle.errors import InputError, StoreError
-from whyidle.model import knobs
-from whyidle.model.knobs import Setting
+from whyidle.model.knobs import KNOBS, Knob, Setting, problem
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
 from whyidle.store.atomic import write_atomic
 from whyidle.store.decoding import said
@@ -126,8 +126,8 @@ def _escaped(character: str) -> str:
     return character if character >= " " and character != "\x7f" else f"\\u{ord(character):04x}"
 
 
-def read_plan(path: Path) -> FixPlan:
-    """Read a plan, edited by hand or not.
+def read_plan(path: Path, knobs: Mapping[str, Knob] = KNOBS) -> FixPlan:
+    """Read a plan, edited by hand or not. ``knobs`` are those that it may set.
 
     Raises:
         InputError: the file cannot be read, or is no plan that this version applies; the message
@@ -148,10 +148,10 @@ def read_plan(path: Path) -> FixPlan:
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is no plan.", why="It is not text in UTF-8.") from error
-    return parse_plan(text, str(path))
+    return parse_plan(text, str(path), knobs)
 
 
-def parse_plan(text: str, name: str) -> FixPlan:
+def parse_plan(text: str, name: str, knobs: Mapping[str, Knob] = KNOBS) -> FixPlan:
     """A plan's text as a plan; ``name`` is what the file is called in messages.
 
     Raises:
@@ -180,7 +180,7 @@ def parse_plan(text: str, name: str) -> FixPlan:
             why=f"{_place(error)}.",
             hint="Correct that entry, or take it out.",
         ) from error
-    _check_edits(plan, name)
+    _check_edits(plan, name, knobs)
     return plan
 
 
@@ -226,12 +226,12 @@ def _place(error: Exception) -> str:
     return re.sub(r"\bfix\[(\d+)\]", lambda m: f"fix {int(m[1]) + 1}", said(error))
 
 
-def _check_edits(plan: FixPlan, name: str) -> None:
+def _check_edits(plan: FixPlan, name: str, knobs: Mapping[str, Knob]) -> None:
     set_by: dict[str, tuple[Setting, int]] = {}
     for number, fix in enumerate(plan.fix, 1):
         for knob, value in fix.edits.items():
             where = f"{name}, fix {number} ({fix.fix})"
-            if wrong := knobs.problem(knob, value):
+            if wrong := problem(knob, value, knobs):
                 raise InputError(
                     f"{where} cannot be applied.", why=wrong, hint="Correct it, or take it out."
                 )

@@ -84,13 +84,14 @@ def unseen(monkeypatch):
 
 @pytest.fixture
 def turn(tmp_path_factory):
-    """``turn(edits, was)`` turns knobs; they are turned back at the end."""
+    """``turn(edits, was, implementations)`` turns knobs; they are turned back at the end."""
     hands = []
     before = state()
 
-    def turned(edits, was=None):
+    def turned(edits, was=None, implementations=None):
         folder = str(tmp_path_factory.mktemp("told"))
-        hand = knobs.Hand(folder, {"edits": edits, "was": was or {}})
+        asked = {"edits": edits, "was": was or {}, "implementations": implementations or {}}
+        hand = knobs.Hand(folder, asked)
         hands.append(hand)
         hand.turn()
         return hand

@@ -4,7 +4,7 @@ import pytest
 import small_jobs as jobs
 import torch
 
-from whyidle.model.knobs import BY_HAND, KNOBS
+from whyidle.model.knobs import KNOBS
 from whyidle.probe.core import cpu_cores as cores
 from whyidle.probe.knobs import NO_FORM
 
@@ -31,7 +31,7 @@ def setting(knob):
     return SETTINGS.get(knob, {bool: True, int: 2, float: 2.0, str: "x"}[KNOBS[knob].kind])
 
 
-@pytest.mark.parametrize("knob", [knob for knob in KNOBS if knob not in BY_HAND])
+@pytest.mark.parametrize("knob", [name for name, knob in KNOBS.items() if not knob.by_people])
 def test_it_has_a_form(turn, knob, monkeypatch):
     monkeypatch.setattr(cores, "_given", [frozenset({0})])
     hand = turn({knob: setting(knob), **TOGETHER.get(knob, {})})
@@ -40,14 +40,13 @@ def test_it_has_a_form(turn, knob, monkeypatch):
     hand.back()
 
 
-@pytest.mark.parametrize("knob", BY_HAND)
+@pytest.mark.parametrize("knob", [name for name, knob in KNOBS.items() if knob.by_people])
 def test_or_declines_with_a_sentence(turn, knob):
     hand = turn({knob: setting(knob)})
     assert not hand.undo or knob.startswith(("loader.", "evaluation."))
     assert hand.declined[knob]
-    assert knob in KNOBS
-    assert BY_HAND[knob][0].islower()
-    assert not BY_HAND[knob].endswith(".")
+    assert KNOBS[knob].by_people[0].islower()
+    assert not KNOBS[knob].by_people.endswith(".")
     assert not hand.applied
 
 

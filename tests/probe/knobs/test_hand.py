@@ -40,6 +40,39 @@ def test_a_fault_while_a_knob_is_turned_takes_back_what_it_did(turn, faults, mon
     assert len(hand.undo) == 1  # the other one stands
 
 
+FOREIGN = """
+import torch
+
+def apply(session, settings):
+    session.replace(torch, "save", lambda original: lambda *_: settings)
+"""
+
+
+def test_a_file_of_another_package_sets_its_knobs_together(turn, tmp_path):
+    path = tmp_path / "torch.py"  # hides nothing, whatever it is called
+    path.write_text(FOREIGN)
+    edits = {"naps.length": 2, "loader.naps": True}
+    turn(edits, implementations=dict.fromkeys(edits, str(path)))
+    assert torch.save() == edits
+
+
+@pytest.mark.parametrize("fault", ["1 / 0", "raise SystemError", "import no_such_module"])
+def test_a_fault_in_a_file_of_another_package_is_contained(turn, faults, tmp_path, fault):
+    path = tmp_path / "naps.py"
+    path.write_text(f"{FOREIGN}    {fault}\n")
+    before = torch.save
+    hand = turn({"naps.length": 2}, implementations={"naps.length": str(path)})
+    assert torch.save is before
+    assert set(hand.declined) == {"naps.length"}
+    assert len(faults(hand)) == 1
+
+
+def test_a_file_of_another_package_that_is_not_here_is_told(turn, tmp_path):
+    path = str(tmp_path / "gone.py")
+    hand = turn({"naps.length": 2}, implementations={"naps.length": path})
+    assert hand.declined == {"naps.length": f"there is no file {path} here"}
+
+
 def test_a_fault_after_a_step_stays_ours(turn, faults):
     hand = turn({})
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from whyidle import catalog
 from whyidle.engine.trial.rare import Rare, rare
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Finding, Predicted, ProposedFix
-from whyidle.model.knobs import BY_HAND, RESIZING
 
 SAFE: frozenset[Consent] = frozenset({"none", "rounding"})
 """what may be tried without being asked for"""
@@ -91,7 +91,9 @@ def key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:
     """What makes two candidates the same: not what else they might be set to, nor how many times as
     large a batch would be, which is told of the job as it is by then."""
     edits = tuple(
-        msgspec.structs.replace(edit, among=(), value=None if edit.knob == RESIZING else edit.value)
+        msgspec.structs.replace(
+            edit, among=(), value=None if catalog.find_knob(edit.knob).per_sample else edit.value
+        )
         for edit in candidate.edits
     )
     return candidate.fix, edits
@@ -116,7 +118,7 @@ def _candidate(finding: Finding, one: ProposedFix, diagnosis: Diagnosis) -> Cand
 
 
 def _why_not(one: ProposedFix, allowed: Collection[Consent]) -> str | None:
-    by_hand = [BY_HAND[edit.knob] for edit in one.edits if edit.knob in BY_HAND]
+    by_hand = [why for edit in one.edits if (why := catalog.find_knob(edit.knob).by_people)]
     if not one.automatic or len(by_hand) == len(one.edits):
         return f"left to you: {by_hand[0] if by_hand else 'only who knows the job can do it'}"
     if one.consent not in allowed:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from whyidle import catalog
 from whyidle.engine._stepless import DEAF_NOTE
 from whyidle.engine.patch import Patch
 from whyidle.engine.trial import given, said
@@ -27,7 +28,6 @@ from whyidle.engine.trial.told import FEWEST
 from whyidle.engine.watch import diagnose_recording, note_end
 from whyidle.errors import InputError, TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, RunInfo
-from whyidle.model.knobs import RESIZING
 
 LOOK_SHARE, LOOK_S = 0.04, (6.0, 600.0)
 """of the budget, watching once in detail; and bounds of it, s. What recurs is seen to only if it
@@ -48,8 +48,6 @@ PATIENCE = 4.0
 """an arm that takes so many times as long as the first one is ended"""
 SLOWER = 3.0
 """and so many times more where it runs for its numbers only"""
-COMPILING = "model.compile"
-"""knobs that begin so have code compiled"""
 NOT_RUN = (126, 127)
 """statuses by which a shell says that it found no command"""
 LINE = 200
@@ -171,7 +169,7 @@ class Healing:
         """The patience with these: compiling takes as long as it takes, and an arm that was timed
         without it says nothing of that."""
         timed = {edit.knob for edit in self.edits()}
-        compiles = any(e.knob.startswith(COMPILING) and e.knob not in timed for e in edits)
+        compiles = any(catalog.find_knob(e.knob).compiles and e.knob not in timed for e in edits)
         return max(patience_s, self.left_s) if compiles else patience_s
 
     def race(self, entries: Sequence[tuple[Edit, ...]]) -> list[Ran]:
@@ -179,7 +177,17 @@ class Healing:
         one that falls behind the fastest at a rung is ended there."""
         rungs = tuple(part * self.seconds for part in RUNGS)
         every = Asked((), FEWEST, self.seconds, rungs=rungs)
-        sized = len({e.value for edits in entries for e in edits if e.knob == RESIZING}) > 1
+        sized = (
+            len(
+                {
+                    e.value
+                    for edits in entries
+                    for e in edits
+                    if catalog.find_knob(e.knob).per_sample
+                }
+            )
+            > 1
+        )
         asked = [
             replace(
                 every,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from whyidle import catalog
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judgement import Bench
 from whyidle.engine.trial.numbers import Check, Untreated, compare, same
 from whyidle.engine.trial.told import Told
 from whyidle.model.diagnosis import Consent
-from whyidle.model.knobs import REDRAWING, REDRAWING_FOR_GOOD, REDRAWING_IN_STEPS
 
 SWAYED, MORE = 2, 2
 """untreated runs with other rounding, and of a job that does not repeat itself further ones, at
@@ -47,10 +47,10 @@ def hold(
 def _redraws(candidate: Candidate, known: Mapping[int, Untreated]) -> tuple[bool, bool]:
     """Whether with the fix other random numbers may be drawn, and whether compiled code draws some,
     which can be told to draw the same."""
-    knobs = {edit.knob for edit in candidate.edits}
+    draws = {catalog.find_knob(edit.knob).draws for edit in candidate.edits}
     drew = any(one.base.drew is not False for one in known.values())
-    redrawn = bool(knobs & REDRAWING) or (drew and bool(knobs & REDRAWING_FOR_GOOD))
-    return redrawn, drew and bool(knobs & REDRAWING_IN_STEPS)
+    redrawn = "others" in draws or (drew and "others for good" in draws)
+    return redrawn, drew and "others in steps" in draws
 
 
 def fewest(known: Mapping[int, Untreated]) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from whyidle import catalog
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.healing import LAST_ARMS, LEAST_ARMS, Healing
@@ -21,7 +22,6 @@ from whyidle.engine.trial.pair import step_s
 from whyidle.engine.trial.value_choice import choose_value, most_workers_here
 from whyidle.engine.wording import summarize_edits
 from whyidle.model.diagnosis import Edit, Searched
-from whyidle.model.knobs import BY_HAND, RESIZING
 
 SHARE = 0.2
 """of the time that is left, at most, goes into a race"""
@@ -92,7 +92,9 @@ def _within_limits(candidate: Candidate, most: int | None) -> Candidate:
     """With no more workers than the limits of this process carry."""
     if most is None:
         return candidate
-    found = [one for one in candidate.edits if one.knob == "loader.workers" and one.among]
+    found = [
+        one for one in candidate.edits if catalog.find_knob(one.knob).counts_processes and one.among
+    ]
     if not found or max(found[0].among) <= most:
         return candidate
     among = tuple(dict.fromkeys(min(value, most) for value in found[0].among))
@@ -102,7 +104,7 @@ def _within_limits(candidate: Candidate, most: int | None) -> Candidate:
 
 
 def _open(edit: Edit) -> bool:
-    return len(edit.among) > 1 and edit.knob not in BY_HAND
+    return len(edit.among) > 1 and not catalog.find_knob(edit.knob).by_people
 
 
 def _affordable(healing: Healing) -> int:
@@ -124,7 +126,7 @@ def _with(candidate: Candidate, edit: Edit, value: int) -> Candidate:
 def _searched(knob: str, value: int, ran: Ran) -> Searched:
     """What came of one number; of batches that are so many times as large, the seconds of as many
     samples as a step had."""
-    sized = knob == RESIZING
+    sized = catalog.find_knob(knob).per_sample
     last = ran.rungs[max(ran.rungs)] if ran.rungs and not sized else None
     if ran.declined.get(knob) and not ran.applied.get(knob) and ran.ending == "outrun":
         return Searched(knob=knob, value=value, step_s=None, ended="declined")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from whyidle import catalog
 from whyidle.engine.trial.arm import Ran
 from whyidle.engine.trial.candidates import Candidate
 from whyidle.engine.trial.judgement import Reason, declined
 from whyidle.engine.trial.pair import batch, sample_s
 from whyidle.engine.trial.told import Told
-from whyidle.model.knobs import RESIZING
 
 SLACK = 0.1
 """share by which steps may have grown otherwise: epochs end with smaller batches"""
@@ -20,7 +20,7 @@ OF_SAMPLES = "times are of as many samples as a step has without it"
 
 def times(candidate: Candidate) -> float:
     """So many times as many samples a step is to have."""
-    found = [edit.value for edit in candidate.edits if edit.knob == RESIZING]
+    found = [edit.value for edit in candidate.edits if catalog.find_knob(edit.knob).per_sample]
     return float(found[0] or 1.0) if found else 1.0
 
 

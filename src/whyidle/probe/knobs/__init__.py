@@ -1,11 +1,12 @@
 """Fixes as they are applied at run time: each file turns the knobs that begin with its name.
 
 ``loader.workers`` is turned by ``loader.turn``, and so on. What is asked for stands in the JSON
-file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``. A knob says in
-``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it was. Of what
-is set as it is made it says at which lines of the job it was set, and why not at others. A fault
-while a knob is turned, or later in what it put into the job, leaves that knob alone and is noted
-like every other (``guard``).
+file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``, and for knobs
+of other packages ``"implementations": {knob: file}``, a file with ``apply(session, settings)``. A
+knob says in ``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it
+was. Of what is set as it is made it says at which lines of the job it was set, and why not at
+others. A fault while a knob is turned, or later in what it put into the job, leaves that knob alone
+and is noted like every other (``guard``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -38,6 +40,7 @@ class Hand:
         self.folder = folder
         self.edits: dict[str, Any] = asked.get("edits", {})
         self.was: dict[str, Any] = asked.get("was", {})
+        self.implementations: dict[str, str] = asked.get("implementations", {})
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
         self.let_go: set[str] = set()
@@ -67,22 +70,30 @@ class Hand:
 
     def turn(self) -> None:
         """Turn every knob that was asked for."""
-        for prefix in dict.fromkeys(knob.partition(".")[0] for knob in self.edits):
-            own = {knob: to for knob, to in self.edits.items() if knob.partition(".")[0] == prefix}
-            if prefix == "env":  # in the environment already: whoever starts the command does that
+        for place in dict.fromkeys(map(self._place, self.edits)):
+            own = {knob: to for knob, to in self.edits.items() if self._place(knob) == place}
+            if place == "env":  # in the environment already: whoever starts the command does that
                 continue
-            if not (Path(__file__).parent / f"{prefix}.py").is_file():
-                self.decline(own, NO_FORM)
+            foreign = place in self.implementations.values()
+            if not (Path(place) if foreign else Path(__file__).parent / f"{place}.py").is_file():
+                self.decline(own, f"there is no file {place} here" if foreign else NO_FORM)
                 continue
             before = len(self.undo)
             try:
-                importlib.import_module(f"{__name__}.{prefix}").turn(self, own)
+                if foreign:
+                    load_file(place).apply(self, own)
+                else:
+                    importlib.import_module(f"{__name__}.{place}").turn(self, own)
             except DeclinedError as reason:
                 self.back(before)
                 self.decline(own, str(reason))
             except Exception as error:  # contained: the job goes on without it
                 self.back(before)
                 self.fault(own, error)
+
+    def _place(self, knob: str) -> str:
+        """What sets a knob: a file of another package, or the one of its family here."""
+        return self.implementations.get(knob, knob.partition(".")[0])
 
     def took(self, *knobs: str) -> None:
         """These have taken hold, once more."""
@@ -226,7 +237,8 @@ def install(folder: str) -> Hand | None:
         return None
     try:
         asked = json.loads(Path(path).read_text(encoding="utf-8"))
-        hand = Hand(folder, {name: dict(asked[name]) for name in ("edits", "was")})
+        parts = {name: dict(asked[name]) for name in ("edits", "was")}
+        hand = Hand(folder, parts | {"implementations": asked.get("implementations", {})})
     except (OSError, ValueError, TypeError, LookupError) as error:
         guard.note(folder, "reading the plan", error)
         return None
@@ -234,6 +246,16 @@ def install(folder: str) -> Hand | None:
     hand.tell()
     atexit.register(hand.tell)
     return hand
+
+
+def load_file(path: str) -> Any:
+    """A module by its file. It is not found by importing, nor does it hide what is."""
+    spec = importlib.util.spec_from_file_location(f"{__name__}.{Path(path).stem}_plugin", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
