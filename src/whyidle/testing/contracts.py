@@ -6,6 +6,8 @@ runs them over its whole catalog; a third party does the same over theirs.
 
 from __future__ import annotations
 
+import pickle
+
 import msgspec
 import numpy as np
 
@@ -17,7 +19,8 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.fix import Fix
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
-from whyidle.testing.strip import STRIPPERS
+from whyidle.testing.pairs import Pair, build_timelines
+from whyidle.testing.strip import strip_signal
 
 
 def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
@@ -75,13 +78,32 @@ def check_deterministic(cause: Cause, timelines: list[Timeline]) -> None:
 def check_abstains(cause: Cause, timelines: list[Timeline]) -> None:
     """Without any one of the signals it needs, a cause does not answer."""
     for need in cause.needs:
-        strip = STRIPPERS.get(need)
-        if strip is not None:
-            stripped = [strip(timeline) for timeline in timelines]
-            job = Job(tuple(Facts(timeline) for timeline in stripped))
-            if need in job.signals:  # found in another way, as steps by the kernels' rhythm
-                continue
-            assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
+        stripped = strip_signal(need, timelines)
+        job = Job(tuple(Facts(timeline) for timeline in stripped))
+        assert need not in job.signals, f"{need} is still seen where it was removed"
+        if not cause.lacks(job.signals):  # what was read of the watched process does instead
+            stripped = strip_signal(cause.watched[0], stripped)
+        assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
+
+
+def check_leaves_input(cause: Cause, timelines: list[Timeline]) -> None:
+    """A cause changes nothing of the recordings that it reads."""
+    before = pickle.dumps(timelines)
+    run_cause(cause, timelines)
+    assert pickle.dumps(timelines) == before, f"{cause.id} changes what it reads"
+
+
+def check_pair(cause: Cause, pair: Pair) -> None:
+    """A cause fires on its sick job, with a complete proof that is the same each time and needs all
+    of its evidence, leaves its input as it is, and is silent on its healthy job."""
+    sick = build_timelines(pair.sick())
+    check_leaves_input(cause, sick)
+    proof = run_cause(cause, sick)
+    assert proof is not None, f"{cause.id} is silent on its sick job"
+    check_proof(cause, proof)
+    check_deterministic(cause, sick)
+    check_abstains(cause, sick)
+    check_silent(cause, build_timelines(pair.healthy()))
 
 
 def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
