@@ -9,6 +9,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.testing import contracts
+from whyidle.testing.pairs import build_timelines
 
 CAUSES = sorted(catalog.causes())
 
@@ -37,6 +38,16 @@ def test_no_cause_lacks_a_pair():
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_cause_keeps_its_contract_on_its_pair(name):
     contracts.check_pair(catalog.causes()[name], PAIRS[name])
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_sick_job_of_a_cause_is_offered_a_fix(name):
+    proof = contracts.run_cause(catalog.causes()[name], build_timelines(PAIRS[name].sick()))
+    fixes = [fix for fix in catalog.fixes().values() if name in fix.causes]
+    proposals = [(fix, found) for fix in fixes if (found := fix.decide(proof)) is not None]
+    assert proposals
+    for fix, proposal in proposals:
+        contracts.check_proposal(fix, proposal)
 
 
 CAUSE = "graph-breaks"

@@ -16,7 +16,8 @@ from whyidle.analysis.job import Job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import SECTIONS, Cause, Proof
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.fix import Fix
+from whyidle.model.fix import Fix, Proposal
+from whyidle.model.knobs import problem
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
 from whyidle.testing.pairs import Pair, build_timelines
@@ -112,6 +113,18 @@ def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
     unknown = [cause for cause in fix.causes if cause not in causes]
     assert not unknown, f"{fix.id} names {unknown}, which are no causes"
     assert fix.doc.strip(), f"{fix.id} has no docstring"
+
+
+def check_proposal(fix: Fix, proposal: Proposal) -> None:
+    """What a fix proposes says what to do, edits only what is known, and predicts an interval."""
+    assert proposal.summary, f"{fix.id} proposes without a word"
+    assert proposal.edits or not proposal.automatic, f"{fix.id} is automatic and edits nothing"
+    wrong = [text for edit in proposal.edits if (text := problem(edit.knob, edit.value))]
+    assert not wrong, f"{fix.id}: {wrong}"
+    if (predicted := proposal.predicted) is not None:
+        numbers = [predicted.low, predicted.speedup, predicted.high]
+        assert np.isfinite(numbers).all(), f"{fix.id}: numbers that are not finite"
+        assert 0.0 < predicted.low <= predicted.speedup <= predicted.high, f"{fix.id}: interval"
 
 
 def check_round_trip(diagnosis: Diagnosis) -> None:
