@@ -16,6 +16,8 @@ from whyidle.probe.loop import Loop
 from whyidle.probe.recorder import Recorder
 from whyidle.probe.sampler import Sampler
 
+pytestmark = pytest.mark.real_processes("a thread samples beside the test")
+
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 LATE_S = 0.1
 """a thread that has been woken runs within this time, on a busy machine too"""
