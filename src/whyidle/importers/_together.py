@@ -38,13 +38,16 @@ class _Job(NamedTuple):
     size: int
 
 
-def load_all(origins: Sequence[Origin], progress: Progress | None = None) -> list[Timeline]:
+def load_all(
+    origins: Sequence[Origin], progress: Progress | None = None, helpers: int | None = None
+) -> list[Timeline]:
     """Read recordings, in the given order. One that cannot be read is left out, and said so in
     the notes of the first, unless none can be read.
 
     Args:
         origins: as from ``sources``.
         progress: called with (bytes read, bytes in all) of the files on disk.
+        helpers: processes that read beside this one; None: as many as pay.
 
     Raises:
         InputError: none could be read; the error of the first.
@@ -53,20 +56,21 @@ def load_all(origins: Sequence[Origin], progress: Progress | None = None) -> lis
     waiting = deque(sorted(jobs, key=lambda job: -job.size))
     meter = _Meter(progress, sum(job.size for job in jobs))
     results: dict[int, Read] = {}
-    helpers = [_Helper(waiting, results, meter) for _ in range(_helpers(jobs))]
+    count = _helpers(jobs) if helpers is None else helpers
+    beside = [_Helper(waiting, results, meter) for _ in range(count)]
     try:
         while waiting:
             job = _next(waiting)
             if job is not None:
                 results[job.number] = _load(job, meter)
-        for helper in helpers:
+        for helper in beside:
             helper.join()
         for job in jobs:  # a helper that died leaves its job undone
             if job.number not in results:
                 results[job.number] = _load(job, meter)
     finally:
         waiting.clear()
-        for helper in helpers:
+        for helper in beside:
             helper.kill()
     return _gather([results[job.number] for job in jobs])
 
