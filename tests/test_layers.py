@@ -9,6 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,9 +78,14 @@ def layer(path: Path) -> str:
     return inside(path).parts[0].removesuffix(".py")
 
 
+@cache
+def parse_file(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Absolute names of everything that a file imports, function bodies included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse_file(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -131,9 +137,12 @@ def dotted(path: Path) -> str:
     return ".".join([*package, *inside(path).parts]).removesuffix(".py")
 
 
+MODULES = {dotted(path) for path in FILES}
+
+
 def modules_of(path: Path) -> set[str]:
     """Files of ours that a file imports, for types only or not; see ``NAME_THEIR_OWNER``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parse_file(path)
     typed = [
         inner
         for node in ast.walk(tree)
@@ -152,7 +161,7 @@ def modules_of(path: Path) -> set[str]:
         above = above[: len(above) - node.level + 1] if node.level else []
         base = ".".join([*above, *filter(None, [node.module])])
         found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return found & {dotted(each) for each in FILES}
+    return found & MODULES
 
 
 def test_no_circles_of_imports():

@@ -19,13 +19,17 @@ def test_marked():
 """
 
 
+PLAIN = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:xdist"]
+"""without the plug-ins that take longest to load"""
+
+
 def run_pytest(folder, *options, ci):
     """How many tests pass and fail under our rule, as pytest's last line says it."""
     (folder / "conftest.py").write_bytes(Path(__file__).with_name("conftest.py").read_bytes())
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = real_processes(reason): x\n")
     (folder / "test_it.py").write_text(TESTS)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
+        [sys.executable, "-m", "pytest", "-q", *PLAIN, *options],
         cwd=folder,
         env={**os.environ, "CI": ci, "PYTEST_ADDOPTS": ""},
         capture_output=True,
