@@ -9,9 +9,11 @@ SITE ?= .site
 TORCH ?= torch==2.13.0+cpu
 
 bin = $(VENV)/bin
+pytest = $(bin)/python -m pytest -n 2 --dist worksteal
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: demo watch test test-live clinic check format docs site pictures bench clean
+.PHONY: demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
+.PHONY: site pictures bench clean
 
 demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -34,12 +36,21 @@ fix:
 	cd $(DEMO)/far && ../bin/whyidle fix --budget 3m --html fixed.html ../bin/python train.py
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/fixed.html"
 
-test: check  ## everything: lint, types, tests; what failed has a second try, by itself
-	$(bin)/python -m pytest -n 2 --dist worksteal || { test $$? -eq 1 && echo "what failed, again, alone:" && \
-	  $(bin)/python -m pytest --last-failed --last-failed-no-failures none; }
+test: check  ## everything: lint, types, tests; what failed has a second try, alone: see CONTRIBUTING.md
+	$(pytest) || { test $$? -eq 1 && echo "what failed, again, alone:" && \
+	  $(bin)/python -m pytest --second-try --last-failed --last-failed-no-failures none; }
+
+test-unit: $(VENV)/installed  ## tests without a framework's probe and without processes of their own
+	$(pytest) -m 'not live and not real_processes' --ignore=tests/probe --ignore=tests/emulator
+
+test-probe: $(VENV)/installed  ## the probe and the emulated device inside a real framework
+	$(pytest) tests/probe tests/emulator
+
+test-processes: $(VENV)/installed  ## tests that start real processes
+	$(pytest) -m 'real_processes and not live'
 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; wants a machine that does nothing else
-	$(bin)/python -m pytest -n 2 -m live
+	$(pytest) -m live
 
 clinic: $(VENV)/installed  ## a few sick and healthy jobs with known truth, against the recorded floor
 	$(bin)/python -m clinic run --fixed-subset

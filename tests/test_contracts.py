@@ -34,23 +34,9 @@ def test_silent_on_a_healthy_job(cause):
     contracts.check_silent(cause, [recorded("healthy")])
 
 
-def test_proofs_are_complete_deterministic_and_need_their_evidence(cause):
-    for name in SICK:
-        proof = contracts.run_cause(cause, [recorded(name)])
-        if proof is not None:
-            contracts.check_proof(cause, proof)
-            contracts.check_deterministic(cause, [recorded(name)])
-            contracts.check_abstains(cause, [recorded(name)])
-
-
 @pytest.mark.parametrize("name", FIXES)
 def test_fix(name):
     contracts.check_fix(catalog.fixes()[name], catalog.causes())
-
-
-def test_every_cause_has_a_fix():
-    treated = {cause for t in catalog.fixes().values() for cause in t.causes}
-    assert not sorted(set(CAUSES) - treated)
 
 
 @pytest.mark.parametrize("name", [*SICK, "healthy"])

@@ -12,9 +12,12 @@ import pytest
 
 from whyidle.__main__ import main
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"
-)
+pytestmark = [
+    pytest.mark.real_processes("a job is recorded while the machine does other things"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"
+    ),
+]
 
 SCRIPT = """
 import sys, time

@@ -12,12 +12,13 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from whyidle.version import __version__
+
 if TYPE_CHECKING:
     from whyidle.api.documents import Comparison, Diagnosis
     from whyidle.api.explanation import compare, explain, load
     from whyidle.api.own_process import Watch, watch
 
-__version__ = "0.2.0"
 __all__ = [
     "Comparison",
     "Diagnosis",

@@ -13,6 +13,8 @@ from whyidle import __version__
 from whyidle.__main__ import main
 from whyidle.cli import _app, explain
 
+pytestmark = pytest.mark.real_processes("signals reach a process that is starting")
+
 
 def test_help_of_every_verb_names_its_arguments(capsys: pytest.CaptureFixture[str]):
     for verb in _app.VERBS:

@@ -11,6 +11,8 @@ from clinic.card import cases
 from clinic.times import JobError
 from clinic.verbs import FAILED
 
+pytestmark = pytest.mark.real_processes("jobs are watched for seconds")
+
 JOB = f"""
 import argparse
 {OWN_SGD}p = argparse.ArgumentParser()

@@ -17,6 +17,8 @@ from clinic.times import JobError, Times
 from clinic.typed import command, environment
 from clinic.verbs import FAILED
 
+pytestmark = pytest.mark.real_processes("jobs are timed in turns")
+
 CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
 """where the command line has them from"""
 SHEET = sheet(

@@ -18,6 +18,8 @@ from clinic.sittings import Sittings, sittings
 from clinic.times import JobError, Times
 from clinic.turns import turns, worth
 
+pytestmark = pytest.mark.real_processes("jobs wait for each other in processes of their own")
+
 CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
 """where the command line has them from"""
 HABIT = 'sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"'

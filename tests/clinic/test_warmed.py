@@ -15,6 +15,8 @@ from clinic import warmed
 from clinic.times import JobError
 from clinic.typed import environment
 
+pytestmark = pytest.mark.real_processes("interpreters wait in the background")
+
 TELLS = """
 import gc, json, multiprocessing, os, sys, threading
 

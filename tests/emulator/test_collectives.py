@@ -15,9 +15,12 @@ import torch
 import whyidle
 from emulator.environment import add_emulator
 
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available(), reason="a PyTorch without collectives"
-)
+pytestmark = [
+    pytest.mark.real_processes("ranks meet by the clock"),
+    pytest.mark.skipif(
+        not torch.distributed.is_available(), reason="a PyTorch without collectives"
+    ),
+]
 SOURCE = str(Path(whyidle.__file__).parent.parent)
 HEAD = """
 import sys

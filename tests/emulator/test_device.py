@@ -14,6 +14,8 @@ from emulator.device.device import Device
 from emulator.device.record import Busy
 from emulator.device.stream import Cost
 
+pytestmark = pytest.mark.real_processes("the emulated device works by the clock")
+
 
 def busy_ns(device: Device, since: int) -> int:
     return sum(

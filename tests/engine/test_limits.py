@@ -11,6 +11,8 @@ from own_sgd import OWN_SGD
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.real_processes("a job is ended while it runs")
+
 TRAIN = """
     import signal, sys
 

@@ -71,10 +71,8 @@ def test_where_the_command_was_started_is_known_while_it_runs(recording):
 
 def test_what_changed_is_said_once_it_has(recording, monkeypatch):
     recorder, folder = recording
-    monkeypatch.setattr(live, "EVERY_S", 0.0)
-    monkeypatch.setattr(live, "SHARE", 1e9)
     monkeypatch.setattr("whyidle.engine._tail.WINDOW_NS", 2_000 * MS)
-    watch = Watch(folder)
+    watch = Watch(folder, every_s=0.0, share=1e9)
     end = grow(recorder, 100, 10, 1_000 * MS)
     watch.look({})
     watch.diagnose()
@@ -110,7 +108,7 @@ def test_cores_in_use(recording, monkeypatch):
 def test_a_dear_diagnosis_comes_less_often(recording, monkeypatch):
     recorder, folder = recording
     grow(recorder, 50, 10, time.perf_counter_ns())
-    watch, clock, spent = Watch(folder), [100.0], [0.0]
+    clock, spent = [100.0], [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(live.time, "thread_time", lambda: spent[0])
     made = []
@@ -120,7 +118,7 @@ def test_a_dear_diagnosis_comes_less_often(recording, monkeypatch):
         spent[0] += 0.1
         raise InputError("too early")
 
-    monkeypatch.setattr(live, "diagnose_recording", diagnosed)
+    watch = Watch(folder, diagnose=diagnosed)
     watch.look({})
     for second in range(60):
         clock[0] = 100.0 + second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,7 +76,7 @@ def test_locked_counters_say_how_to_open_them(tmp_path: Path, monkeypatch: pytes
             "proc/driver/nvidia/params": "Mobile: 1\nRmProfilingAdminOnly: 1\n",
         },
     )
-    monkeypatch.setattr(_gpus, "_pynvml", lambda: None)
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as if it were not installed
     checks = _gpus.checks(root)
     assert named(checks, "NVIDIA driver").found.startswith("550.54.15")
     locked = named(checks, "hardware counters")
@@ -180,8 +181,8 @@ def test_the_whole_examination_changes_nothing(tmp_path: Path):
     assert all(check.means and check.close for check in gaps)
 
 
-def test_a_cpu_build_beside_a_gpu_is_a_gap(monkeypatch: pytest.MonkeyPatch):
-    versions = {"torch": "2.13.0+cpu"}
-    monkeypatch.setattr(_software, "installed", versions.get)
+def test_a_cpu_build_beside_a_gpu_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    package = {"torch-2.13.0+cpu.dist-info/METADATA": "Name: torch\nVersion: 2.13.0+cpu\n"}
+    monkeypatch.syspath_prepend(write(tmp_path, package))
     assert named(_software.checks(gpu=True), "torch build").state == "gap"
     assert not [c for c in _software.checks(gpu=False) if c.state == "gap"]

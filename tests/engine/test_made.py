@@ -18,6 +18,8 @@ from whyidle.model.knobs import Setting
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
+pytestmark = pytest.mark.real_processes("each test runs a real job")
+
 RUN = "import runpy, sys; from whyidle.probe import knobs; knobs.install(sys.argv[1]); "
 RUN += "runpy.run_path('train.py', run_name='__main__')"
 HEAD = """from functools import partial

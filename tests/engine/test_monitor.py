@@ -15,6 +15,10 @@ from whyidle.errors import InputError
 from whyidle.model.telemetry import Meter, Target
 from whyidle.sources import replay
 
+pytestmark = pytest.mark.real_processes(
+    "the monitor reads beside a process, and its own cost is measured"
+)
+
 METER = Meter(id="x", unit="1", kind="gauge", meaning="x", group="x", cost_us=1)
 
 

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
     pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
 
+pytestmark = pytest.mark.real_processes("two processes train, and one is slow by the clock")
 SLOW_S = 0.12
 
 

@@ -21,13 +21,12 @@ def ranks(tmp_path):
 
 
 @pytest.fixture(params=[0, 1], ids=["alone", "helped"])
-def helpers(request, monkeypatch):
-    monkeypatch.setattr(_together, "_helpers", lambda jobs: request.param)
+def helpers(request):
     return request.param
 
 
 def test_the_order_is_kept(ranks, helpers):
-    found = load_all(sources(ranks))
+    found = load_all(sources(ranks), helpers=helpers)
     assert [timeline.rank for timeline in found] == [0, 1, 2, 3, 4]
     assert [len(timeline.host) for timeline in found] == [40, 42, 44, 46, 48]
 
@@ -35,9 +34,9 @@ def test_the_order_is_kept(ranks, helpers):
 def test_a_helper_reads_the_same(ranks, monkeypatch):
     origins = sources(ranks)
     alone = load_all(origins)
+    # injected: this process takes no job, so that the helper reads all of them
     monkeypatch.setattr(_together, "_next", _only_for_helpers(_together._next))
-    monkeypatch.setattr(_together, "_helpers", lambda jobs: 1)
-    for one, other in zip(alone, load_all(origins), strict=True):
+    for one, other in zip(alone, load_all(origins, helpers=1), strict=True):
         assert _plain(one) == _plain(other)
 
 
@@ -61,7 +60,8 @@ def _plain(value):
 
 def test_one_bad_file_is_left_out_and_told(ranks, helpers):
     write(ranks / "rank2.json.gz", b"{}")
-    found = load_all([(ranks / f"rank{i}.json.gz", None) for i in range(5)])
+    origins = [(ranks / f"rank{i}.json.gz", None) for i in range(5)]
+    found = load_all(origins, helpers=helpers)
     assert [timeline.rank for timeline in found] == [0, 1, 3, 4]
     assert "left out" in found[0].source.notes[0]
     assert "rank2" in found[0].source.notes[0]
@@ -70,13 +70,13 @@ def test_one_bad_file_is_left_out_and_told(ranks, helpers):
 def test_only_bad_files_raise_the_first_error(tmp_path, helpers):
     files = [write(tmp_path / name, b"{}") for name in ("a.json", "b.json")]
     with pytest.raises(NotATraceError, match=r"a\.json"):
-        load_all([(path, None) for path in files])
+        load_all([(path, None) for path in files], helpers=helpers)
 
 
 def test_a_helper_that_cannot_start_is_no_loss(ranks, monkeypatch):
-    monkeypatch.setattr(_together, "_helpers", lambda jobs: 1)
+    # injected: a helper that ends at once
     monkeypatch.setattr(_together, "_START", "raise SystemExit({path!r})")
-    assert len(load_all(sources(ranks))) == 5
+    assert len(load_all(sources(ranks), helpers=1)) == 5
 
 
 def test_nothing_to_read():
@@ -90,7 +90,7 @@ def test_a_missing_file(tmp_path):
 
 def test_progress_adds_up(ranks, helpers):
     seen = []
-    load_all(sources(ranks), lambda done, total: seen.append((done, total)))
+    load_all(sources(ranks), lambda done, total: seen.append((done, total)), helpers)
     total = sum(path.stat().st_size for path in ranks.iterdir())
     assert seen[-1] == (total, total)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
@@ -99,7 +99,6 @@ def test_progress_adds_up(ranks, helpers):
 def test_an_interrupt_leaves_no_process(ranks, monkeypatch):
     started = []
     popen = _together.subprocess.Popen
-    monkeypatch.setattr(_together, "_helpers", lambda jobs: 1)
     monkeypatch.setattr(
         _together.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
     )
@@ -109,9 +108,9 @@ def test_an_interrupt_leaves_no_process(ranks, monkeypatch):
             pass
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_together, "_load", interrupt)
+    monkeypatch.setattr(_together, "_load", interrupt)  # injected: Ctrl-C while it reads
     with pytest.raises(KeyboardInterrupt):
-        load_all(sources(ranks))
+        load_all(sources(ranks), helpers=1)
     assert all(process.poll() is not None for process in started)
 
 

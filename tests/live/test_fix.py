@@ -86,7 +86,7 @@ def test_whatever_is_found_nothing_of_its_owner_is_touched(job):
     document = json.loads((job.folder / "told.json").read_text())
     kept = [trial["fix"] for trial in document["trials"] if trial["kept"]]
     assert (job.folder / "plan.toml").exists() == bool(kept)
-    assert (document["detail"]["healed"] is not None) == bool(kept)
+    assert (document["detail"]["fixed"] is not None) == bool(kept)
 
 
 @pytest.mark.live
@@ -95,9 +95,9 @@ def test_a_starved_job_is_healed(job):
     document = json.loads((job.folder / "told.json").read_text())
     kept = [trial["fix"] for trial in document["trials"] if trial["kept"]]
     assert "loader-workers" in kept, told.stderr
-    healed = document["detail"]["healed"]
-    assert healed["speedup"] > 1.5
-    assert healed["attribution"]["input"] < document["attribution"]["input"]
+    outcome = document["detail"]["fixed"]
+    assert outcome["speedup"] > 1.5
+    assert outcome["attribution"]["input"] < document["attribution"]["input"]
     plan = read_plan(job.folder / "plan.toml")
     subprocess.run(["git", "init", "-q"], cwd=job.folder, check=True)
     subprocess.run(["git", "apply", "fix.patch"], cwd=job.folder, check=True)

@@ -6,6 +6,8 @@ import sys
 import pytest
 from patching import added, rewrite
 
+pytestmark = pytest.mark.real_processes("real ranks exchange gradients")
+
 ASKED = ("ddp.no_sync", 4)
 LOOP = """import torch
 from torch.nn.parallel import DistributedDataParallel as DDP

@@ -17,6 +17,8 @@ from whyidle.probe.core.events import Events
 from whyidle.probe.core.recorder import Recorder
 from whyidle.probe.core.sampler import Sampler
 
+pytestmark = pytest.mark.real_processes("a thread samples beside the test")
+
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 LATE_S = 0.1
 """a thread that has been woken runs within this time, on a busy machine too"""

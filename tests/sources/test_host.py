@@ -12,6 +12,8 @@ from whyidle.model.telemetry import Target, split
 from whyidle.sources import host
 from whyidle.sources._portable import Portable
 
+pytestmark = pytest.mark.real_processes("counters of the machine are read while processes use it")
+
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 STAT = (

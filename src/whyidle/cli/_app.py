@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from whyidle import __version__
 from whyidle.errors import UsageError, WhyidleError
+from whyidle.version import __version__
 
 VERBS = ("run", "fix", "explain", "report", "compare", "runs", "causes", "doctor")
 """in the order of the help"""

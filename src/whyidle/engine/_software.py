@@ -6,8 +6,9 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from whyidle import __version__, catalog
+from whyidle import catalog
 from whyidle.model.machine import Check
+from whyidle.version import __version__
 
 FRAMEWORKS = (
     *("torch", "lightning", "pytorch-lightning", "transformers", "accelerate", "deepspeed"),

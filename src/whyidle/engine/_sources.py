@@ -13,7 +13,13 @@ _NAMED = 4
 """missing signals that are named; further ones are counted"""
 
 
-def checks(root: Path, environ: Mapping[str, str], *, gpu: bool) -> list[Check]:
+def checks(
+    root: Path,
+    environ: Mapping[str, str],
+    *,
+    gpu: bool,
+    sources: Mapping[str, Source] | None = None,
+) -> list[Check]:
     """One check per source that reads this machine, and one per reason for which some of its
     signals are not to be had.
 
@@ -21,10 +27,11 @@ def checks(root: Path, environ: Mapping[str, str], *, gpu: bool) -> list[Check]:
         root: where the file system begins.
         environ: the environment variables, which decide what GPUs a job sees.
         gpu: whether there is a GPU; without one nothing of it is missing.
+        sources: by name; None: all that read a live machine.
     """
     target = Target(environ=environ, root=root)
-    sources = live_sources()
-    wanted = {name: source for name, source in sources.items() if gpu or not _of_gpus(source)}
+    read = live_sources() if sources is None else sources
+    wanted = {name: source for name, source in read.items() if gpu or not _of_gpus(source)}
     return [check for name, source in wanted.items() for check in _checks(name, source, target)]
 
 

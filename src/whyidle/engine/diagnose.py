@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whyidle import __version__, catalog
+from whyidle import catalog
 from whyidle.analysis.batch import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
@@ -42,6 +42,7 @@ from whyidle.model.diagnosis import (
 )
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
+from whyidle.version import __version__
 
 Progress = Callable[[str], None]
 CONTAINED: tuple[type[Exception], ...] = (Exception,)

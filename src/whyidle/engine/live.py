@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -97,10 +98,25 @@ class Steps:
 
 
 class Watch:
-    """Looks at a recording again and again."""
+    """Looks at a recording again and again.
 
-    def __init__(self, recording: Path) -> None:
+    Args:
+        recording: its folder.
+        every_s: least time between two diagnoses, s.
+        share: of a core, that diagnosing may take.
+        diagnose: makes the diagnosis of one process of a recording.
+    """
+
+    def __init__(
+        self,
+        recording: Path,
+        *,
+        every_s: float = EVERY_S,
+        share: float = SHARE,
+        diagnose: Callable[[Path, str | None], Diagnosis] = diagnose_recording,
+    ) -> None:
         self._recording = recording
+        self._every_s, self._share, self._make = every_s, share, diagnose
         self._processes: dict[str, Steps] = {}
         self._trend: deque[float] = deque(maxlen=TREND)
         self._second = 0
@@ -168,14 +184,14 @@ class Watch:
             with tempfile.TemporaryDirectory(prefix="whyidle-live-") as folder:
                 tail(self._recording, Path(folder))
                 (Path(folder) / ENDED).symlink_to((self._recording / ENDED).absolute())
-                self._diagnosis = diagnose_recording(Path(folder), self._lead())
+                self._diagnosis = self._make(Path(folder), self._lead())
         except (WhyidleError, OSError):
             pass  # too early, or a file that is being replaced: next time
         else:
             self._compare(self._diagnosis)
         first = not self._due  # what loading the causes costs does not come again
         spent = 0.0 if first else time.thread_time() - begin
-        self._due = time.monotonic() + max(EVERY_S, spent / SHARE)
+        self._due = time.monotonic() + max(self._every_s, spent / self._share)
 
     def _compare(self, now: Diagnosis) -> None:
         """Remember what changed, until something else does."""

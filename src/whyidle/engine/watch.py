@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from whyidle import __version__, catalog
+from whyidle import catalog
 from whyidle.engine import _beside, _bursts, _lost, _roster, _stepless, applied
 from whyidle.engine._jobs import Started, jobs_of, name_of
 from whyidle.engine.diagnose import diagnose
@@ -27,6 +27,7 @@ from whyidle.model.telemetry import Target, Telemetry
 from whyidle.model.timeline import Timeline
 from whyidle.store.atomic import write_atomic
 from whyidle.store.entry import RECORDING
+from whyidle.version import __version__
 
 ENDED = "ended.json"
 """what the launcher knows of the command, beside the probe's files"""

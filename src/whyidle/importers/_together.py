@@ -47,6 +47,7 @@ def load_all(
     origins: Sequence[Origin],
     progress: Progress | None = None,
     importers: Sequence[Importer] = (),
+    helpers: int | None = None,
 ) -> list[Timeline]:
     """Read recordings, in the given order. One that cannot be read is left out, and said so in
     the notes of the first, unless none can be read.
@@ -55,6 +56,7 @@ def load_all(
         origins: as from ``sources``.
         progress: called with (bytes read, bytes in all) of the files on disk.
         importers: those of other packages, which read their recordings in this process.
+        helpers: processes that read beside this one; None: as many as pay.
 
     Raises:
         InputError: none could be read; the error of the first.
@@ -67,20 +69,21 @@ def load_all(
     waiting = deque(sorted(own, key=lambda job: -job.size))
     meter = _Meter(progress, sum(job.size for job in jobs))
     results: dict[int, Read] = {}
-    helpers = [_Helper(waiting, results, meter) for _ in range(_helpers(own))]
+    count = _helpers(own) if helpers is None else helpers
+    beside = [_Helper(waiting, results, meter) for _ in range(count)]
     try:
         while waiting:
             job = _next(waiting)
             if job is not None:
                 results[job.number] = _load(job, meter)
-        for helper in helpers:
+        for helper in beside:
             helper.join()
         for job in jobs:  # a helper that died leaves its job undone
             if job.number not in results:
                 results[job.number] = _load(job, meter)
     finally:
         waiting.clear()
-        for helper in helpers:
+        for helper in beside:
             helper.kill()
     return _gather([results[job.number] for job in jobs])
 

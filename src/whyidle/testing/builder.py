@@ -50,7 +50,8 @@ def ms(value: float) -> int:
 
 
 class Builder:
-    """One process of an imagined job. All durations are integer nanoseconds."""
+    """One process of an imagined job. All durations are integer nanoseconds; ``pinned_gbs`` and
+    ``pageable_gbs`` are the rates of copies, GB/s."""
 
     def __init__(
         self,
@@ -61,9 +62,12 @@ class Builder:
         rank: int | None = None,
         world_size: int | None = None,
         start_ns: int = 1_000_000_000,
+        pinned_gbs: float = PINNED_GBS,
+        pageable_gbs: float = PAGEABLE_GBS,
     ) -> None:
         self.now = start_ns
         self.events: list[dict[str, Any]] = []
+        self._gbs = {True: pinned_gbs, False: pageable_gbs}
         self._free: dict[int, int] = {}
         self._correlation = 1
         self._step = 0
@@ -194,7 +198,7 @@ class Builder:
         ``wait`` adds the synchronisation of a copy without ``non_blocking``."""
         kind = "Pinned" if pinned else "Pageable"
         names = {"h2d": f"Memcpy HtoD ({kind} -> Device)", "d2h": f"Memcpy DtoH (Device -> {kind})"}
-        rate = PINNED_GBS if pinned else PAGEABLE_GBS
+        rate = self._gbs[pinned]
         duration = us(2) + round(size / rate)
         correlation = self._next()
         with self.span("aten::copy_", "cpu_op"):

@@ -6,6 +6,10 @@ runs them over its whole catalog; a third party does the same over theirs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 import msgspec
 import numpy as np
 
@@ -14,10 +18,12 @@ from whyidle.analysis.job import Job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import SECTIONS, Cause, Proof
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.fix import Fix
+from whyidle.model.fix import Fix, Proposal
+from whyidle.model.knobs import problem
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
-from whyidle.testing.strip import STRIPPERS
+from whyidle.testing.pairs import Pair, build_timelines
+from whyidle.testing.strip import strip_signal
 
 
 def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
@@ -75,13 +81,46 @@ def check_deterministic(cause: Cause, timelines: list[Timeline]) -> None:
 def check_abstains(cause: Cause, timelines: list[Timeline]) -> None:
     """Without any one of the signals it needs, a cause does not answer."""
     for need in cause.needs:
-        strip = STRIPPERS.get(need)
-        if strip is not None:
-            stripped = [strip(timeline) for timeline in timelines]
-            job = Job(tuple(Facts(timeline) for timeline in stripped))
-            if need in job.signals:  # found in another way, as steps by the kernels' rhythm
-                continue
-            assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
+        stripped = strip_signal(need, timelines)
+        job = Job(tuple(Facts(timeline) for timeline in stripped))
+        assert need not in job.signals, f"{need} is still seen where it was removed"
+        if not cause.lacks(job.signals):  # what was read of the watched process does instead
+            stripped = strip_signal(cause.watched[0], stripped)
+        assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
+
+
+def check_leaves_input(cause: Cause, timelines: list[Timeline]) -> None:
+    """A cause changes nothing of the recordings that it reads."""
+    before = _contents(timelines)
+    run_cause(cause, timelines)
+    assert _contents(timelines) == before, f"{cause.id} changes what it reads"
+
+
+def _contents(value: Any) -> Any:
+    """All that a recording holds, as plain values; what it only remembers (``_...``) left out."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes()
+    if is_dataclass(value):
+        names = [field.name for field in fields(value) if not field.name.startswith("_")]
+        return {name: _contents(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {key: _contents(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_contents(each) for each in value]
+    return value
+
+
+def check_pair(cause: Cause, pair: Pair) -> None:
+    """A cause fires on its sick job, with a complete proof that is the same each time and needs all
+    of its evidence, leaves its input as it is, and is silent on its healthy job."""
+    sick = build_timelines(pair.sick())
+    check_leaves_input(cause, sick)
+    proof = run_cause(cause, sick)
+    assert proof is not None, f"{cause.id} is silent on its sick job"
+    check_proof(cause, proof)
+    check_deterministic(cause, sick)
+    check_abstains(cause, sick)
+    check_silent(cause, build_timelines(pair.healthy()))
 
 
 def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
@@ -90,6 +129,18 @@ def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
     unknown = [cause for cause in fix.causes if cause not in causes]
     assert not unknown, f"{fix.id} names {unknown}, which are no causes"
     assert fix.doc.strip(), f"{fix.id} has no docstring"
+
+
+def check_proposal(fix: Fix, proposal: Proposal) -> None:
+    """What a fix proposes says what to do, edits only what is known, and predicts an interval."""
+    assert proposal.summary, f"{fix.id} proposes without a word"
+    assert proposal.edits or not proposal.automatic, f"{fix.id} is automatic and edits nothing"
+    wrong = [text for edit in proposal.edits if (text := problem(edit.knob, edit.value))]
+    assert not wrong, f"{fix.id}: {wrong}"
+    if (predicted := proposal.predicted) is not None:
+        numbers = [predicted.low, predicted.speedup, predicted.high]
+        assert np.isfinite(numbers).all(), f"{fix.id}: numbers that are not finite"
+        assert 0.0 < predicted.low <= predicted.speedup <= predicted.high, f"{fix.id}: interval"
 
 
 def check_round_trip(diagnosis: Diagnosis) -> None:

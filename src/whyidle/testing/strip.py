@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from whyidle.model.loading import PADDING, ROW, Loading
 from whyidle.model.timeline import Detail, DeviceInfo, HostKind, MemorySamples, Timeline
 
-_STEPS = re.compile(
-    r"^(ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|\[pl\]|step\[|train_step)"
-)
 _LOADER = re.compile(r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)|batch$")
 
 
@@ -24,6 +22,40 @@ def _without_host(timeline: Timeline, *kinds: HostKind) -> Timeline:
 def _without_names(timeline: Timeline, pattern: re.Pattern[str]) -> Timeline:
     wanted = [i for i, name in enumerate(timeline.names) if pattern.search(name)]
     return replace(timeline, host=timeline.host.take(~np.isin(timeline.host.name, wanted)))
+
+
+def _steps(timeline: Timeline) -> Timeline:
+    return _without_host(_device_events(timeline), *HostKind)
+
+
+def _pauses(timeline: Timeline) -> Timeline:
+    return _without_host(_stacks(timeline), HostKind.ANNOTATION, HostKind.OP)
+
+
+def _settings(*keys: str) -> Callable[[Timeline], Timeline]:
+    def strip(timeline: Timeline) -> Timeline:
+        kept = {key: timeline.settings[key] for key in timeline.settings if key not in keys}
+        return replace(timeline, settings=kept)
+
+    return strip
+
+
+def _batches(timeline: Timeline) -> Timeline:
+    made = timeline.loading.batches
+    loading = replace(timeline.loading, batches=made[made["worker"] < 0])
+    return replace(timeline, loading=loading)
+
+
+def _loading(**changes: object) -> Callable[[Timeline], Timeline]:
+    def strip(timeline: Timeline) -> Timeline:
+        loading: Loading = replace(timeline.loading, **changes)  # type: ignore[arg-type]
+        return replace(timeline, loading=loading)
+
+    return strip
+
+
+def _telemetry(timeline: Timeline) -> Timeline:
+    return replace(timeline, telemetry=None)
 
 
 def _device_events(timeline: Timeline) -> Timeline:
@@ -61,18 +93,41 @@ def _info(**changes: object) -> Callable[[Timeline], Timeline]:
 
 STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     "device_events": _device_events,
-    "device_time": _device_events,
+    "device_time": lambda timeline: _without_host(_device_events(timeline), HostKind.OP),
     "host_ops": lambda timeline: _without_host(timeline, HostKind.OP),
     "every_operator": lambda timeline: _without_host(timeline, HostKind.OP),
     "runtime_calls": lambda timeline: _without_host(timeline, HostKind.RUNTIME),
     "launch_links": _launch_links,
-    "steps": lambda timeline: _without_host(_device_events(timeline), *HostKind),
-    "steady_steps": lambda timeline: _without_names(_without_names(timeline, _STEPS), _LOADER),
+    "steps": _steps,
+    "steady_steps": _steps,
     "loader_marks": lambda timeline: _without_names(timeline, _LOADER),
+    "worker_batches": _batches,
+    "row_sums": _loading(rows=np.zeros(0, ROW)),
+    "batch_padding": _loading(padding=np.zeros(0, PADDING)),
+    "pause_marks": _pauses,
     "python_stacks": _stacks,
+    "own_settings": _settings("switches"),
+    "own_allocator": _settings("allocator"),
+    "own_process": _settings("imported"),
     "shapes": _shapes,
     "memory_events": _memory,
     "memory_capacity": _info(memory_bytes=None),
     "gpu_model": _info(name=None),
+    "world_size": lambda timeline: replace(timeline, world_size=None),
+    "device_use": lambda timeline: replace(timeline, telemetry=None, world_size=None),
+    "device_marks": lambda timeline: replace(timeline, marks=timeline.marks[:0]),
+    "host_telemetry": _telemetry,
+    "gpu_telemetry": _telemetry,
 }
-"""signal -> function that removes it (signals that no single recording holds are absent)"""
+"""signal -> function that removes it from one recording"""
+
+
+def strip_signal(signal: str, timelines: Sequence[Timeline]) -> list[Timeline]:
+    """The recordings of a job without one signal.
+
+    Raises:
+        KeyError: the signal is not known here.
+    """
+    if signal == "several_ranks":
+        return list(timelines[:1])
+    return [STRIPPERS[signal](timeline) for timeline in timelines]

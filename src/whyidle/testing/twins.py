@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.cause import Proof
+from whyidle.model.timeline import Timeline
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder
 from whyidle.testing.guest import Guest
@@ -17,6 +18,16 @@ def judge(cause: str, job: Builder | Guest) -> Proof | None:
     proof = contracts.run_cause(declared, [timeline])
     if proof is not None:
         contracts.check_proof(declared, proof)
+    return proof
+
+
+def judge_all(cause: str, timelines: list[Timeline]) -> Proof | None:
+    """The same over all ranks of a job; the cause needs all of its evidence."""
+    declared = catalog.causes()[cause]
+    proof = contracts.run_cause(declared, timelines)
+    if proof is not None:
+        contracts.check_proof(declared, proof)
+        contracts.check_abstains(declared, timelines)
     return proof
 
 

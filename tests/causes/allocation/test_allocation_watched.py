@@ -11,6 +11,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.model.loading import BATCH, Loading, Worker
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.watched import watched
 
 STARVED = {
@@ -41,9 +42,13 @@ def trained(loader_ms: float = 0.0, steps: int = 6):
     return job.timeline()
 
 
-def judge(cause, values, timeline=None, **options):
+def recorded(values, timeline=None):
+    return watched(timeline or trained(), values, settings={"pid": 7})
+
+
+def judge(cause, values, timeline=None):
     declared = catalog.causes()[cause]
-    made = watched(timeline or trained(), values, settings={"pid": 7}, **options)
+    made = recorded(values, timeline)
     proof = contracts.run_cause(declared, [made])
     if proof is not None:
         contracts.check_proof(declared, proof)
@@ -175,3 +180,21 @@ def test_a_diagnosis_tells_how_well_the_gpus_were_used():
     assert (told.gpu_util, told.power_w) == pytest.approx((0.97, 300.0))
     assert told.energy_j_per_step == pytest.approx(300.0 * Facts(made).step_s, rel=0.01)
     assert told.sm_active is None
+
+
+OTHER = {"process_memory_bytes@gpu0.pid9": 1e9, "process_busy_ratio@gpu0.pid9": 0.4}
+SMALL = {"sm_active_ratio@gpu0": 0.1, "memory_used_bytes@gpu0": 4e9}
+PAIRS = {
+    "cpu-starved-allocation": Pair(
+        sick=lambda: recorded(STARVED, trained(loader_ms=6)),
+        healthy=lambda: recorded({**STARVED, "cores_effective": 8.0}, trained(loader_ms=6)),
+    ),
+    "gpu-contention": Pair(
+        sick=lambda: recorded({**BUSY, **OTHER}),
+        healthy=lambda: recorded({**BUSY, **OTHER, "process_busy_ratio@gpu0.pid9": 0.0}),
+    ),
+    "gpu-too-big-for-job": Pair(
+        sick=lambda: recorded({**BUSY, **SMALL}),
+        healthy=lambda: recorded({**BUSY, **SMALL, "sm_active_ratio@gpu0": 0.5}),
+    ),
+}

@@ -6,6 +6,7 @@ from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 
 
 def job(listed: int, world: int | None, rank: int = 0) -> Builder:
@@ -54,3 +55,6 @@ def test_it_is_a_remark_that_costs_the_used_gpu_nothing():
     assert finding.severity == "info"
     assert finding.lost.high == 0.0
     contracts.check_bounds(diagnosis)
+
+
+PAIRS = {"idle-allocated-gpu": Pair(sick=lambda: job(8, 1), healthy=lambda: job(8, 8))}

@@ -1,7 +1,13 @@
 """A process that holds its device and waits."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 from imagined import MS, Imagined, S, finding
+
+from whyidle.engine.watch import read
+from whyidle.testing.pairs import Pair
 
 SLEEP = "/home/me/train.py(60): linger;/home/me/train.py(70): <module>"
 PDB = "/usr/lib/python3.11/cmd.py(126): cmdloop;/usr/lib/python3.11/pdb.py(361): interaction;"
@@ -53,3 +59,17 @@ def test_a_debugger_in_the_loop(tmp_path):
     assert first.cause == "interactive-or-unreleased"
     assert "prompt or a debugger" in first.headline
     assert first.where[0].file == "/home/me/train.py"
+
+
+def build_recording(busy):
+    """A recording whose process goes on for 8 s after its last step, so busy."""
+    with TemporaryDirectory() as folder:
+        job(Path(folder), 100, SLEEP, 8 * S, busy=busy)
+        return read(Path(folder))
+
+
+PAIRS = {
+    "interactive-or-unreleased": Pair(
+        sick=lambda: build_recording(busy=0.0), healthy=lambda: build_recording(busy=1.0)
+    )
+}

@@ -1,8 +1,8 @@
 """Operators that exist only on the CPU prove where the work runs."""
 
-from judging import judge
-
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import judge
 
 
 def job(op: str, *, kernels: bool = False) -> Builder:
@@ -27,3 +27,11 @@ def test_a_recording_of_the_host_alone_proves_nothing():
 
 def test_a_gpu_that_works_is_used():
     assert judge("training-on-cpu", job("aten::mkldnn_convolution", kernels=True)) is None
+
+
+CONVOLUTION = "aten::mkldnn_convolution"
+PAIRS = {
+    "training-on-cpu": Pair(
+        sick=lambda: job(CONVOLUTION), healthy=lambda: job(CONVOLUTION, kernels=True)
+    )
+}

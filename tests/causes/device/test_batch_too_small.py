@@ -5,6 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge
 
 CAUSE = "batch-too-small"
@@ -112,3 +113,6 @@ def test_where_passes_are_not_recorded_it_is_said_with_its_condition():
     (plan,) = fixes(proof)
     assert plan.summary.startswith("with gradient accumulation: batch_size times 8")
     assert plan.predicted is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: forward(8), healthy=lambda: forward(4096))}

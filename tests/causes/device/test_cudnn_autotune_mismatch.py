@@ -8,6 +8,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "cudnn-autotune-mismatch"
@@ -110,3 +111,6 @@ def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised
 )
 def test_no_trial_is_offered(job, settings):
     assert told(job, settings) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(range(6), sizes=6), healthy=lambda: train((0,)))}

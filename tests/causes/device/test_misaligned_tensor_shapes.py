@@ -3,6 +3,7 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "misaligned-tensor-shapes"
@@ -45,3 +46,6 @@ def test_the_prediction_holds_the_twin(ratio):
 )
 def test_silent(job):
     assert judge(CAUSE, job()) is None
+
+
+PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train(EVEN))}

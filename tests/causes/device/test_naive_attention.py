@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "naive-attention"
@@ -64,3 +65,6 @@ def test_silent_where_it_is_fused():
 
 def test_what_pytorchs_own_attention_calls_is_not_written_out_by_the_user():
     assert judge(CAUSE, train(asked="aten::_scaled_dot_product_attention_math")) is None
+
+
+PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train(fused=2000))}

@@ -1,6 +1,7 @@
 """Recomputation with free memory."""
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "needless-compute"
@@ -56,3 +57,6 @@ def test_silent_where_memory_is_short():
 
 def test_silent_without_recomputation():
     assert judge(CAUSE, train(again=False, memory=20)) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(memory=20), healthy=lambda: train(memory=70))}

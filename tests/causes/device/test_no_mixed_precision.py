@@ -10,6 +10,7 @@ from whyidle.causes.device._narrower import casts, launched_casts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, single_precision
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "no-mixed-precision"
@@ -180,3 +181,6 @@ def test_silent(job):
 
 def test_the_shared_sick_job():
     assert judge(CAUSE, single_precision()) is not None
+
+
+PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train("bf16"))}

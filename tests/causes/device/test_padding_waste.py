@@ -11,6 +11,7 @@ from whyidle.model.loading import PADDING, Loading
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers
 
 LOOP = "/job/train.py(20): <module>"
@@ -191,3 +192,11 @@ def test_nothing_counted_is_an_abstention():
     assert catalog.causes()["padding-waste"].lacks(
         replace(job, loading=Loading()).signals() | {"device_time", "steady_steps"}
     ) == ["batch_padding"]
+
+
+PAIRS = {
+    "padding-waste": Pair(
+        sick=lambda: train(0.9, all_positions)[0],
+        healthy=lambda: train(0.04, all_positions)[0],
+    )
+}

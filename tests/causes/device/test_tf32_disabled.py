@@ -3,6 +3,7 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "tf32-disabled"
@@ -67,3 +68,8 @@ def test_only_what_the_flops_take_shrinks_where_shapes_tell_it(reached):
 )
 def test_silent(job):
     assert judge(CAUSE, job()) is None
+
+
+PAIRS = {
+    CAUSE: Pair(sick=lambda: train((SGEMM, 900)), healthy=lambda: train((SGEMM, 900), (TF32, 5)))
+}

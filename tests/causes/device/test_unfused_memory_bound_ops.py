@@ -4,6 +4,7 @@ import pytest
 
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "unfused-memory-bound-ops"
@@ -95,3 +96,6 @@ def test_the_prediction_holds_the_twin(fused):
 )
 def test_silent(job):
     assert judge(CAUSE, job()) is None
+
+
+PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train(name=TRITON))}

@@ -3,6 +3,7 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "wrong-memory-format"
@@ -40,3 +41,6 @@ def test_a_transpose_that_the_model_asks_for_is_another_thing():
 @pytest.mark.parametrize("host", [800])
 def test_nothing_is_promised_while_the_host_is_the_bottleneck(host):
     assert judge(CAUSE, train(host=host)) is None
+
+
+PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train(operator="aten::contiguous"))}

@@ -1,9 +1,9 @@
 """One exchange of gradients per micro-batch is found; one per optimizer step is not."""
 
-from judging import covers, judge, measured
-
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "allreduce-every-microstep"
@@ -71,3 +71,6 @@ def test_what_accumulation_does_not_need_is_not_lost_twice():
     needless = judge(CAUSE, job(4))
     exposed = judge("exposed-gradient-comm", job(4))
     assert needless.high > 2 * exposed.high
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: job(4), healthy=lambda: job(4, exchanges=1))}

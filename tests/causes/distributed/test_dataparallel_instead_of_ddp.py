@@ -1,8 +1,8 @@
 """One process that launches for several devices is found; model parallelism is not it."""
 
-from judging import judge
-
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import judge
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "dataparallel-instead-of-ddp"
@@ -46,3 +46,6 @@ def test_one_device_is_not_data_parallel():
 def test_replicas_that_are_busy_lose_little():
     proof = judge(CAUSE, job(2, layer=3_000))
     assert proof is None or proof.high < 0.03
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: job(4), healthy=lambda: job(4, marks=False))}

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from judging import covers, judge, judge_all, measured
-
 from whyidle import catalog
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, judge_all, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COPY = "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
@@ -142,3 +142,6 @@ def test_without_a_search_nothing_is_noted():
 def test_a_search_that_finds_something_is_needed():
     told = {**TOLD, "unused_parameter_size": 64}
     assert judge_all(CAUSE, [watched(walk=500, told=told)]) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: job(copies=80), healthy=job)}

@@ -1,11 +1,12 @@
 """Communication that holds up work is found; hidden, harmless or waiting for others is not it."""
 
 import pytest
-from judging import covers, judge, judge_all, measured
 
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.fleet import Fleet
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, judge_all, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "exposed-gradient-comm"
@@ -148,3 +149,6 @@ def test_a_single_exchange_after_the_backward_pass_is_to_be_overlapped():
 def test_where_every_bucket_is_hidden_but_the_last_there_is_nothing_to_overlap():
     proof = judge(CAUSE, ddp(12_000, overlap=True))
     assert proof is None or catalog.fixes()["overlap-exchange"].decide(proof) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: ddp(4_000), healthy=lambda: ddp(1_000, overlap=True))}

@@ -1,11 +1,11 @@
 """A rank that is late without computing longer is named, with what holds it up."""
 
-from judging import covers, judge_all
-
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "late-rank"
@@ -71,3 +71,11 @@ def test_once_the_late_rank_is_in_time_transfers_are_hidden_again():
     proof = judge_all(CAUSE, sick)
     assert proof.facts["rank"] == 2
     assert covers(proof, Facts(sick[0]).step_s / Facts(well[0]).step_s)
+
+
+PAIRS = {
+    CAUSE: Pair(
+        sick=lambda: fleet(lambda _, rank: 2500 if rank == 2 else 100),
+        healthy=lambda: fleet(lambda *_: 2500),
+    )
+}

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from judging import judge, judge_all
-
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.fleet import Fleet
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import judge, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "nccl-transport-fallback"
@@ -68,3 +68,6 @@ def test_gloo_for_gpu_tensors():
     proof = judge(CAUSE, made)
     assert "gloo" in proof.headline
     assert "nccl" in catalog.fixes()["repair-transport"].decide(proof).summary
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: fleet(2.0), healthy=lambda: fleet(12.0, late=20_000))}

@@ -1,13 +1,14 @@
 """Unequal work is laid to the rank that computes longer, not to the ones that wait."""
 
 import pytest
-from judging import covers, judge_all
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "rank-workload-imbalance"
@@ -83,3 +84,11 @@ def test_more_work_is_not_a_slow_device():
     sick = fleet(lambda step, rank: 4000 if rank == 1 else 3000).timelines()
     assert judge_all("fail-slow-device", sick) is None
     assert judge_all(CAUSE, sick) is not None
+
+
+PAIRS = {
+    CAUSE: Pair(
+        sick=lambda: fleet(lambda _, rank: 5000 if rank == 2 else 3000),
+        healthy=lambda: fleet(lambda _, rank: 3000 + rank),
+    )
+}

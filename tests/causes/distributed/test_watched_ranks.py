@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judging import covers, judge, judge_all, measured
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -14,6 +13,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import HostKind, Pace
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.twins import covers, judge, judge_all, measured
 
 FORWARD, BACKWARD = "/job/train.py(20): train", "/job/train.py(21): train"
 SLOW, STEP = "/job/train.py(31): train", "/job/train.py(40): train"

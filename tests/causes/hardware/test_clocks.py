@@ -5,6 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.watched import watched
 
 HOT, POWER, APPLICATION, IDLE = 0x20, 0x04, 0x02, 0x01
@@ -19,15 +20,19 @@ BASE = {
 }
 
 
-def judge(cause, **changed):
+def recorded(**changed):
     job = Builder()
     for _ in range(4):
         with job.step():
             for _ in range(10):
                 job.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x128_tn", us(800))])
     values = {**BASE, **{f"{name}@gpu0": value for name, value in changed.items()}}
+    return watched(job.timeline(), values)
+
+
+def judge(cause, **changed):
     declared = catalog.causes()[cause]
-    proof = contracts.run_cause(declared, [watched(job.timeline(), values)])
+    proof = contracts.run_cause(declared, [recorded(**changed)])
     if proof is not None:
         contracts.check_proof(declared, proof)
     return proof
@@ -82,3 +87,14 @@ def test_a_higher_limit_of_power_allows_its_cube_root_in_clocks(limit, clock, th
 def test_application_clocks_and_full_clocks():
     assert judge("power-or-clock-cap", clock_reasons=APPLICATION) is not None
     assert judge("power-or-clock-cap", clock_reasons=APPLICATION, clock_sm_mhz=1995.0) is None
+
+
+PAIRS = {
+    "thermal-throttle": Pair(
+        sick=lambda: recorded(clock_reasons=HOT), healthy=lambda: recorded(clock_reasons=POWER)
+    ),
+    "power-or-clock-cap": Pair(
+        sick=lambda: recorded(clock_reasons=POWER, power_limit_w=400.0),
+        healthy=lambda: recorded(clock_reasons=POWER),
+    ),
+}

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judging import covers, judge_all
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -12,6 +11,8 @@ from whyidle.analysis.job import Job
 from whyidle.model.timeline import Pace
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 ADD = "vectorized_elementwise_kernel"
@@ -142,3 +143,6 @@ def test_without_a_count_of_every_rank_nothing_is_said_of_cores():
     timelines = paced(fleet(1.25, grids=False), queued_us=LATE_US)
     timelines[0] = replace(timelines[0], pace=None)
     assert judge_all(CAUSE, timelines) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: fleet(1.25), healthy=lambda: fleet(1.25, wider=1.25))}

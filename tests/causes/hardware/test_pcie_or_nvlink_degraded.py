@@ -1,16 +1,16 @@
 """A link at a fraction of its class is found; pageable and shared ones are not."""
 
 import pytest
-from judging import covers, judge, measured
 
-from whyidle.testing import builder
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
 
-def job(pinned: bool = True) -> Builder:
-    made = Builder()
+def job(*, pinned: bool = True, **rates: float) -> Builder:
+    made = Builder(**rates)
     for _ in range(5):
         with made.step():
             made.copy("h2d", 20_000_000, pinned=pinned)
@@ -19,21 +19,24 @@ def job(pinned: bool = True) -> Builder:
     return made
 
 
-def test_one_lane_of_sixteen(monkeypatch):
-    healthy = job()
-    monkeypatch.setattr(builder, "PINNED_GBS", 1.6)
-    sick = job()
+def test_one_lane_of_sixteen():
+    healthy, sick = job(), job(pinned_gbs=1.6)
     proof = judge("pcie-or-nvlink-degraded", sick)
     assert proof is not None
     assert covers(proof, measured(sick, healthy))
 
 
 @pytest.mark.parametrize("rate", [25.0, 12.0, 7.0])
-def test_shared_switches_and_traffic_explain_less(monkeypatch, rate):
-    monkeypatch.setattr(builder, "PINNED_GBS", rate)
-    assert judge("pcie-or-nvlink-degraded", job()) is None
+def test_shared_switches_and_traffic_explain_less(rate):
+    assert judge("pcie-or-nvlink-degraded", job(pinned_gbs=rate)) is None
 
 
-def test_pageable_copies_tell_nothing_of_the_link(monkeypatch):
-    monkeypatch.setattr(builder, "PAGEABLE_GBS", 1.0)
-    assert judge("pcie-or-nvlink-degraded", job(pinned=False)) is None
+def test_pageable_copies_tell_nothing_of_the_link():
+    assert judge("pcie-or-nvlink-degraded", job(pinned=False, pageable_gbs=1.0)) is None
+
+
+PAIRS = {
+    "pcie-or-nvlink-degraded": Pair(
+        sick=lambda: job(pinned_gbs=1.6), healthy=lambda: job(pinned_gbs=7.0)
+    )
+}

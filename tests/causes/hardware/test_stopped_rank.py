@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judging import covers
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -13,6 +12,7 @@ from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.twins import covers
 
 CAUSE = "fail-slow-device"
 LOOP = "/job/train.py(20): <module>"

@@ -2,6 +2,7 @@ import pytest
 
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, synchronising
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "cpu-fallback-op"
@@ -126,3 +127,6 @@ def test_how_batches_are_sent_does_nothing_for_a_detour():
     job = outside(back=8_000_000, forth=8_000_000)
     assert judge(CAUSE, job)
     assert judge("pageable-h2d-copy", job) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(2000), healthy=lambda: outside(work=5))}

@@ -6,6 +6,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, launch_bound
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "debug-mode-left-on"
@@ -82,3 +83,6 @@ def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
     plan = catalog.fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
     assert "set_sync_debug_mode" in plan.summary
     assert (plan.automatic, plan.edits, plan.faster) == (False, (), False)
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: blocking(True), healthy=lambda: blocking(False))}

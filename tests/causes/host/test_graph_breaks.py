@@ -1,5 +1,6 @@
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "graph-breaks"
@@ -42,3 +43,6 @@ def test_pieces_without_eager_code_between_them_cost_nothing():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(4), healthy=lambda: train(4, same=True))}

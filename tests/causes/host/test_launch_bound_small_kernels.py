@@ -2,6 +2,7 @@ import pytest
 
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, launch_bound
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "launch-bound-small-kernels"
@@ -90,3 +91,6 @@ def test_a_larger_batch_is_foretold_beside_it():
     for kernel in (4, 16):
         gain = 4 * measured(eager(), eager(kernel=kernel))
         assert larger.low <= gain <= larger.high
+
+
+PAIRS = {CAUSE: Pair(sick=eager, healthy=as_one_graph)}

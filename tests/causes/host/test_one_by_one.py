@@ -1,13 +1,13 @@
 """Short operators that a line of the user's own calls one after the other, as looks tell them."""
 
 import pytest
-from judging import judge
 
 from whyidle import catalog
 from whyidle.analysis import calling
 from whyidle.analysis.sampling.gil_waits import FRAMEWORK_US
 from whyidle.importers._samples import HELD_BITS
 from whyidle.testing.guest import Guest
+from whyidle.testing.twins import judge
 
 MS = 1_000_000
 LOOP = "/job/train.py(87): train"

@@ -7,6 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, synchronising
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "per-step-host-sync"
@@ -150,3 +151,6 @@ def test_a_checkpoint_needs_what_it_waits_for():
                     job.sync()
                     job.quiet(us(30_000))
     assert judge(CAUSE, job) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(every=6), healthy=lambda: train(every=0))}

@@ -10,6 +10,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.guest import Guest
+from whyidle.testing.pairs import Pair
 
 CAUSE = "python-between-operators"
 
@@ -104,3 +105,6 @@ def test_python_of_a_library_is_told_as_such():
     assert found.headline.startswith("Python of torch, called in train, takes")
     assert "calls of torch at train.py:96" in found.fixes[0].summary
     assert "vectorise" not in found.fixes[0].summary
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(800), healthy=lambda: train(0))}

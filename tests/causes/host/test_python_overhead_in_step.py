@@ -2,6 +2,7 @@ import pytest
 
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "python-overhead-in-step"
@@ -98,3 +99,6 @@ def test_gaps_inside_a_graph_are_no_pauses_of_a_host_that_has_finished():
                 )
             job.runtime("cudaGraphLaunch", us(20), correlation)
     assert judge("python-overhead-in-step", job) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(800), healthy=lambda: train(100))}

@@ -3,6 +3,7 @@ import pytest
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "recompilation-storm"
@@ -38,3 +39,6 @@ def test_compiling_in_one_step_may_be_warm_up():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train({2, 4, 6}), healthy=lambda: train({3}))}

@@ -1,10 +1,10 @@
 """What stack samples tell is predicted with their error."""
 
 import pytest
-from judging import judge
 
 from whyidle.fixes import amortise_python
 from whyidle.testing.guest import FREE, HELD_US, TAKEN, Guest
+from whyidle.testing.twins import judge
 
 MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"

@@ -6,6 +6,7 @@ from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "unfused-optimizer"
@@ -125,3 +126,6 @@ def test_the_risk_names_the_device_that_it_is_about(noun, risk):
     assert proof.facts["noun"] == "GPU"
     told = replace(proof, facts={**proof.facts, "noun": noun})
     assert catalog.fixes()["fused-optimizer"].decide(told).risk.endswith(risk)
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train("loop"), healthy=lambda: train("fused"))}

@@ -1,10 +1,10 @@
 """A loop over many tensors on a CPU: what a fused update still costs, at least and at most."""
 
 import pytest
-from judging import judge
 
 from whyidle import catalog
 from whyidle.testing.guest import Guest
+from whyidle.testing.twins import judge
 
 MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
-from judging import covers, judge, judge_all, measured
 
 from whyidle.model.loading import BATCH, ROW, Loading
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, judge_all, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -225,3 +226,8 @@ def test_a_look_at_the_library_s_part_of_loading_is_not_where_the_loop_stands(tm
     assert found is not None
     assert found.where[0].function == "__getitem__"
     assert "most of the loading happens in" not in {one.quantity for one in found.evidence}
+
+
+PAIRS = {
+    "dataloader-no-workers": Pair(sick=lambda: job(10_000), healthy=lambda: job(10_000, workers=2))
+}

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from judging import covers, judge, measured
 
 from whyidle.causes.input.dataloader_too_few_workers import round_length
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -104,3 +105,10 @@ def test_near_misses(waits):
 )
 def test_round_length(waits, period):
     assert round_length(np.array(waits, dtype=float)) == period
+
+
+PAIRS = {
+    "dataloader-too-few-workers": Pair(
+        sick=lambda: saw_tooth(3, 42_000), healthy=lambda: big([4_300] * 8)
+    )
+}

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
-from judging import covers, judge, judge_all, measured
 
 from whyidle.model.loading import BATCH, Loading
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, judge_all, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -136,3 +137,11 @@ def test_a_function_that_calls_native_code_is_where_it_happens(tmp_path):
     assert found.headline == told
     named = {one.quantity: one.value for one in found.evidence}
     assert named["most of it happens in"] == "/job/data.py(31): decode"
+
+
+PREPARATION = "/home/u/prepare.py(8): preprocess_batch"
+PAIRS = {
+    "heavy-cpu-transform": Pair(
+        sick=lambda: job(PREPARATION, 8_000), healthy=lambda: job(PREPARATION, 8_000, kernels=3)
+    )
+}

@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 import pytest
-from judging import covers
 
 from whyidle import catalog
 from whyidle.analysis.cores import BUSY_CORE
@@ -19,6 +18,8 @@ from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 LOOP = "/job/train.py(20): <module>"
@@ -771,3 +772,31 @@ def test_missing_cores_cost_what_is_waited_for_them_where_that_is_more_than_for_
         contracts.check_bounds(told)
         costs = next(each for each in told.findings if each.cause == "cpu-starved-allocation")
         assert costs.beyond == (bucket == "input")
+
+
+PAIRS = {
+    "bursty-loader-shallow-prefetch": Pair(
+        sick=lambda: BURSTY.run, healthy=lambda: replace(BURSTY, slow=(12, 15.0)).run
+    ),
+    "cpu-oversubscription": Pair(
+        sick=lambda: CROWDED.run, healthy=lambda: Job(cpu=30, threads=2, cores=8.0).run
+    ),
+    "narrowed-cpu-affinity": Pair(
+        sick=lambda: BOUND.run, healthy=lambda: replace(BOUND, given=None).run
+    ),
+    "page-cache-thrash": Pair(
+        sick=lambda: AGAIN.run, healthy=lambda: replace(AGAIN, reread=0.0).run
+    ),
+    "remote-storage-fetch-stall": Pair(
+        sick=lambda: STORED.run, healthy=lambda: replace(STORED, storage=30).run
+    ),
+    "repeated-deterministic-preprocessing": Pair(
+        sick=lambda: REPEATED.run, healthy=lambda: replace(REPEATED, same=False).run
+    ),
+    "small-file-random-io": Pair(
+        sick=lambda: SMALL.run, healthy=lambda: replace(SMALL, storage=30).run
+    ),
+    "worker-handoff-bottleneck": Pair(
+        sick=lambda: HANDED.run, healthy=lambda: Job(cpu=6, pickle=20).run
+    ),
+}

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.real_processes("workers share a core with whatever else runs")
+
 TRAIN = """
     import os, sys, time
     import torch

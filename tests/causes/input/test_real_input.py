@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judging import covers
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
 from whyidle.testing import contracts
+from whyidle.testing.twins import covers
 
 FOLDER = Path(
     os.environ.get("WHYIDLE_TRACES") or Path(__file__).parents[3].parent / "shared" / "traces"

@@ -8,6 +8,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.pairs import Pair
 
 LOOP = "/job/train.py(15): main;/job/train.py(30): <module>"
 LIB = "/usr/lib/python3.11"
@@ -123,3 +124,10 @@ def test_short_work_before_a_wait_is_no_blocking_call():
     found = {one.cause for one in diagnose([looked_at(step * 200, ms(17))]).findings}
     assert "slow-producer" in found
     assert "blocking-logging-upload" not in found
+
+
+PAIRS = {
+    "slow-producer": Pair(
+        sick=lambda: train(TAKEN["a pipe"]), healthy=lambda: train(TAKEN["a pipe"], wait_ms=1)
+    )
+}

@@ -1,8 +1,8 @@
 """Starting workers is found where it starts processes and costs."""
 
-from judging import covers, judge, measured
-
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -38,3 +38,10 @@ def test_a_start_seen_once_may_be_rare():
 def test_cheap_starts_and_iterators_without_workers():
     assert judge("worker-restart-per-epoch", job(us(50), every=9)) is None
     assert judge("worker-restart-per-epoch", job(ms(10), processes=False)) is None
+
+
+PAIRS = {
+    "worker-restart-per-epoch": Pair(
+        sick=lambda: job(ms(10)), healthy=lambda: job(ms(10), processes=False)
+    )
+}

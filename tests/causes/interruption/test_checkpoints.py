@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from judging import judge_all
 
 from whyidle import catalog
 from whyidle.causes.interruption._checkpoints import FAILURES_S
 from whyidle.model.loading import Loading
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.twins import judge_all
 from whyidle.testing.watched import watched
 
 CAUSE = "sync-checkpoint"

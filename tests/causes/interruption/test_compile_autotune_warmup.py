@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from judging import covers, judge
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -14,6 +13,8 @@ from whyidle.importers import kineto
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"
@@ -116,3 +117,10 @@ def test_a_job_of_the_cpu_compiles_too():
     diagnosis = diagnose([replace(sick.timeline(), info=DeviceInfo())])
     assert diagnosis.findings[0].cause == "compile-autotune-warmup"
     assert "interrupted" in diagnosis.verdict.headline
+
+
+PAIRS = {
+    "compile-autotune-warmup": Pair(
+        sick=lambda: job([ms(400), 0, 0, 0, 0, 0]), healthy=lambda: job([ms(20)] * 6)
+    )
+}

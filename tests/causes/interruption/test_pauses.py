@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from judging import covers, judge, measured
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -11,6 +10,8 @@ from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.guest import Guest
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 FRAMES = {
@@ -72,17 +73,19 @@ def test_short_pauses_are_not_worth_a_word(cause):
     assert judge(cause, job(FRAMES[cause], us(20))) is None
 
 
-@pytest.mark.parametrize(
-    ("cause", "frame"),
-    [
-        ("sync-checkpoint", "/home/u/train.py(9): load_checkpoint"),
-        ("heavy-evaluation", "transformers/generation/configuration_utils.py(9): validate"),
-        ("blocking-logging-upload", "/home/u/mylogger_net.py(9): forward"),
-        ("python-gc-pauses", "/home/u/collect_data.py(9): collect_samples"),
-    ],
-)
-def test_names_that_only_sound_alike(cause, frame):
-    assert judge(cause, job(frame, ms(12))) is None
+SOUNDING_ALIKE = {
+    "sync-checkpoint": "/home/u/train.py(9): load_checkpoint",
+    "heavy-evaluation": "transformers/generation/configuration_utils.py(9): validate",
+    "blocking-logging-upload": "/home/u/mylogger_net.py(9): forward",
+    "python-gc-pauses": "/home/u/collect_data.py(9): collect_samples",
+}
+PAIRS = {
+    cause: Pair(
+        sick=lambda frame=frame: job(frame, ms(12)),
+        healthy=lambda frame=SOUNDING_ALIKE[cause]: job(frame, ms(12)),
+    )
+    for cause, frame in FRAMES.items()
+}
 
 
 def test_the_copy_from_the_device_remains_of_a_checkpoint():

@@ -1,7 +1,13 @@
 """Time before the first step, against the rest of the process's life."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 from imagined import MS, Imagined, S, finding
+
+from whyidle.engine.watch import read
+from whyidle.testing.pairs import Pair
 
 SCAN = "/home/me/train.py(12): scan;/home/me/train.py(40): <module>"
 IMPORT = (
@@ -90,3 +96,15 @@ def test_a_short_one_does_not_hide_what_is_slow_in_the_steps(tmp_path, length, f
 @pytest.mark.parametrize(("length", "steps"), [(2 * S, 20), (4 * S, 10_000)])
 def test_what_nobody_waits_for_is_not_told(tmp_path, length, steps):
     assert finding(job(tmp_path, [(SCAN, length)], steps), "slow-startup") is None
+
+
+def build_recording(scan_s):
+    """A recording whose process scans its files for so long before the first step."""
+    with TemporaryDirectory() as folder:
+        job(Path(folder), [(SCAN, round(scan_s * S))])
+        return read(Path(folder))
+
+
+PAIRS = {
+    "slow-startup": Pair(sick=lambda: build_recording(6.0), healthy=lambda: build_recording(0.02))
+}

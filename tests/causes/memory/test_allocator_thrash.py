@@ -2,6 +2,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import allocating, healthy
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "allocator-thrash"
@@ -95,3 +96,6 @@ def test_now_and_then_is_no_thrash():
 
 def test_a_healthy_job_is_left_alone():
     assert judge(CAUSE, healthy()) is None
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(every=1), healthy=lambda: train(every=0))}

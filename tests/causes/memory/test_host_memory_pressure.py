@@ -5,6 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.pairs import Pair
 from whyidle.testing.watched import watched
 
 JOB = {"cpu_user_s@pid7": (1.0, 0.0), "job_faults_major": (300.0, 0.0)}
@@ -122,3 +123,11 @@ def test_who_waits_for_memory_is_not_told_to_need_more_of_it():
     assert judge({}, few, workers=0) is not None
     assert judge(FULL_GROUP, few, workers=0) is None
     assert judge({**FULL_GROUP, "pressure_memory_some_s": (0.1, 0.0)}, few, workers=0) is not None
+
+
+PAIRS = {
+    "host-memory-pressure": Pair(
+        sick=lambda: recorded(GROUP),
+        healthy=lambda: recorded({**GROUP, "group_pressure_memory_some_s": (0.01, 0.0)}),
+    )
+}

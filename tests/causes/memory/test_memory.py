@@ -5,6 +5,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import launch_bound
+from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import judge
 
 GB = 1 << 30
@@ -70,3 +71,14 @@ def test_a_full_cache_is_not_full_memory():
 
 def test_full_memory_beside_a_busy_device_is_well_used():
     assert judge("memory-capacity-bound", train([76 * GB] * 6, kernel=200)) is None
+
+
+PAIRS = {
+    "memory-leak-growth": Pair(
+        sick=lambda: train([(20 + 2 * i) * GB for i in range(8)]),
+        healthy=lambda: train([20 * GB] + [40 * GB] * 7),
+    ),
+    "memory-capacity-bound": Pair(
+        sick=lambda: train([76 * GB] * 6), healthy=lambda: train([30 * GB] * 6)
+    ),
+}

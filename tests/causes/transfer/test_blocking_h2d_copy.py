@@ -1,8 +1,8 @@
 """Copies that nothing overlaps are found; those beside compute are not."""
 
-from judging import covers, judge, measured
-
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -40,3 +40,10 @@ def test_pageable_copies_belong_to_their_own_cause():
             made.op("aten::mm", kernels=[(GEMM, us(5_000))])
     assert judge("blocking-h2d-copy", made) is None
     assert judge("pageable-h2d-copy", made) is not None
+
+
+PAIRS = {
+    "blocking-h2d-copy": Pair(
+        sick=lambda: job(wait=True), healthy=lambda: job(wait=False, stream=9)
+    )
+}

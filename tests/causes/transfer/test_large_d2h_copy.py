@@ -1,9 +1,10 @@
 """Outputs read back in every step are named; scalars, checkpoints and fallbacks are not these."""
 
 import pytest
-from judging import covers, judge, measured
 
 from whyidle.testing.builder import PAGEABLE_GBS, Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "large-d2h-copy"
@@ -57,3 +58,6 @@ def test_near_misses():
     assert judge(CAUSE, job(4)) is None  # a scalar
     assert judge(CAUSE, job(60_000_000, save=True)) is None
     assert judge(CAUSE, job(60_000_000, stream=9, pinned=True)) is None  # beside compute
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: job(60_000_000), healthy=lambda: job(60_000_000, save=True))}

@@ -1,10 +1,10 @@
 """Many small copies, and wide ones, against packed and narrow twins."""
 
 import pytest
-from judging import covers, judge, measured
 
-from whyidle.testing import builder
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 IMAGES = [[64, 3, 224, 224], [64, 3, 224, 224]]
@@ -39,10 +39,9 @@ def test_two_hundred_small_copies_and_one():
     assert proof.predicted.speedup == pytest.approx(packed, rel=0.12)
 
 
-def test_no_more_is_promised_than_the_host_keeps_up_with(monkeypatch):
+def test_no_more_is_promised_than_the_host_keeps_up_with():
     """The device is 200 ms behind; its 40 copies take 6.5 of 8.5 ms, the host 5 ms beside them."""
-    monkeypatch.setattr(builder, "PINNED_GBS", 0.05)
-    made = Builder()
+    made = Builder(pinned_gbs=0.05)
     made.behind(us(200_000))
     for _ in range(6):
         with made.step():
@@ -116,3 +115,10 @@ def test_copies_on_the_device_that_convert_nothing_of_it_stay(other):
 
 def test_float_matrices_may_need_their_width():
     assert judge("oversized-or-fragmented-h2d", job(1, 100_000_000)) is None
+
+
+PAIRS = {
+    "oversized-or-fragmented-h2d": Pair(
+        sick=lambda: job(200, 8_000), healthy=lambda: job(12, 8_000)
+    )
+}

@@ -1,17 +1,17 @@
 """Pageable copies are found, and pinning wins what the twin shows."""
 
 import pytest
-from judging import covers, judge, measured
 
 from whyidle.analysis.copies import link_gbs
-from whyidle.testing import builder
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.pairs import Pair
+from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
 
-def job(size: int, *, pinned: bool, stream: int = 7, layers: int = 20) -> Builder:
-    made = Builder()
+def job(size: int, *, pinned: bool, stream: int = 7, layers: int = 20, **rates: float) -> Builder:
+    made = Builder(**rates)
     for _ in range(6):
         with made.step():
             made.loader(us(40), workers=4)
@@ -40,13 +40,12 @@ def test_what_pinning_alone_wins_is_expected_as_measured():
 
 
 @pytest.mark.parametrize("times", [3, 5, 8])
-def test_pinning_does_not_make_a_slow_machine_one_of_its_class(monkeypatch, times):
-    monkeypatch.setattr(builder, "PAGEABLE_GBS", 0.1)
-    monkeypatch.setattr(builder, "PINNED_GBS", 0.1 * times)
-    sick = job(600_000, pinned=False)
+def test_pinning_does_not_make_a_slow_machine_one_of_its_class(times):
+    rates = {"pageable_gbs": 0.1, "pinned_gbs": 0.1 * times}
+    sick = job(600_000, pinned=False, **rates)
     proof = judge("pageable-h2d-copy", sick)
     assert proof is not None
-    pinned = measured(sick, job(600_000, pinned=True))
+    pinned = measured(sick, job(600_000, pinned=True, **rates))
     assert covers(proof, pinned)
     assert 1 / (1 - proof.facts["without_overlap"]) == pytest.approx(pinned, rel=0.15)
 
@@ -74,3 +73,10 @@ def test_a_few_bytes_are_not_worth_a_word():
 )
 def test_link_class(name, rate, known):
     assert link_gbs(name) == (rate, known)
+
+
+PAIRS = {
+    "pageable-h2d-copy": Pair(
+        sick=lambda: job(60_000_000, pinned=False), healthy=lambda: job(60_000_000, pinned=True)
+    )
+}

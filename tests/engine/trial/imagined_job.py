@@ -1,5 +1,6 @@
 """A job whose arms and looks are made up."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def with_rate(found, samples_per_s):
 
 class Voice:
     def __init__(self):
-        self.told = []
+        self.told, self.effects = [], []
 
     def say(self, text):
         self.told.append(text)
@@ -56,6 +57,17 @@ class Voice:
 
     def judged(self, judgement):
         self.told.append((judgement.candidate.fix, judgement.kept))
+        self.effects.append(judgement.effect)
+
+
+class Executor:
+    """Answers each arm as ``answer`` says for what is asked."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def run(self, asked, folder, slowest=None):
+        return self.answer(asked)
 
 
 class Job:
@@ -63,23 +75,30 @@ class Job:
 
     error: BaseException = KeyboardInterrupt()
 
-    def __init__(self, monkeypatch, looks, speeds, interrupt=None):
+    def __init__(self, folder, looks, speeds, interrupt=None):
         self.looks, self.speeds, self.interrupt = list(looks), speeds, interrupt
-        self.healing = Healing(["train"], Path("nowhere"), None, 1e6, {"none"}, Voice())
-        monkeypatch.setattr(Healing, "trial", self.trial)
+        folder = Path(tempfile.mkdtemp(dir=folder))
+        self.healing = Healing(["train"], folder, self, 1e6, {"none"}, Voice())
+        self.arm_s, self.passing_s = 1.0, 0.0
         self.times = []
-        monkeypatch.setattr(
-            heal, "look", lambda _, times=1: self.times.append(times) or self.look()
-        )
 
-    def look(self):
-        self.healing.arm_s = 1.0
+    def look(self, healing, times):
+        self.times.append(times)
+        healing.arm_s = self.arm_s
         found = self.looks.pop(0)
         if isinstance(found, KeyboardInterrupt):
             raise found
         return found
 
-    def trial(self, edits, **_):
+    def run(self, asked, folder, slowest=None):
+        """As an executor does; ``passing_s`` of the budget are gone then."""
+        self.healing.begun -= self.passing_s
+        return self.answer(asked)
+
+    def answer(self, asked):
+        return self.trial(asked.edits)
+
+    def trial(self, edits):
         if self.interrupt and any(edit.knob == self.interrupt for edit in edits):
             raise self.error
         turned = {edit.knob: edit.value for edit in edits}
@@ -90,7 +109,7 @@ class Job:
         return replace(ran, ranks={0: told})
 
     def heal(self):
-        return heal.heal(self.healing)
+        return heal.heal(self.healing, self.look)
 
 
 def both(turned):

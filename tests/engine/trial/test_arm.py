@@ -18,6 +18,8 @@ from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.real_processes("arms are ended at seconds of the clock")
+
 TRAIN = f"""
 import sys, time
 {OWN_SGD}

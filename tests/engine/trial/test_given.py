@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from imagined_job import Executor
 from unguarded import Open
 
 from whyidle.engine.trial import arm, failing, given, healing
@@ -74,12 +75,12 @@ def test_a_job_that_was_given_nothing_or_too_little_is_told_so(tmp_path, standar
         (1, "Traceback\nEOFError: EOF when reading a line\n", "fails"),
     ],
 )
-def test_a_job_that_may_have_wanted_input_is_told_how(monkeypatch, standard, status, said, what):
+def test_a_job_that_may_have_wanted_input_is_told_how(tmp_path, standard, status, said, what):
     ran = Ran("crashed" if status else "silent", status, 4.0, Path("nowhere"), said)
-    monkeypatch.setattr(Healing, "run", lambda *_: ran)
     write = pipe(standard)
+    job = Healing(["train"], tmp_path, Executor(lambda _: ran), 60.0, {"none"}, None)
     with pytest.raises(TrialError) as raised:
-        healing.look(Healing(["train"], Path("nowhere"), None, 60.0, {"none"}, None))
+        healing.look(job)
     os.close(write)
     assert what in raised.value.what
     assert "a pipe can be read only once" in raised.value.why

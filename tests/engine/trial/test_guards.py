@@ -18,6 +18,8 @@ from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.real_processes("arms of a real job are compared by the clock")
+
 TRAIN = f"""
 import os, sys, time
 {OWN_SGD}

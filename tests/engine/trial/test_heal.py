@@ -1,6 +1,7 @@
 """One fix after another, with arms and looks that are made up."""
 
 import itertools
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from imagined_job import (
     MORE,
     SEEN,
     WORKERS,
+    Executor,
     Job,
     Voice,
     both,
@@ -39,9 +41,9 @@ def kept(found):
     return [one.fix for one in found.kept]
 
 
-def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
+def test_what_is_hidden_shows_when_the_first_is_healed(tmp_path):
     looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
-    found = Job(monkeypatch, looks, both).heal()
+    found = Job(tmp_path, looks, both).heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
     assert found.whole.effect.speedup == pytest.approx(1 / 0.375, rel=0.01)
     assert found.after.findings == []
@@ -50,29 +52,28 @@ def test_what_is_hidden_shows_when_the_first_is_healed(monkeypatch):
     assert told.detail.fixed.speedup == found.whole.effect.speedup
 
 
-def test_what_a_later_look_has_found_is_not_told_as_unknown(monkeypatch):
+def test_what_a_later_look_has_found_is_not_told_as_unknown(tmp_path):
     before, later = diagnosis(WORKERS), diagnosis(FREEZE)
     unknown = [Abstention(cause=name, missing=["x"], how="") for name in ("one", "another")]
     before = msgspec.structs.replace(before, abstentions=unknown)
     finding = msgspec.structs.replace(later.findings[0], cause="one")
     later = msgspec.structs.replace(later, findings=[finding], abstentions=unknown[1:])
-    found = Job(monkeypatch, [before, later, diagnosis()], both).heal()
+    found = Job(tmp_path, [before, later, diagnosis()], both).heal()
     assert [one.cause for one in document.document(found).abstentions] == ["another"]
 
 
-def test_a_knob_that_is_turned_twice_stands_in_the_plan_once(monkeypatch):
+def test_a_knob_that_is_turned_twice_stands_in_the_plan_once(tmp_path):
     looks = [diagnosis(WORKERS, FREEZE), diagnosis(MORE, FREEZE), diagnosis()]
-    found = Job(monkeypatch, looks, both).heal()
+    found = Job(tmp_path, looks, both).heal()
     assert kept(found) == ["loader-workers", "more-workers"]
     plan = parse_plan(text_of(document.plan(found, ["train"])), "plan.toml")
     assert plan.settings == {"loader.workers": 8}
 
 
-def test_a_job_is_run_further_without_and_with_a_fix_where_there_is_time(monkeypatch):
+def test_a_job_is_run_further_without_and_with_a_fix_where_there_is_time(tmp_path):
     asked = []
-    numbers = lambda _, edits, steps: asked.append(([one.knob for one in edits], steps))  # noqa: E731
-    monkeypatch.setattr(Healing, "numbers", numbers)
-    job = Healing([], Path(), None, budget_s=100.0, allowed=(), voice=Voice(), arm_s=10.0)
+    executor = Executor(lambda arm: asked.append(([one.knob for one in arm.edits], arm.steps)))
+    job = Healing([], tmp_path, executor, budget_s=100.0, allowed=(), voice=Voice(), arm_s=10.0)
     arms = heal.bench(job, None, (), (Edit(knob="loader.workers", value=4),))
     arms.reaching(40, 20)
     arms.lasting(60, 20)
@@ -81,50 +82,50 @@ def test_a_job_is_run_further_without_and_with_a_fix_where_there_is_time(monkeyp
     assert len(asked) == 2
 
 
-def test_what_is_kept_already_is_not_tried_again_as_another_fix(monkeypatch):
+def test_what_is_kept_already_is_not_tried_again_as_another_fix(tmp_path):
     """A collector that our own fix calls is one that the script calls, as far as a look tells."""
     part = proposed_fix("again", 1.9, loader__workers=4)
     whole = proposed_fix("loader-workers", 2.0, loader__workers=4, gc__freeze=True)
-    found = Job(monkeypatch, [diagnosis(whole), diagnosis(part, MORE), diagnosis()], both).heal()
+    found = Job(tmp_path, [diagnosis(whole), diagnosis(part, MORE), diagnosis()], both).heal()
     assert [one.candidate.fix for one in found.judged] == ["loader-workers", "more-workers"]
     assert found.passed == []
 
 
-def test_fixes_that_harm_each_other_are_given_up_from_the_end(monkeypatch):
+def test_fixes_that_harm_each_other_are_given_up_from_the_end(tmp_path):
     def clash(turned):
         """Both together are slow once the job has been looked at with both."""
         return both(turned) if len(turned) < 2 or job.looks else 3.0
 
-    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()], clash)
+    job = Job(tmp_path, [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()], clash)
     found = job.heal()
     assert kept(found) == ["loader-workers"]
     assert "given up" in found.judged[1].why
     assert document.plan(found, ["train"]).settings == {"loader.workers": 4}
 
 
-def test_what_fails_with_the_others_is_given_up_though_it_was_faster_once(monkeypatch):
+def test_what_fails_with_the_others_is_given_up_though_it_was_faster_once(tmp_path):
     """In the second pair of all together, and never before, an arm crashes."""
-    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()], both)
+    job = Job(tmp_path, [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()], both)
     plain, count = job.trial, iter(range(99))
 
-    def trial(self_edits, **options):
-        found = plain(self_edits, **options)
-        if len(self_edits) < 2 or job.looks or next(count) < 1:
+    def trial(edits):
+        found = plain(edits)
+        if len(edits) < 2 or job.looks or next(count) < 1:
             return found
         return replace(found, ending="crashed", told=None)
 
-    monkeypatch.setattr(Healing, "trial", lambda _, edits, **options: trial(edits, **options))
+    job.trial = trial
     found = job.heal()
     assert kept(found) == ["loader-workers"]
     assert "given up: with the others, rolled back" in found.judged[1].why
 
 
 @pytest.mark.parametrize("second", ["trial", "look"])
-def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
+def test_ctrl_c_leaves_what_is_proven_by_then(tmp_path, second):
     looks = [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)]
     if second == "look":
         looks[1] = KeyboardInterrupt()
-    found = Job(monkeypatch, looks, both, interrupt="gc.freeze").heal()
+    found = Job(tmp_path, looks, both, interrupt="gc.freeze").heal()
     assert kept(found) == ["loader-workers"]
     assert [one.kept for one in found.judged] == [True]
     assert found.stopped
@@ -138,8 +139,8 @@ def test_ctrl_c_leaves_what_is_proven_by_then(monkeypatch, second):
     assert stopped.why == (heal.AMID if amid else heal.STOPPED)
 
 
-def test_an_isolation_that_is_no_longer_available_leaves_what_is_proven_by_then(monkeypatch):
-    job = Job(monkeypatch, [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)], both, "gc.freeze")
+def test_an_isolation_that_is_no_longer_available_leaves_what_is_proven_by_then(tmp_path):
+    job = Job(tmp_path, [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)], both, "gc.freeze")
     job.error = TrialError("A trial can no longer be kept in.", why="The machine is busy.")
     found = job.heal()
     assert kept(found) == ["loader-workers"]
@@ -152,56 +153,58 @@ def scattered():
     return lambda turned: both(turned) * next(ways)
 
 
-def test_what_is_kept_is_tried_again_where_its_gain_is_known_roughly(monkeypatch):
-    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
+def test_what_is_kept_is_tried_again_where_its_gain_is_known_roughly(tmp_path):
+    job = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], scattered())
     found = job.heal()
     assert kept(found) == ["loader-workers"]
     assert found.whole.effect.pairs == 3
     assert not rough(found.whole.effect)
-    hurried = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
-    monkeypatch.setattr(Healing, "affords", lambda *_: bool(hurried.looks))
+    hurried = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], scattered())
+    plain = hurried.look
+
+    def last_look(healing, times):
+        found = plain(healing, times)
+        healing.budget_s *= bool(hurried.looks)
+        return found
+
+    hurried.look = last_look
     found = hurried.heal()
     assert kept(found) == ["loader-workers"]
     assert found.whole.effect.pairs == 2
     assert rough(found.whole.effect)
 
 
-def test_all_together_is_tried_again_as_well(monkeypatch):
+def test_all_together_is_tried_again_as_well(tmp_path):
     looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
-    asked = []
-    monkeypatch.setattr(heal, "firm", lambda found, *_: asked.append(found.candidate.fix))
-    found = Job(monkeypatch, looks, both).heal()
+    ways = itertools.chain([1.0] * 8, (0.93, 1.07, 0.93, 1.07), itertools.repeat(1.0))
+    found = Job(tmp_path, looks, lambda turned: both(turned) * next(ways)).heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
-    assert asked == ["all"]
+    assert found.whole.candidate.fix == "all"
+    assert found.whole.effect.pairs > 2
+    assert [one.effect.pairs for one in found.judged] == [2, 2]
 
 
-def test_each_fix_that_is_kept_is_told_by_what_all_trials_say_of_the_scatter(monkeypatch):
+def test_each_fix_that_is_kept_is_told_by_what_all_trials_say_of_the_scatter(tmp_path):
     looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
-    decided = []
-    tell = heal.tell
-
-    def told(judgement, alike):
-        decided.append(judgement.effect)
-        tell(judgement, alike)
-
-    monkeypatch.setattr(heal, "tell", told)
-    found = Job(monkeypatch, looks, scattered()).heal()
+    job = Job(tmp_path, looks, scattered())
+    found = job.heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
+    decided = job.healing.voice.effects
     assert rough(decided[0])
     for before, one in zip(decided, found.judged, strict=True):
         assert before.low < one.effect.low < one.effect.speedup < one.effect.high < before.high
 
 
-def test_what_fails_when_it_is_tried_again_is_not_kept(monkeypatch):
-    job = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], scattered())
+def test_what_fails_when_it_is_tried_again_is_not_kept(tmp_path):
+    job = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], scattered())
     plain, count = job.trial, itertools.count()
 
-    def trial(edits, **options):
-        found = plain(edits, **options)
+    def trial(edits):
+        found = plain(edits)
         crashes = edits and next(count) == 2
         return replace(found, ending="crashed", told=None) if crashes else found
 
-    monkeypatch.setattr(Healing, "trial", lambda _, edits, **options: trial(edits, **options))
+    job.trial = trial
     found = job.heal()
     assert not kept(found)
     assert found.whole is None
@@ -210,47 +213,47 @@ def test_what_fails_when_it_is_tried_again_is_not_kept(monkeypatch):
     assert ("loader-workers", False) in job.healing.voice.told
 
 
-def test_the_interval_of_a_single_pair_is_unknown(monkeypatch):
+def test_the_interval_of_a_single_pair_is_unknown(tmp_path):
     """Ruin ends a trial after one pair, which tells nothing of chance."""
-    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda turned: 20.0 if turned else 1.0)
+    job = Job(tmp_path, [diagnosis(FREEZE)], lambda turned: 20.0 if turned else 1.0)
     (trial,) = document.document(job.heal()).trials
     assert trial.speedup == pytest.approx(1 / 20)
     assert (trial.low, trial.high, trial.pairs) == (None, None, 1)
 
 
 @pytest.mark.parametrize(("others", "said"), [(1.0, True), (0.0, False)])
-def test_that_others_had_the_machine_all_along_is_told(monkeypatch, others, said):
+def test_that_others_had_the_machine_all_along_is_told(tmp_path, others, said):
     """Of each arm as much, so that none is wronged, and all of them scatter."""
     have = psutil.cpu_count()
     paces = itertools.cycle((0.5, 2.0, 1.7, 0.6, 1.0))
-    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda _: next(paces))
+    job = Job(tmp_path, [diagnosis(FREEZE)], lambda _: next(paces))
     plain = job.trial
 
-    def trial(edits, **options):
-        found = plain(edits, **options)
+    def trial(edits):
+        found = plain(edits)
         first = found.told.marks[0]
         seen = [(mark, (mark - first) / 1e9) for mark in found.told.marks]
         busy = 1 + others * have
         samples = [Sample(mark, 0, 0, at, 1.0 + at * busy) for mark, at in seen]
         return replace(found, samples=samples)
 
-    monkeypatch.setattr(Healing, "trial", lambda _, edits, **options: trial(edits, **options))
+    job.trial = trial
     found = document.document(job.heal())
     assert found.trials[0].untold
     told = f"other programs took {have:.1f} of the machine's {have} cores"
     assert any(told in note for note in found.coverage.notes) == said
 
 
-def test_without_a_fix_that_may_be_tried_nothing_runs(monkeypatch):
-    job = Job(monkeypatch, [diagnosis()], both)
+def test_without_a_fix_that_may_be_tried_nothing_runs(tmp_path):
+    job = Job(tmp_path, [diagnosis()], both)
     found = job.heal()
     assert not found.judged
     assert found.after is None
     assert document.document(found).detail.fixed is None
 
 
-def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
-    job = Job(monkeypatch, [diagnosis(WORKERS)], both)
+def test_what_the_budget_does_not_reach_is_said_in_seconds(tmp_path):
+    job = Job(tmp_path, [diagnosis(WORKERS)], both)
     job.healing.budget_s = 2.0
     found = job.heal()
     assert not found.judged
@@ -258,17 +261,16 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(monkeypatch):
     assert found.enough_s == 60.0
 
 
-def test_what_time_was_wanting_to_tell_asks_for_more(monkeypatch):
+def test_what_time_was_wanting_to_tell_asks_for_more(tmp_path):
     wild = itertools.cycle((0.8, 1.2, 0.7, 1.3))
-    job = Job(monkeypatch, [diagnosis(FREEZE)], lambda turned: both(turned) * next(wild))
-    monkeypatch.setattr(Healing, "affords", lambda _, arms: arms == healing.LEAST_ARMS)
-    job.healing.budget_s = 100.0
+    job = Job(tmp_path, [diagnosis(FREEZE)], lambda turned: both(turned) * next(wild))
+    job.healing.budget_s, job.arm_s, job.passing_s = 100.0, 22.0, 22.0
     found = job.heal()
     assert "no time for more" in found.judged[0].why
-    assert found.enough_s == 240.0
+    assert found.enough_s == 300.0
 
 
-def test_what_cures_the_verdicts_cause_has_time_kept_back_for_it(monkeypatch):
+def test_what_cures_the_verdicts_cause_has_time_kept_back_for_it(tmp_path):
     """Another one goes first, that promises far more, and cannot be told."""
     cure = proposed_fix("gc-freeze", 1.2, gc__freeze=True)
     predicted = msgspec.structs.replace(cure.predicted, high=1.4)
@@ -280,21 +282,20 @@ def test_what_cures_the_verdicts_cause_has_time_kept_back_for_it(monkeypatch):
 
     def tried(about):
         wild = itertools.cycle((0.8, 1.2, 0.7, 1.3, 0.9))
-        arms = []
         verdict = msgspec.structs.replace(found.verdict, cause=about)
         look = msgspec.structs.replace(found, verdict=verdict)
-        job = Job(monkeypatch, [look], lambda _: arms.append(next(wild)) or arms[-1])
-        monkeypatch.setattr(Healing, "affords", lambda _, more: more < 12 - len(arms))
+        job = Job(tmp_path, [look], lambda _: next(wild))
+        job.healing.budget_s, job.passing_s = 12.0, 1.0
         return [(one.candidate.fix, len(one.bases)) for one in job.heal().judged]
 
     assert tried("python-gc-pauses") == [("loader-workers", 3), ("gc-freeze", 2)]
     assert tried(None) == [("loader-workers", 5)]
 
 
-def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
+def test_with_something_kept_what_is_needed_counts_the_last_checks(tmp_path):
     """What is left would do for a trial, and is kept back for the end: both numbers are told."""
     looks = [diagnosis(WORKERS), diagnosis(FREEZE)]
-    job = Job(monkeypatch, looks, both)
+    job = Job(tmp_path, looks, both)
     job.healing.budget_s = 4.6
     found = job.heal()
     assert kept(found) == ["loader-workers"]
@@ -302,25 +303,25 @@ def test_with_something_kept_what_is_needed_counts_the_last_checks(monkeypatch):
 
 
 @pytest.mark.parametrize(("promised", "tried"), [(1.2, False), (1.4, True)])
-def test_for_what_promises_much_the_budget_is_passed_a_little(monkeypatch, promised, tried):
+def test_for_what_promises_much_the_budget_is_passed_a_little(tmp_path, promised, tried):
     looks = [diagnosis(WORKERS), diagnosis(proposed_fix("gc-freeze", promised, gc__freeze=True))]
     looks.append(diagnosis())
-    job = Job(monkeypatch, looks, both)
+    job = Job(tmp_path, looks, both)
     job.healing.budget_s = 5.0
     found = job.heal()
     assert ("gc-freeze" in [one.candidate.fix for one in found.judged]) == tried
 
 
-def test_numbers_of_the_outcome_agree_with_each_other(monkeypatch):
+def test_numbers_of_the_outcome_agree_with_each_other(tmp_path):
     """Looks are taken at other times than trials: their rates are not set beside a trial's gain."""
     first, last = (with_rate(diagnosis(*fixes), 100.0) for fixes in ([WORKERS], [FREEZE]))
-    job = Job(monkeypatch, [first, last, diagnosis()], both)
+    job = Job(tmp_path, [first, last, diagnosis()], both)
     job.healing.budget_s = 4.6
     healed = document.document(job.heal()).detail.fixed
     assert healed.samples_per_s / healed.samples_per_s_before == pytest.approx(healed.speedup)
 
 
-def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypatch):
+def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(tmp_path):
     starved = msgspec.structs.replace(
         diagnosis(FREEZE).verdict, state="starved", headline="It waits 60% of the time. Because."
     )
@@ -328,7 +329,7 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     place = Place(file="train.py", line=9, function=None)
     found = msgspec.structs.replace(last.findings[0], where=[place])
     last = msgspec.structs.replace(last, findings=[found, *last.findings[1:]])
-    job = Job(monkeypatch, [diagnosis(WORKERS), last], both)
+    job = Job(tmp_path, [diagnosis(WORKERS), last], both)
     job.healing.budget_s = 4.6
     healed = document.document(job.heal()).detail.fixed
     assert healed.left[0] == "It waits 60% of the time"
@@ -338,12 +339,12 @@ def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(monkeypat
     assert ", train.py:9, " in healed.left[1]
 
 
-def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(monkeypatch):
+def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(tmp_path):
     hand = msgspec.structs.replace(proposed_fix("by-hand", 1.5), automatic=False)
     asks = msgspec.structs.replace(proposed_fix("autocast", 1.5, **BF16), consent="numerics")
 
     def left(*fixes, speeds=both):
-        job = Job(monkeypatch, [diagnosis(WORKERS), *[diagnosis(*fixes)] * 3], speeds)
+        job = Job(tmp_path, [diagnosis(WORKERS), *[diagnosis(*fixes)] * 3], speeds)
         told = document.document(job.heal()).detail.fixed.left[-1]
         return told.rpartition("of the step): ")[2]
 
@@ -360,20 +361,21 @@ def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(monkeypa
     assert left(long).endswith(" ... (left to you: only who knows the job can do it)")
 
 
-def test_the_number_is_searched_before_the_fix_is_tried(monkeypatch):
+def test_the_number_is_searched_before_the_fix_is_tried(tmp_path):
     """4 is the model's, 8 is faster, and is not tried a second time when it is proposed."""
     edit = Edit(knob="loader.workers", value=4, among=(4, 8))
     workers = msgspec.structs.replace(WORKERS, edits=[edit])
     raced = []
+    job = Job(tmp_path, [diagnosis(workers), diagnosis()], both)
 
-    def race(self, entries):
-        raced.append([{one.knob: one.value for one in edits} for edits in entries])
-        return [job.trial(edits) for edits in entries]
+    def answer(asked):
+        if asked.rungs:
+            raced.append({one.knob: one.value for one in asked.edits})
+        return job.trial(asked.edits)
 
-    monkeypatch.setattr(Healing, "race", race)
-    job = Job(monkeypatch, [diagnosis(workers), diagnosis()], both)
+    job.answer = answer
     found = job.heal()
-    assert raced == [[{"loader.workers": 4}, {"loader.workers": 8}]]
+    assert raced == [{"loader.workers": 4}, {"loader.workers": 8}]
     assert document.plan(found, ["train"]).settings == {"loader.workers": 8}
     (told,) = document.document(found).trials
     assert {one.value: one.ended for one in told.searched} == {4: "through", 8: "through"}
@@ -398,8 +400,8 @@ def unsure(*fixes, duration_s=10.0, status=None):
         (diagnosis(), [1]),  # it is sure that there is nothing
     ],
 )
-def test_what_says_nothing_for_sure_is_watched_longer(monkeypatch, first, times):
-    job = Job(monkeypatch, [first, diagnosis(WORKERS), diagnosis()], both)
+def test_what_says_nothing_for_sure_is_watched_longer(tmp_path, first, times):
+    job = Job(tmp_path, [first, diagnosis(WORKERS), diagnosis()], both)
     found = job.heal()
     assert job.times[: len(times)] == times
     if len(times) > 1:
@@ -408,27 +410,34 @@ def test_what_says_nothing_for_sure_is_watched_longer(monkeypatch, first, times)
         assert job.times == [1]
 
 
-def test_a_longer_look_that_fails_takes_nothing_back(monkeypatch):
-    job = Job(monkeypatch, [unsure()], both)
-    monkeypatch.setattr(job, "look", _only_once(job.look))
+def test_a_longer_look_that_fails_takes_nothing_back(tmp_path):
+    job = Job(tmp_path, [unsure()], both)
+    job.look = _only_once(job.look)
     assert job.heal().stopped is None
 
 
 def _only_once(look):
     left = [look]
 
-    def again():
+    def again(healing, times):
         if not left:
             raise TrialError("It is gone.", why="", hint="")
-        return left.pop()()
+        return left.pop()(healing, times)
 
     return again
 
 
-def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):
-    job = Job(monkeypatch, [diagnosis(WORKERS, FREEZE), diagnosis()], both)
+def test_what_will_be_tried_is_told_after_the_first_look(tmp_path):
+    job = Job(tmp_path, [diagnosis(WORKERS, FREEZE), diagnosis()], both)
     job.heal()
     assert job.healing.voice.told[1] == ["loader-workers", "gc-freeze"]
+
+
+def look_at(folder, ran):
+    """Watch a command whose only arm ends so."""
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    executor = Executor(lambda _: ran)
+    return healing.look(Healing(["train"], folder, executor, 60.0, {"none"}, Voice()))
 
 
 @pytest.mark.parametrize(
@@ -443,45 +452,40 @@ def test_what_will_be_tried_is_told_after_the_first_look(monkeypatch):
         ("finished", 5, ("Only 5 training steps were seen", "train longer")),
     ],
 )
-def test_why_a_job_cannot_be_tried(monkeypatch, tmp_path, ending, steps, said):
+def test_why_a_job_cannot_be_tried(tmp_path, ending, steps, said):
     told = Told(ending, 0, [int(1e8 * i) for i in range(steps)], []) if steps else None
     text = "Traceback\nRuntimeError: shard 7\n"
     ran = Ran(ending, 1, 4.0, tmp_path, text, told, full="it is kept in a small place")
-    monkeypatch.setattr(Healing, "run", lambda *_: ran)
     with pytest.raises(TrialError) as raised:
-        healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
+        look_at(tmp_path, ran)
     assert said[0] in raised.value.what
     assert said[1] in raised.value.hint
 
 
-def test_what_a_failing_command_printed_is_not_called_its_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(Healing, "run", lambda *_: Ran("crashed", 3, 4.0, tmp_path, "hi\n", None))
+def test_what_a_failing_command_printed_is_not_called_its_error(tmp_path):
     with pytest.raises(TrialError, match=r"The command fails. It printed last: hi"):
-        healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
+        look_at(tmp_path, Ran("crashed", 3, 4.0, tmp_path, "hi\n", None))
 
 
-def test_a_file_of_the_job_s_that_is_missing_is_not_the_command(monkeypatch, tmp_path):
+def test_a_file_of_the_job_s_that_is_missing_is_not_the_command(tmp_path):
     lost = "FileNotFoundError: [Errno 2] No such file or directory: 'photos'"
     for text, told in ((f"Traceback\n{lost}\n", "The command fails"), (lost, "cannot be run")):
         found = Ran("crashed", 1, 4.0, tmp_path, text, None)
-        monkeypatch.setattr(Healing, "run", lambda *_, found=found: found)
         with pytest.raises(TrialError, match=told):
-            healing.look(Healing(["train"], tmp_path, None, 60.0, {"none"}, Voice()))
+            look_at(tmp_path, found)
 
 
-def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(monkeypatch, tmp_path):
+def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(tmp_path):
     """Steps of 4 s: the seconds of a look alone would show too few of them."""
     asked = []
 
-    def run(_, one):
+    def answer(one):
         asked.append(one)
         told = Told("stopped", 0, [int(4e9 * i) for i in range(one.steps)], [])
         return Ran("stopped", 0, 50.0, tmp_path / "recording", "", told)
 
-    monkeypatch.setattr(Healing, "run", run)
-    monkeypatch.setattr(healing, "diagnose_recording", lambda _: SEEN)
-    job = Healing(["train"], tmp_path, None, 300.0, {"none"}, Voice())
-    found = healing.look(job)
+    job = Healing(["train"], tmp_path, Executor(answer), 300.0, {"none"}, Voice())
+    found = healing.look(job, diagnose=lambda _: SEEN)
     assert found.findings == SEEN.findings
     assert found.run.started
     assert (found.run.duration_s, found.run.exit_status) == (50.0, None)
@@ -499,10 +503,10 @@ def test_an_arm_is_as_long_as_its_steps_and_what_comes_before_them(tmp_path, com
     assert job.arm_s == pytest.approx(25.0 + compiled_s - 39 * 0.5 + job.seconds, rel=0.01)
 
 
-def test_compiling_may_take_what_is_left_of_the_budget(monkeypatch, tmp_path):
+def test_compiling_may_take_what_is_left_of_the_budget(tmp_path):
     asked = []
-    monkeypatch.setattr(Healing, "run", lambda _, one: asked.append(one.patience_s))
-    job = Healing(["train"], tmp_path, None, 900.0, {"none"}, Voice(), arm_s=5.0)
+    executor = Executor(lambda one: asked.append(one.patience_s))
+    job = Healing(["train"], tmp_path, executor, 900.0, {"none"}, Voice(), arm_s=5.0)
     job.trial(())
     job.trial((Edit(knob="model.compile_dynamic", value=True),))
     job.numbers((Edit(knob="model.compile", value=True),), 20)
@@ -519,16 +523,17 @@ def test_compiling_may_take_what_is_left_of_the_budget(monkeypatch, tmp_path):
     assert asked[-1] == 50.0
 
 
-def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(monkeypatch):
+def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(tmp_path):
     among = msgspec.structs.replace(WORKERS.edits[0], among=(4, 8, 2))
     workers = msgspec.structs.replace(WORKERS, edits=[among])
-    job = Job(monkeypatch, [diagnosis(workers, FREEZE), diagnosis()], both)
+    job = Job(tmp_path, [diagnosis(workers, FREEZE), diagnosis()], both)
 
-    def race(self, entries):
-        plain = [job.trial(()) for _ in entries]
-        return [replace(ran, declined={"loader.workers": "it is a stream"}) for ran in plain]
+    def answer(asked):
+        if asked.rungs:
+            return replace(job.trial(()), declined={"loader.workers": "it is a stream"})
+        return job.trial(asked.edits)
 
-    monkeypatch.setattr(Healing, "race", race)
+    job.answer = answer
     found = job.heal()
     assert kept(found) == ["gc-freeze"]
     trial = document.document(found).trials[0]
@@ -542,8 +547,8 @@ def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(monkeypa
     assert not any(str(said).startswith("loader-workers: pair") for said in job.healing.voice.told)
 
 
-def test_energy_is_told_of_as_many_samples(monkeypatch):
-    found = Job(monkeypatch, [diagnosis(WORKERS), diagnosis()], both).heal()
+def test_energy_is_told_of_as_many_samples(tmp_path):
+    found = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], both).heal()
     used = msgspec.structs.replace(SEEN.utilization, energy_j_per_step=40.0)
     after = msgspec.structs.replace(found.after, utilization=used)
     edits = (Edit(knob="loader.batch_size_times", value=4, was=1),)
@@ -552,20 +557,19 @@ def test_energy_is_told_of_as_many_samples(monkeypatch):
         assert told.detail.fixed.energy_j_per_step == joules
 
 
-def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(monkeypatch):
+def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(tmp_path):
     larger = proposed_fix("larger-batch", 2.0, loader__batch_size_times=4)
-    found = Job(monkeypatch, [diagnosis(larger), diagnosis()], lambda _: 1.0).heal()
+    found = Job(tmp_path, [diagnosis(larger), diagnosis()], lambda _: 1.0).heal()
     (trial,) = document.document(found).trials
     assert "as many samples" in trial.notes[0]
     assert "was not seen" in trial.why
 
 
-def test_of_a_fix_whose_arms_take_long_there_is_one_pair_and_a_budget_that_would_do(monkeypatch):
+def test_of_a_fix_whose_arms_take_long_there_is_one_pair_and_a_budget_that_would_do(tmp_path):
     """Compiling takes as long as it takes, of which arms without it say nothing."""
-    job = Job(monkeypatch, [diagnosis(WORKERS)], both)
+    job = Job(tmp_path, [diagnosis(WORKERS)], both)
     plain = job.trial
-    slow = lambda _, edits, **more: replace(plain(edits, **more), seconds=90.0 if edits else 1.0)  # noqa: E731
-    monkeypatch.setattr(Healing, "trial", slow)
+    job.trial = lambda edits: replace(plain(edits), seconds=90.0 if edits else 1.0)
     job.healing.budget_s = 60.0
     found = job.heal()
     (only,) = found.judged

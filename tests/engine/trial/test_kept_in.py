@@ -19,6 +19,8 @@ from whyidle.engine.trial import kept_in as _kept_in
 from whyidle.engine.trial.kept_in import KeptIn, told_of
 from whyidle.errors import TrialError
 
+pytestmark = pytest.mark.real_processes("signals reach a process that is starting")
+
 
 def test_with_a_network_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)

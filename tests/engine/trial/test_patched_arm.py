@@ -18,6 +18,8 @@ from whyidle.model.diagnosis import Edit, Place
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.real_processes("arms of a real job end by the clock")
+
 TRAIN = f"""
 import os, shutil
 os.environ["A"] = "1"

@@ -14,6 +14,8 @@ from whyidle.engine.trial.told import Told
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.real_processes("ranks wait for each other by the clock")
+
 TRAIN = """
 import os, signal, sys, time, torch
 import torch.distributed as dist

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from imagined_job import FREEZE, Job, diagnosis
+from imagined_job import FREEZE, Executor, Job, diagnosis
 
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial import heal, healing
@@ -102,9 +102,9 @@ def evaluating(every_s):
     return msgspec.structs.replace(found, steps=steps, findings=[finding])
 
 
-def test_a_fix_whose_pauses_no_arm_holds_says_what_budget_would_do(monkeypatch):
+def test_a_fix_whose_pauses_no_arm_holds_says_what_budget_would_do(tmp_path):
     """Nothing is gained in arms that hold no evaluation."""
-    job = Job(monkeypatch, [evaluating(25.0)], lambda _: 1.0)
+    job = Job(tmp_path, [evaluating(25.0)], lambda _: 1.0)
     job.healing.seconds = 7.5
     found = job.heal()
     (judged,) = found.judged
@@ -114,39 +114,36 @@ def test_a_fix_whose_pauses_no_arm_holds_says_what_budget_would_do(monkeypatch):
     assert found.enough_s == 34 * 60.0
 
 
-def test_what_arms_hold_often_enough_needs_no_more(monkeypatch):
-    job = Job(monkeypatch, [evaluating(2.0)], lambda _: 1.0)
+def test_what_arms_hold_often_enough_needs_no_more(tmp_path):
+    job = Job(tmp_path, [evaluating(2.0)], lambda _: 1.0)
     job.healing.seconds = 7.5
     found = job.heal()
     assert "--budget" not in found.judged[0].why
     assert found.enough_s is None
 
 
-def test_a_job_that_was_seen_to_its_end_is_not_told_to_run_longer(monkeypatch):
-    job = Job(monkeypatch, [evaluating(25.0)], lambda _: 1.0)
+def test_a_job_that_was_seen_to_its_end_is_not_told_to_run_longer(tmp_path):
+    job = Job(tmp_path, [evaluating(25.0)], lambda _: 1.0)
     job.healing.seconds = 7.5
-    monkeypatch.setattr(
-        Healing, "trial", lambda _, edits: replace(job.trial(edits), ending="finished")
-    )
+    job.answer = lambda asked: replace(job.trial(asked.edits), ending="finished")
     assert "--budget" not in job.heal().judged[0].why
 
 
-def test_a_look_that_sees_it_makes_arms_longer(monkeypatch, tmp_path):
-    def run(_, one):
+def test_a_look_that_sees_it_makes_arms_longer(tmp_path):
+    def answer(_):
         told = Told("stopped", 0, [int(1e9 * i) for i in range(200)], [])
         return Ran("stopped", 0, 210.0, tmp_path / "recording", "", told)
 
-    monkeypatch.setattr(Healing, "run", run)
-    monkeypatch.setattr(healing, "diagnose_recording", lambda _: evaluating(25.0))
     for budget_s, seconds in ((300.0, 7.5), (3600.0, 75.0)):
-        job = Healing(["train"], tmp_path, None, budget_s, {"none"}, None)
-        healing.look(job)
+        job = Healing(
+            ["train"], tmp_path / str(budget_s), Executor(answer), budget_s, {"none"}, None
+        )
+        healing.look(job, diagnose=lambda _: evaluating(25.0))
         assert job.seconds == pytest.approx(seconds)
         assert job.arm_s == pytest.approx(11.0 + max(seconds, 12.0), abs=3.0)
-        monkeypatch.setattr(healing, "diagnose_recording", lambda _: diagnosis(FREEZE))
-        healing.look(job)  # healed, it is still held by arms: they are compared with the others
+        healing.look(job, diagnose=lambda _: diagnosis(FREEZE))
+        # healed, it is still held by arms: they are compared with the others
         assert job.seconds == pytest.approx(seconds)
-        monkeypatch.setattr(healing, "diagnose_recording", lambda _: evaluating(25.0))
 
 
 def test_a_larger_budget_makes_arms_longer_and_is_asked_for_with_that_in_mind(tmp_path):

@@ -16,6 +16,7 @@ from whyidle.engine.trial.sized import resized, times, unlike, work_s
 from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.real_processes("arms of a real job are compared by the clock")
 
 TRAIN = """
 import sys, time, torch

@@ -8,6 +8,8 @@ import pytest
 
 from whyidle.engine.trial.tree import Sample, Tree, fetched_bytes, others_cores
 
+pytestmark = pytest.mark.real_processes("what a process holds is read while it runs")
+
 GROWS = """
 import subprocess, sys, time
 code = "import time; x = bytearray(40 << 20); time.sleep(60)"

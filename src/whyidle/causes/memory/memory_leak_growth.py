@@ -82,7 +82,7 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     if straight < STRAIGHT or slope < LEAST_GROWTH * ends[-1]:
         return None
     capacity = facts.timeline.info.memory_bytes
-    left = int((capacity - ends[-1]) / slope) if capacity else None
+    left = round((capacity - ends[-1]) / slope) if capacity else None
     fate = f"; it is full in about {left} steps" if left is not None else ""
     return Proof(
         headline=f"Memory in use grows by {digits(slope / 1e6)} MB per step{fate}",
@@ -136,7 +136,7 @@ def _on_host(facts: Facts) -> Proof | None:
     if used[-1] - used[0] < LEAST_BYTES or straight < STRAIGHT or late < STILL * slope:
         return None
     room = _room(facts.outside)
-    left = int(room / slope) if room is not None else None
+    left = round(room / slope) if room is not None else None
     seconds = f" ({left * facts.step_s:.2g} s)" if left is not None else ""
     fate = f"; the host is full in about {left} steps{seconds}" if left is not None else ""
     high = min(slope / CLEARED_PER_S / max(facts.step_s, 1e-9), facts.share("compute"))

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from whyidle import __version__
 from whyidle.engine.trial import heal
 from whyidle.engine.trial.beside import throughout
 from whyidle.engine.trial.candidates import Passed
@@ -20,6 +19,7 @@ from whyidle.engine.trial.sized import remarks, times
 from whyidle.model.diagnosis import Diagnosis, FixedJob, Predicted, Trial
 from whyidle.model.knobs import Setting
 from whyidle.model.plan import FixPlan, PlannedFix, Speedup
+from whyidle.version import __version__
 
 LEFT = 5
 """of what remains so many are told"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from whyidle.engine.trial.candidates import WORTH, Candidate, Passed, candidates, key, named
@@ -22,6 +22,8 @@ from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
+Look = Callable[[Healing, int], Diagnosis]
+"""watches the job as it is by now, so many times as long as is usual"""
 UNSEEN = ("declined", "untold", "little")
 """kinds of reasons for which too little of what it is about may have been seen"""
 GROWN = 1.1
@@ -56,6 +58,7 @@ class _Course:
     """How far it is."""
 
     now: Diagnosis
+    look: Look
     looks: list[Diagnosis] = field(default_factory=list)
     """with one fix, with two, and so on"""
     passed: dict[str, Passed] = field(default_factory=dict)
@@ -66,15 +69,19 @@ class _Course:
     enough_s: float | None = None
 
 
-def heal(healing: Healing) -> Healed:
+def heal(healing: Healing, look: Look = look) -> Healed:
     """Try, keep, and look again, within the budget. Ctrl-C ends it with what is known by then.
+
+    Args:
+        healing: the command, and what time there is.
+        look: watches the job in detail.
 
     Raises:
         TrialError: the command does not run, or shows too few steps.
     """
     healing.voice.say("watching the job as it is")
-    before = _first(healing)
-    course = _Course(before)
+    before = _first(healing, look)
+    course = _Course(before, look)
     healing.voice.seen(before, candidates(before, healing.allowed)[0])
     whole = None
     try:
@@ -106,10 +113,10 @@ def heal(healing: Healing) -> Healed:
     )
 
 
-def _first(healing: Healing) -> Diagnosis:
+def _first(healing: Healing, look: Look) -> Diagnosis:
     """How the job is. What says nothing for sure and offers nothing to try is watched longer, if
     the job was not over by then and there is time."""
-    found = look(healing)
+    found = look(healing, 1)
     over = found.run.exit_status is not None or found.run.duration_s is None
     if found.verdict.state != "inconclusive" or over or candidates(found, healing.allowed)[0]:
         return found
@@ -117,7 +124,7 @@ def _first(healing: Healing) -> Diagnosis:
         return found
     healing.voice.say("nothing is sure yet: watching the job longer")
     try:
-        return look(healing, times=LONGER)
+        return look(healing, LONGER)
     except TrialError:  # it has been seen to run: what is known stays
         return found
 
@@ -218,7 +225,7 @@ def _look_again(healing: Healing, course: _Course, judgement: Judgement) -> None
     """Watch it with what is kept. What cannot even be watched is not kept after all."""
     healing.voice.say("looking again with it")
     try:
-        course.now = look(healing)
+        course.now = course.look(healing, 1)
         course.looks.append(course.now)
     except TrialError as error:
         judgement.kept, judgement.reason = False, harm(f"{error.what} {error.why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -217,9 +217,13 @@ class Healing:
             yield from (group for group in (one.base_s, one.treated_s) if len(group) > 1)
 
 
-def look(healing: Healing, times: int = 1) -> Diagnosis:
-    """Watch it in detail, as it is by now, so many ``times`` as long as is usual, and settle how
-    many steps make an arm.
+def look(
+    healing: Healing,
+    times: int = 1,
+    diagnose: Callable[[Path], Diagnosis] = diagnose_recording,
+) -> Diagnosis:
+    """Watch it in detail, as it is by now, so many ``times`` as long as is usual, ``diagnose`` its
+    recording, and settle how many steps make an arm.
 
     Raises:
         TrialError: it does not run, or shows too few steps.
@@ -233,7 +237,7 @@ def look(healing: Healing, times: int = 1) -> Diagnosis:
     _must_train(ran)
     note_end(ran.recording, UNSTORED, healing.command, None)
     try:
-        found = diagnose_recording(ran.recording)
+        found = diagnose(ran.recording)
     except InputError as error:
         raise TrialError("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
     ready, _ = candidates(found, healing.allowed)

@@ -19,13 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from whyidle import __version__
 from whyidle.engine.isolation import Leak, Level
 from whyidle.engine.trial import arm
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.executor import Terms
 from whyidle.engine.trial.kept_in import KeptIn
 from whyidle.errors import TrialError
+from whyidle.version import __version__
 
 GIVEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 """variables by which a cluster says which accelerators a process may use"""

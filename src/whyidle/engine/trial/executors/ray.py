@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whyidle import __version__
 from whyidle.engine.isolation import Leak, Level
 from whyidle.engine.trial.arm import Asked, Ran
 from whyidle.engine.trial.executor import Terms
 from whyidle.engine.trial.executors import _there
 from whyidle.engine.trial.kept_in import told_of
 from whyidle.errors import MissingExtraError, TrialError
+from whyidle.version import __version__
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
