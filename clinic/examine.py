@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -210,7 +211,7 @@ def named(finding: Finding) -> Named:
 def _evidence(found: Diagnosis, recording: Path) -> Evidence:
     """What the rules of others would be given of the same run."""
     timelines = read(recording) if recording.is_dir() else []
-    settings = dict(timelines[0].settings) if timelines else {}
+    settings = asdict(timelines[0].process) if timelines else {}
     kept = ("switches", "optimizer", "gpus", "saves", "ddp", "compile", "environment")
     loading: dict[str, object] = {}
     path = recording / f"{settings.get('pid')}.loaders.json"
@@ -223,7 +224,7 @@ def _evidence(found: Diagnosis, recording: Path) -> Evidence:
         device=found.device.kind,
         cores=float(loading.get("cores") or 0.0),  # type: ignore[arg-type]
         loaders=[_plain(one) for one in loading.get("settings", [])],  # type: ignore[attr-defined]
-        settings={name: settings[name] for name in kept if name in settings},
+        settings={name: settings[name] for name in kept if settings.get(name)},
         memory_share=used / memory if memory and used is not None else None,
     )
 

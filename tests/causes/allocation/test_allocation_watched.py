@@ -43,7 +43,7 @@ def trained(loader_ms: float = 0.0, steps: int = 6):
 
 def judge(cause, values, timeline=None, **options):
     declared = catalog.causes()[cause]
-    made = watched(timeline or trained(), values, settings={"pid": 7}, **options)
+    made = watched(timeline or trained(), values, process={"pid": 7}, **options)
     proof = contracts.run_cause(declared, [made])
     if proof is not None:
         contracts.check_proof(declared, proof)
@@ -170,7 +170,7 @@ def test_gpus_that_nvml_saw_idle():
 
 def test_a_diagnosis_tells_how_well_the_gpus_were_used():
     values = {**BUSY, "power_w@gpu0": 300.0, "energy_j@gpu0": (300.0, 1e6)}
-    made = watched(trained(), values, settings={"pid": 7})
+    made = watched(trained(), values, process={"pid": 7})
     told = diagnose([made]).utilization
     assert (told.gpu_util, told.power_w) == pytest.approx((0.97, 300.0))
     assert told.energy_j_per_step == pytest.approx(300.0 * Facts(made).step_s, rel=0.01)

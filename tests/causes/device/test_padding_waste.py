@@ -12,6 +12,7 @@ from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers
+from whyidle.testing.watched import loader_facts
 
 LOOP = "/job/train.py(20): <module>"
 ROWS = 16
@@ -52,7 +53,7 @@ def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400
     timeline = job.timeline()
     table = np.array(rows, dtype=PADDING)
     table["time"] -= timeline.base_ns
-    loading = Loading(padding=table, settings=(COLLATE,))
+    loading = Loading(padding=table, loaders=loader_facts(COLLATE))
     return replace(timeline, loading=loading), total / steps
 
 

@@ -14,6 +14,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import HostKind, Pace
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.watched import add_facts
 
 FORWARD, BACKWARD = "/job/train.py(20): train", "/job/train.py(21): train"
 SLOW, STEP = "/job/train.py(31): train", "/job/train.py(40): train"
@@ -58,7 +59,7 @@ def test_a_promise_above_the_cost_says_what_is_saved_besides():
     step = int(Facts(plain).step_s * 1e9) // 4
     pace = Pace(time=rounds * step, ran=rounds * step, queued=rounds * 0)
     ddp = {"total_parameter_size_bytes": 5_000_000}
-    copying = replace(plain, pace=pace, settings={**plain.settings, "ddp": ddp})
+    copying = add_facts(replace(plain, pace=pace), {"ddp": ddp})
     without, proof = (judge_all("allreduce-every-microstep", [one]) for one in (plain, copying))
     assert 1.0 - 1.0 / proof.predicted.high > proof.high + 0.02
     assert "saves copying gradients, too: about" in proof.headline

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from whyidle import catalog
@@ -7,6 +5,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, launch_bound
 from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.watched import add_facts
 
 CAUSE = "debug-mode-left-on"
 NODE = "autograd::engine::evaluate_function: MmBackward0"
@@ -69,7 +68,7 @@ def test_ordinary_launches(job):
 def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
     def told(**settings):
         timeline = launch_bound().timeline()
-        return replace(timeline, settings={**timeline.settings, **settings})
+        return add_facts(timeline, settings)
 
     def found(**settings):
         return catalog.causes()[CAUSE].test(Facts(told(**settings)))

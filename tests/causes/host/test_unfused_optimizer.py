@@ -7,6 +7,7 @@ from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
 from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.watched import add_facts
 
 CAUSE = "unfused-optimizer"
 OPERATORS = ("lerp_", "mul_", "addcmul_", "sqrt", "div_", "add_", "addcdiv_")
@@ -114,7 +115,7 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
     """Unrecorded, the host would be ahead of its device all the time."""
     sick = on_device("loop", 4000, 20.0, host=26)
     burst = {"burst": {"before_s": 0.084, "during_s": 0.12}}
-    seen = replace(sick.timeline(), settings=burst)
+    seen = add_facts(sick.timeline(), burst)
     assert judge(CAUSE, sick).bucket == "host"
     assert contracts.run_cause(catalog.causes()[CAUSE], [seen]).bucket == "compute"
 

@@ -8,7 +8,9 @@ from imagined import MS, Imagined, finding
 from judging import covers, judge, judge_all, measured
 
 from whyidle.model.loading import BATCH, ROW, Loading
+from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.watched import add_facts, loader_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -107,7 +109,7 @@ def small(loading):
 def parted(tensors, *, pinned=False):
     """Steps of 3.2 ms, of which 1.2 go by in making a batch of so many tensors."""
     made = small(1_200)
-    told = Loading(cores=2.0, threads=1, tensors=tensors, settings=({"pinned": pinned},))
+    told = Loading(cores=2.0, threads=1, tensors=tensors, loaders=(LoaderFacts(pinned=pinned),))
     return replace(made.timeline(), loading=told)
 
 
@@ -127,8 +129,8 @@ def waiting(batches):
     rows["worker"], rows["cpu"] = -1, us(1_000)
     calls = [name.startswith("enumerate") for name in np.array(seen.names)[seen.host.name]]
     rows["start"], rows["end"] = seen.host.start[calls], seen.host.end[calls]
-    settings = ({"workers": 0, "batches": batches},)
-    return replace(seen, loading=Loading(cores=2.0, threads=1, batches=rows, settings=settings))
+    loaders = (LoaderFacts(batches=batches),)
+    return replace(seen, loading=Loading(cores=2.0, threads=1, batches=rows, loaders=loaders))
 
 
 @pytest.mark.parametrize("batches", [8, 20, 40])
@@ -147,7 +149,7 @@ def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was
     """Else workers would have to share the core with the training, and bring nothing."""
     free = parted(1)
     bound = replace(free, loading=replace(free.loading, cores=1.0))
-    given = replace(bound, settings={**bound.settings, "cores_given": 2.0})
+    given = add_facts(bound, {"cores_given": 2.0})
     assert not judge_all(CAUSE, [free]).facts["bound"]
     found = judge_all(CAUSE, [given])
     assert found.facts["bound"]
@@ -156,9 +158,11 @@ def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was
 
 
 def test_data_that_several_workers_may_repeat_is_told_apart():
-    def told(*settings):
+    def told(*loaders):
         seen = parted(1)
-        return judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, settings=settings))])
+        return judge_all(
+            CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
+        )
 
     assert told({"workers": 0, "iterable": True}).facts["undivided"]
     assert not told({"workers": 0, "iterable": False}).facts["undivided"]
@@ -166,9 +170,11 @@ def test_data_that_several_workers_may_repeat_is_told_apart():
 
 
 def test_data_that_workers_cannot_have_is_told_apart():
-    def told(*settings):
+    def told(*loaders):
         seen = parted(1)
-        return judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, settings=settings))])
+        return judge_all(
+            CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
+        )
 
     assert told({"workers": 0, "unfit": "x is open"}).facts["unfit"] == "x is open"
     assert not told({"workers": 0}).facts["unfit"]

@@ -10,7 +10,7 @@ from whyidle.causes.interruption._checkpoints import FAILURES_S
 from whyidle.model.loading import Loading
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
-from whyidle.testing.watched import watched
+from whyidle.testing.watched import add_facts, watched
 
 CAUSE = "sync-checkpoint"
 LOOP = "/job/train.py(20): main"
@@ -26,10 +26,8 @@ def job(saves=(), *, only=None, device="cpu", cores=2.0, threads=2):
             with guest.call("save_checkpoint"):
                 guest.python(f"torch/serialization.py(900): save;{LOOP}", ms(40))
     told = guest.timeline()
-    return replace(
-        told,
-        loading=Loading(cores=cores, threads=threads),
-        settings={**told.settings, "saves": list(saves)},
+    return add_facts(
+        replace(told, loading=Loading(cores=cores, threads=threads)), {"saves": list(saves)}
     )
 
 
@@ -72,7 +70,7 @@ def test_cores_are_those_of_its_process_in_a_job_that_has_no_loader():
     """A trial's look reads nothing beside it."""
     untold = job(saves(0.04), cores=None, threads=None)
     told = {"cores": 2.0, "switches": {"num_threads": 1}}
-    known = replace(untold, settings={**untold.settings, **told})
+    known = add_facts(untold, {**told})
     assert promised(known) == promised(job(saves(0.04), threads=1))
 
 

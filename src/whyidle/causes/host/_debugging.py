@@ -55,8 +55,7 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
 
 def _value(facts: Facts, mode: Mode) -> str | None:
     """How the variable is set that switches it on."""
-    value = (facts.timeline.settings.get("environment") or {}).get(mode.variable)
-    return None if value is None else str(value)
+    return facts.timeline.process.environment.get(mode.variable)
 
 
 def _state(mode: Mode) -> str:
@@ -107,8 +106,7 @@ def _bucket(facts: Facts, gain: float) -> Bucket:
 
 def _where(facts: Facts, mode: Mode) -> tuple[Place, ...]:
     """The line that switched it on; the frames of a tracer's own program are none of the job's."""
-    asked = (facts.timeline.settings.get("asked") or {}).get(mode.id) or ""
-    for text in str(asked).split(";"):
+    for text in facts.timeline.process.asked.get(mode.id, "").split(";"):
         place = frame_place(text, facts.rank)
         if place is not None and not in_library(place):
             return (place,)

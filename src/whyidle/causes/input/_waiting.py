@@ -177,7 +177,7 @@ def leading_once(facts: Facts, share: float) -> Predicted | None:
 
 def leading_once_by_workers(workers: Workers) -> Predicted | None:
     """The same of samples that loader workers make, as many as there are."""
-    stay = workers.settings.get("persistent") and workers.settings.get("transforms")
+    stay = workers.loader.persistent and workers.loader.transforms
     if not _led_again(workers.facts) and not (stay and workers.later_epoch is not None):
         return None
     gains = []
@@ -196,5 +196,5 @@ def _kept(workers: Workers, made: float, work: float) -> float:
 def _led_again(facts: Facts | Scoped) -> bool:
     """Whether a dataset with a chain of transforms was seen to be gone through a second time."""
     loading = facts.timeline.loading
-    begun = Counter(each.settings for each in loading.iterators)
-    return any(begun[i] > 1 and one.get("transforms") for i, one in enumerate(loading.settings))
+    begun = Counter(each.loader for each in loading.iterators)
+    return any(begun[i] > 1 and one.transforms for i, one in enumerate(loading.loaders))

@@ -167,17 +167,14 @@ def _same(place: Place, other: Place | None) -> bool:
 
 def _undivided(facts: Facts) -> bool:
     """Whether each of several workers may give all of the data."""
-    settings = [each for each in facts.timeline.loading.settings if not each.get("workers")]
-    return any(each.get("iterable") for each in settings)
+    return any(each.iterable for each in facts.timeline.loading.loaders if not each.workers)
 
 
 def _unfit(facts: Facts) -> str:
     """Why workers cannot have a dataset as it is; empty where nothing was seen that speaks against
     it."""
-    told = [
-        each.get("unfit") for each in facts.timeline.loading.settings if not each.get("workers")
-    ]
-    return next((str(why) for why in told if why), "")
+    told = (each.unfit for each in facts.timeline.loading.loaders if not each.workers)
+    return next(filter(None, told), "")
 
 
 def _workers(work: float, blocked: float, bounds: tuple[int, int]) -> int:
@@ -190,7 +187,7 @@ def _ends(facts: Facts, blocked: float, workers: int) -> float:
     """P2: share of the step that as many ``workers`` would be waited for, who mostly wait
     themselves and begin anew with every epoch; 0 where no loader tells how long its epochs are."""
     loading = facts.timeline.loading
-    lengths = {each.get("batches") for each in loading.settings if not each.get("workers")}
+    lengths = {each.batches for each in loading.loaders if not each.workers}
     rows = loading.batches
     rows = rows[(rows["worker"] < 0) & facts.scope.covers(rows["end"])]
     length = lengths.pop() if len(lengths) == 1 else None

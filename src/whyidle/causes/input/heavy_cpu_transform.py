@@ -149,7 +149,7 @@ def _from_within(facts: Facts) -> Proof | None:
 
 def _chained(facts: Facts) -> bool:
     """Whether a dataset holds a list of transforms, which could come in another order."""
-    return any(settings.get("chained") for settings in facts.timeline.loading.settings)
+    return any(loader.chained for loader in facts.timeline.loading.loaders)
 
 
 def _left_to_workers(facts: Facts) -> float:

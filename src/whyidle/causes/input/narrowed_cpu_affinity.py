@@ -61,11 +61,11 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "bound")
     if workers is None or workers.own_cores is None:
         return None
-    own, given = workers.own_cores, float(facts.timeline.settings["cores_given"])
+    own, given = workers.own_cores, facts.timeline.process.cores_given or 0.0
     gains = on_cores(facts, given, workers.waiting)
     if gains is None:
         return None
-    told = facts.timeline.settings.get("environment", {})
+    told = facts.timeline.process.environment
     by = [f"{name}={told[name]}" for name in BINDING if _binds(told.get(name))]
     return Proof(
         headline=f"Loader workers may use {own:g} of the {given:g} cores that the command was given"

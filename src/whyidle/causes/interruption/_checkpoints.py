@@ -50,23 +50,23 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
 
 def _cores(facts: Facts) -> float | None:
     """Cores that the job may use, as its process tells, or as was read beside it."""
-    told = facts.timeline.loading.cores or facts.timeline.settings.get("cores")
+    told = facts.timeline.loading.cores or facts.timeline.process.cores
     return told or (facts.outside.mean("cores_effective") if facts.outside else None)
 
 
 def _threads(facts: Facts, usual: float) -> float:
     """Threads of its operators."""
-    switches = facts.timeline.settings.get("switches") or {}
-    return float(facts.timeline.loading.threads or switches.get("num_threads") or usual)
+    timeline = facts.timeline
+    return float(timeline.loading.threads or timeline.process.operator_threads or usual)
 
 
 def _noted(facts: Facts) -> tuple[float, float]:
     """Share of saving that was work of a core, and bytes of the largest file: all of it, and none,
     where nobody noted."""
-    told = facts.timeline.settings.get("saves") or ()
-    worked = [(one["cpu_s"], one["seconds"]) for one in told if one.get("cpu_s") is not None]
+    told = facts.timeline.process.saves
+    worked = [(one.cpu_s, one.seconds) for one in told if one.cpu_s is not None]
     cpu, wall = (sum(column) for column in zip(*worked, strict=True)) if worked else (0.0, 0.0)
-    size = max((int(one["bytes"]) for one in told if one.get("bytes")), default=0)
+    size = max((one.bytes for one in told if one.bytes), default=0)
     return (min(cpu / wall, 1.0) if wall > 0.0 else 1.0), float(size)
 
 

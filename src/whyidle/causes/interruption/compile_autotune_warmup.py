@@ -86,7 +86,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         evidence.append(measured("a steady step", steady, "s", source="steps"))
         evidence.append(measured("set-up in steady steps", seconds / steady, None))
     if told := compiling.told(facts):
-        functions = measured("functions compiled", told["functions"], None, source="torch._dynamo")
+        functions = measured("functions compiled", told.functions, None, source="torch._dynamo")
         evidence.append(functions)
     return Proof(
         headline=f"The recording {'is of' if share else 'begins with'} a cold start: "

@@ -95,8 +95,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
 
 def _size(facts: Facts) -> tuple[Evidence, ...]:
     """The largest file that a watched job saved."""
-    told = facts.timeline.settings.get("saves") or ()
-    sizes = [int(one["bytes"]) for one in told if one.get("bytes")]
+    sizes = [one.bytes for one in facts.timeline.process.saves if one.bytes]
     if not sizes:
         return ()
     largest = max(sizes)
