@@ -9,6 +9,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.loading import BATCH, Loading, Worker
+from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.watched import watched
@@ -163,7 +164,7 @@ def test_a_small_job_on_a_big_gpu():
 def test_gpus_that_nvml_saw_idle():
     rest = {f"busy_ratio@gpu{i}": 0.0 for i in (1, 2, 3)} | {f"processes@gpu{i}": 0 for i in (1, 2)}
     proof = judge("idle-allocated-gpu", {**BUSY, **rest})
-    assert proof.facts == {"used": 1, "listed": 4}
+    assert proof.facts == AllocationFacts(used=1, listed=4)
     taken = {**rest, "processes@gpu1": 1, "busy_ratio@gpu2": 0.3, "processes@gpu3": 2}
     assert judge("idle-allocated-gpu", {**BUSY, **taken}) is None
 

@@ -40,7 +40,7 @@ def test_blocking_launches(kernel, host):
     sick, cured = (blocking(on, kernel=kernel, host=host) for on in (True, False))
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.facts["mode"] == "CUDA_LAUNCH_BLOCKING"
+    assert proof.facts.mode == "CUDA_LAUNCH_BLOCKING"
     assert covers(proof, measured(sick, cured))
 
 
@@ -52,7 +52,7 @@ def test_anomaly_mode():
     sick = anomaly(True)
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.facts["mode"] == "anomaly_mode"
+    assert proof.facts.mode == "anomaly_mode"
     assert covers(proof, measured(sick, anomaly(False)))
 
 
@@ -75,7 +75,7 @@ def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
 
     assert not found(environment={"PYTHONMALLOC": "default"}, switches={"sync_debug": False})
     proof = found(environment={"PYTHONMALLOC": "debug"})
-    assert (proof.facts["mode"], proof.bucket) == ("PYTHONMALLOC", "host")
+    assert (proof.facts.mode, proof.bucket) == ("PYTHONMALLOC", "host")
     assert 1 - 1 / proof.predicted.speedup < 0.03
     assert proof.low == 0.0
     plan = catalog.fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))

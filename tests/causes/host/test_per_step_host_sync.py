@@ -32,7 +32,7 @@ def test_a_scalar_read_after_every_layer_is_named_with_its_place():
 
 
 def test_whether_single_numbers_are_all_that_is_read():
-    assert judge(CAUSE, synchronising()).facts["scalar"] is True
+    assert judge(CAUSE, synchronising()).facts.scalar is True
     mixed = Builder()
     for _ in range(5):
         with mixed.step():
@@ -42,7 +42,7 @@ def test_whether_single_numbers_are_all_that_is_read():
                     mixed.item()
                 elif layer % 3 == 1:
                     mixed.sync("cudaDeviceSynchronize")
-    assert judge(CAUSE, mixed).facts["scalar"] is False
+    assert judge(CAUSE, mixed).facts.scalar is False
 
 
 @pytest.mark.parametrize("every", [6, 20, 60])

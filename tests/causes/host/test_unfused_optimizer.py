@@ -52,7 +52,7 @@ def test_the_prediction_covers_the_fused_twin(how, fused_us):
     sick = train(how)
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.facts["implementation"] == how
+    assert proof.facts.implementation == how
     assert covers(proof, measured(sick, train("fused", fused_us=fused_us)), slack=0.04)
 
 
@@ -123,6 +123,6 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
 @pytest.mark.parametrize(("noun", "risk"), [("CPU", "floating-point"), ("GPU", "on the GPU")])
 def test_the_risk_names_the_device_that_it_is_about(noun, risk):
     proof = judge(CAUSE, train("loop"))
-    assert proof.facts["noun"] == "GPU"
-    told = replace(proof, facts={**proof.facts, "noun": noun})
+    assert proof.facts.noun == "GPU"
+    told = replace(proof, facts=replace(proof.facts, noun=noun))
     assert catalog.fixes()["fused-optimizer"].decide(told).risk.endswith(risk)

@@ -41,7 +41,7 @@ def test_loading_far_beyond_compute_leaves_what_eight_workers_cannot_hide():
     sick = job(200_000)
     proof = judge("dataloader-no-workers", sick)
     assert proof is not None
-    assert proof.facts["workers"] == 8
+    assert proof.facts.workers == 8
     eight = job(200_000 / 8, workers=8)
     assert proof.predicted.high == pytest.approx(measured(sick, eight), rel=0.05)
 
@@ -74,7 +74,7 @@ def test_stacks_name_the_function_that_loads():
     assert proof is not None
     assert proof.where[0].function == "__getitem__"
     assert proof.where[0].line == 12
-    assert not proof.facts["device_work"]
+    assert not proof.facts.device_work
 
 
 def test_a_dataset_that_launches_kernels_is_told_apart():
@@ -88,7 +88,7 @@ def test_a_dataset_that_launches_kernels_is_told_apart():
             sick.sync()
     proof = judge("dataloader-no-workers", sick)
     assert proof is not None
-    assert proof.facts["device_work"]
+    assert proof.facts.device_work
 
 
 CAUSE = "dataloader-no-workers"
@@ -137,7 +137,7 @@ def waiting(batches):
 def test_workers_that_wait_are_waited_for_at_the_beginning_of_short_epochs(batches):
     """All batches of the shortest are asked for at once; of the longest, some a second time."""
     found = judge_all(CAUSE, [waiting(batches)])
-    rounds, last = divmod(batches - 1, found.facts["workers"])
+    rounds, last = divmod(batches - 1, found.facts.workers)
     epoch = max(100 * (rounds + 1) + 2 * (last + 1), 100 + 2 * batches)
     assert found.predicted.speedup == pytest.approx(102 * batches / epoch, rel=0.05)
     endless = judge_all(CAUSE, [waiting(None)])
@@ -150,9 +150,9 @@ def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was
     free = parted(1)
     bound = replace(free, loading=replace(free.loading, cores=1.0))
     given = add_facts(bound, {"cores_given": 2.0})
-    assert not judge_all(CAUSE, [free]).facts["bound"]
+    assert not judge_all(CAUSE, [free]).facts.bound
     found = judge_all(CAUSE, [given])
-    assert found.facts["bound"]
+    assert found.facts.bound
     assert found.predicted == judge_all(CAUSE, [free]).predicted
     assert found.predicted.speedup > judge_all(CAUSE, [bound]).predicted.speedup
 
@@ -164,9 +164,9 @@ def test_data_that_several_workers_may_repeat_is_told_apart():
             CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
         )
 
-    assert told({"workers": 0, "iterable": True}).facts["undivided"]
-    assert not told({"workers": 0, "iterable": False}).facts["undivided"]
-    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).facts["undivided"]
+    assert told({"workers": 0, "iterable": True}).facts.undivided
+    assert not told({"workers": 0, "iterable": False}).facts.undivided
+    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).facts.undivided
 
 
 def test_data_that_workers_cannot_have_is_told_apart():
@@ -176,9 +176,9 @@ def test_data_that_workers_cannot_have_is_told_apart():
             CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
         )
 
-    assert told({"workers": 0, "unfit": "x is open"}).facts["unfit"] == "x is open"
-    assert not told({"workers": 0}).facts["unfit"]
-    assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts["unfit"]
+    assert told({"workers": 0, "unfit": "x is open"}).facts.unfit == "x is open"
+    assert not told({"workers": 0}).facts.unfit
+    assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts.unfit
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_more_workers_wait_for_more_at_a_time():
     job = replace(STORED, train=5)
     proof = judge("remote-storage-fetch-stall", job)
     told = catalog.fixes()["loader-workers"].decide(proof).predicted
-    more = replace(job, workers=proof.facts["workers"])
+    more = replace(job, workers=proof.facts.workers)
     assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
     assert told.low == 1.0
 
@@ -262,9 +262,9 @@ def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
     """The fix says how many hide it, which may be more than there are cores."""
     sick = replace(STORED, storage=storage, steps=400, epoch=400)
     proof = judge("remote-storage-fetch-stall", sick)
-    wanted = proof.facts["workers"]
+    wanted = proof.facts.workers
     assert wanted > (sick.cores if storage > 100 else sick.workers)
-    told = proof.facts["by_workers"].speedup
+    told = proof.facts.by_workers.speedup
     assert told == pytest.approx(speedup(sick, replace(sick, workers=wanted)), rel=0.1)
     assert speedup(sick, replace(sick, workers=2 * wanted)) < 1.15 * told
 
@@ -274,16 +274,16 @@ def test_short_epochs_begin_with_a_wait_that_no_worker_hides(epoch):
     """All workers begin with the epoch: the fewer batches each makes, the more is waited for."""
     sick = replace(STORED, storage=300, train=5, steps=20 * epoch, epoch=epoch, counted=True)
     proof = judge("remote-storage-fetch-stall", sick)
-    more = replace(sick, workers=proof.facts["workers"])
-    told = proof.facts["by_workers"].speedup
+    more = replace(sick, workers=proof.facts.workers)
+    told = proof.facts.by_workers.speedup
     assert told == pytest.approx(speedup(sick, more), rel=0.1)
     endless = judge("remote-storage-fetch-stall", replace(sick, counted=False))
-    assert endless.facts["by_workers"].speedup > 1.2 * told
+    assert endless.facts.by_workers.speedup > 1.2 * told
 
 
 def test_no_more_wait_than_an_interpreter_each_is_worth():
     proof = judge("remote-storage-fetch-stall", replace(STORED, storage=5000, steps=60))
-    assert WAITING / 1.05 <= proof.facts["workers"] <= WAITING
+    assert WAITING / 1.05 <= proof.facts.workers <= WAITING
 
 
 def test_the_first_batch_of_an_epoch_is_waited_for_once():
@@ -678,7 +678,7 @@ def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
 def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_was_seen(persistent):
     """Of workers that stay, too, which one iterator asks for all epochs."""
     twice = replace(WORK, cores=2.0, steps=96, persistent=persistent)
-    found = transforming(twice).facts["leading"]
+    found = transforming(twice).facts.leading
     kept = speedup(twice, replace(twice, cpu=0.0))
     assert found.low == 1.0
     assert found.high == pytest.approx(kept, rel=0.1)
@@ -745,8 +745,8 @@ def test_more_workers_are_given_the_cores_that_something_took():
     job = replace(WORK, workers=1, cores=1.0, given=8.0)
     assert Facts(job.run).workers.kind == "work"
     found = judge("dataloader-too-few-workers", job)
-    assert found.facts["bound"]
-    assert found.facts["workers"] > 1
+    assert found.facts.bound
+    assert found.facts.workers > 1
     assert judge("dataloader-too-few-workers", replace(job, given=None)) is None
 
 

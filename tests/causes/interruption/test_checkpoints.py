@@ -101,7 +101,7 @@ def test_as_rare_as_loses_the_least_time():
     proof = judge_all(CAUSE, [job()])
     plan = catalog.fixes()["rarer-checkpoint"].decide(proof)
     apart = (2 * 0.04 * FAILURES_S[1]) ** 0.5
-    assert proof.facts["interval_s"][1] == pytest.approx(apart, rel=0.01)
+    assert proof.facts.interval_s[1] == pytest.approx(apart, rel=0.01)
     assert "at the end only, if the job lasts less than 83 seconds" in plan.summary
     assert "else every 83 seconds, instead of every 0.06" in plan.summary
     assert not plan.automatic
@@ -112,7 +112,7 @@ def test_a_long_job_is_not_told_of_its_end():
     fix = catalog.fixes()["rarer-checkpoint"]
     proof = judge_all(CAUSE, [job()])
     for seen_s, short in ((82.0, True), (84.0, False)):
-        told = replace(proof, facts={**proof.facts, "interval_s": (4.0, 83.0), "seen_s": seen_s})
+        told = replace(proof, facts=replace(proof.facts, interval_s=(4.0, 83.0), seen_s=seen_s))
         assert ("at the end only" in fix.decide(told).summary) == short
     assert "save every 83 seconds instead of every 4 seconds:" in fix.decide(told).summary
 
@@ -121,7 +121,7 @@ def test_a_job_that_ends_at_once_has_its_last_checkpoint_left():
     """Twelve saves in its second of life: eleven of them are not needed."""
     proof = judge_all(CAUSE, [job()])
     share = 1.0 - 1.0 / promised(job(), "rarer-checkpoint").low
-    whole = 1.0 - 1.0 / proof.facts["rarer"].high
+    whole = 1.0 - 1.0 / proof.facts.rarer.high
     assert share < whole * 11 / 12 + 0.01
 
 

@@ -42,7 +42,7 @@ def test_a_cold_start_and_its_steady_steps():
     facts = Facts(sick.timeline())
     assert facts.cold_start
     assert covers(proof, facts.step_s / float(facts.steps.seconds.mean()), slack=0.01)
-    assert proof.facts["compiler"]
+    assert proof.facts.compiler
 
 
 def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():

@@ -12,6 +12,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
 from whyidle.model.process_facts import Switches
+from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
@@ -101,7 +102,7 @@ def _searching(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=tuple(p for p in [facts.places.of(facts.waits.operator_row(int(waits[0])))] if p),
-        facts={"benchmark": True},
+        facts=DeviceFacts(benchmark=True),
     )
 
 
@@ -153,7 +154,7 @@ def _never(facts: Facts) -> Proof | None:
         method="class figure: what a search has found at best; a trial tells",
         evidence=(_busy.share_evidence("convolutions, share of busy time", share, rows),),
         confidence=0.5,
-        told={"benchmark": False},
+        told=DeviceFacts(benchmark=False),
     )
 
 

@@ -9,6 +9,7 @@ from whyidle.analysis.padding import Padding, padding
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import DeviceFacts
 
 LEAST_PADDING = 0.05
 """share of padding that batches of similar lengths have anyway"""
@@ -98,11 +99,7 @@ def padding_waste(facts: Facts) -> Proof | None:
         evidence=_evidence(found),
         confidence=SURE[found.told_by] if fitted else 0.5,
         where=_places(facts),
-        facts={
-            "constant": found.constant,
-            "beyond_longest": found.beyond_longest / found.share,
-            "expected": expected,
-        },
+        facts=DeviceFacts(beyond_longest=found.beyond_longest / found.share, expected=expected),
     )
 
 

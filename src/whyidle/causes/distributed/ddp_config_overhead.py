@@ -15,6 +15,7 @@ from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
 from whyidle.model.process_facts import ExchangeFacts
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.005
@@ -131,13 +132,13 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
         where=_made(facts),
         bucket="compute" if facts.on_cpu else None,
         confidence=0.85,
-        facts={
-            "walks": bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
-            "copies": bool(len(facts.rows_of(Role.GRADIENT_COPY))),
-            "all_used": _told(facts).unused_parameter_size == 0,
-            "predicted_walks": searching.spared(),
-            "predicted_copies": copying.spared(),
-        },
+        facts=DistributedFacts(
+            walks=bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
+            copies=bool(len(facts.rows_of(Role.GRADIENT_COPY))),
+            all_used=_told(facts).unused_parameter_size == 0,
+            predicted_walks=searching.spared(),
+            predicted_copies=copying.spared(),
+        ),
     )
 
 

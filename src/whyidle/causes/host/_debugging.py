@@ -21,6 +21,7 @@ from whyidle.causes.host._modes import MODES, Mode, seen_on
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import HostFacts
 
 LEAST_SHARE = 0.01
 
@@ -49,7 +50,7 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
         confidence=0.8,
         where=_where(facts, mode),
         bucket=mode.within or _bucket(facts, gains[1]),
-        facts={"mode": mode.id, "was": _value(facts, mode)},
+        facts=HostFacts(mode=mode.id, was=_value(facts, mode)),
     )
 
 

@@ -21,6 +21,7 @@ from whyidle.causes.host._updating import fused_s
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.process_facts import OptimizerFacts
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -77,7 +78,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"before": before, "library": library},
+        facts=HostFacts(before=before, library=library),
     )
 
 
@@ -128,7 +129,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
         confidence=0.8,
         where=where,
         bucket="compute",
-        facts={"optimizer": name.split()[0], "implementation": "loop", "noun": facts.noun},
+        facts=HostFacts(optimizer=name.split()[0], implementation="loop", noun=facts.noun),
     )
 
 

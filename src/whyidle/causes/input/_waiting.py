@@ -12,6 +12,7 @@ from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.workers import Workers
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import InputFacts
 
 SOURCE = "loader workers"
 KEPT = (0.5, 0.1, 0.0)
@@ -115,15 +116,15 @@ def for_storage(
         evidence=evidence,
         confidence=0.85,
         where=workers.where,
-        facts={
-            "workers": workers.best if workers.best > workers.count else None,
-            "was": workers.count,
-            "by_workers": _by_workers(workers),
-            "bound": workers.loads_bound,
-            "most_workers": most_workers(workers.facts, workers.count, waits=True),
-            "opened": workers.mean("opens") / max(workers.mean("samples"), 1.0),
-            "later_epoch": workers.later_epoch is not None,
-        },
+        facts=InputFacts(
+            workers=workers.best if workers.best > workers.count else None,
+            was=workers.count,
+            by_workers=_by_workers(workers),
+            bound=workers.loads_bound,
+            most_workers=most_workers(workers.facts, workers.count, waits=True),
+            opened=workers.mean("opens") / max(workers.mean("samples"), 1.0),
+            later_epoch=workers.later_epoch is not None,
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from whyidle.analysis.cores import kept_waiting, training, usable
 from whyidle.analysis.evidence import measured
@@ -14,6 +15,7 @@ from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.process_facts import Neighbours
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind
 
 FULL = 0.85
@@ -128,23 +130,19 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=workers.where,
-        facts={
-            "threads": threads,
-            "workers": enough,
-            "was": workers.count,
-            **_main(facts, workers),
-        },
+        facts=replace(_main(facts, workers), threads=threads, workers=enough, was=workers.count),
         bucket=bucket,
     )
 
 
-def _main(facts: Facts, workers: Workers) -> dict[str, int]:
+def _main(facts: Facts, workers: Workers) -> InputFacts:
     """Threads of operators of a training process on the CPU, where workers leave it fewer cores:
     they have to load as much as now."""
     threads = facts.timeline.process.operator_threads or 0
     busy = max(1, min(math.ceil(_loading(facts, workers)), workers.enough))
     most = max(1, int(workers.cores) // max(facts.timeline.world_size or 1, 1) - busy)
-    return {"main": most, "main_was": threads} if facts.on_cpu and threads > most else {}
+    crowded = facts.on_cpu and threads > most
+    return InputFacts(main=most, main_was=threads) if crowded else InputFacts()
 
 
 def _loading(facts: Facts, workers: Workers) -> float:
@@ -219,7 +217,7 @@ def _own_threads(facts: Facts) -> Proof | None:
         ),
         confidence=0.7,
         where=tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1]),
-        facts={"threads": threads, "own": int(max(1, cores // processes))},
+        facts=InputFacts(threads=threads, own=int(max(1, cores // processes))),
         bucket="compute",
     )
 
@@ -272,6 +270,6 @@ def _crowd(facts: Facts) -> Proof | None:
             measured("cores that the command may use", cores, None, source="affinity and quota"),
         ),
         confidence=0.6,
-        facts={"threads": 1},
+        facts=InputFacts(threads=1),
         bucket="unknown",
     )

@@ -27,6 +27,7 @@ from whyidle.analysis.samples import lines
 from whyidle.causes.input._waiting import leading_once, made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -129,22 +130,23 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         evidence=_evidence(calls, hot, blocked, per_step, facts),
         confidence=0.95,
         where=tuple(where)[:MOST_PLACES],
-        facts={
-            "workers": given,
-            "undivided": _undivided(facts),
-            "unfit": _unfit(facts),
-            "bound": facts.workers.loads_bound,
-            "most_workers": most_workers(facts, 0, waits=mostly_waits(facts)),
-            "device_work": launches_inside(facts, calls.start, calls.end) > 0,
-            "same_again": facts.workers.same_again,
-            "cached": prepared_once(blocked),
-            "leading": leading_once(facts, blocked),
-            "cheaper": made_cheaper(blocked) if left > LEFT else None,
-            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
-            "media": decoded(facts, windows),
-            "storage": stored(facts, windows),
-            "function": making[0].function if making else None,
-        },
+        facts=InputFacts(
+            workers=given,
+            undivided=_undivided(facts),
+            unfit=_unfit(facts),
+            bound=facts.workers.loads_bound,
+            most_workers=most_workers(facts, 0, waits=mostly_waits(facts)),
+            device_work=launches_inside(facts, calls.start, calls.end) > 0,
+            same_again=facts.workers.same_again,
+            cached=prepared_once(blocked),
+            leading=leading_once(facts, blocked),
+            cheaper=made_cheaper(blocked) if left > LEFT else None,
+            hidden_by_workers=left <= LEFT,
+            compute=1.0 if facts.on_cpu else facts.share("compute"),
+            media=decoded(facts, windows),
+            storage=stored(facts, windows),
+            function=making[0].function if making else None,
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.causes.input._waiting import evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import InputFacts
 
 BINDING = ("OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """variables of the environment with which OpenMP binds threads to cores (OpenMP 5.2, 21.1.7; the
@@ -80,7 +81,7 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
         ),
         confidence=0.95,
         where=workers.places("asked"),
-        facts={"variables": tuple(one.partition("=")[0] for one in by)},
+        facts=InputFacts(variables=tuple(one.partition("=")[0] for one in by)),
     )
 
 

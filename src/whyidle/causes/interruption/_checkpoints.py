@@ -10,6 +10,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import may_cost, remove
 from whyidle.analysis.pauses import Pauses
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.proof_facts import InterruptionFacts
 
 COPY_S_PER_BYTE = (1 / 0.2e9, 1 / 1e9, 1 / 8e9)
 """copying the state within host memory (careful, expected, hopeful): into memory that the process
@@ -70,7 +71,7 @@ def _noted(facts: Facts) -> tuple[float, float]:
     return (min(cpu / wall, 1.0) if wall > 0.0 else 1.0), float(size)
 
 
-def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
+def rarer(facts: Facts, found: Pauses) -> InterruptionFacts:
     """Written as often as loses the least time: ``sqrt(2 C M)`` apart, for a checkpoint of ``C``
     seconds and a failure every ``M`` (Young, "A First Order Approximation to the Optimum Checkpoint
     Interval", CACM 17(9), 1974). ``rarer`` is what that wins, ``interval_s`` from how many
@@ -78,12 +79,12 @@ def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
     has its last checkpoint left, at the careful end; nothing where they are seen once only, or are
     as rare."""
     if not found.recurring:
-        return {}
+        return InterruptionFacts()
     each_s = found.seconds / found.steps_hit
     now_s = facts.scope_s / found.steps_hit
     apart = [(2.0 * each_s * failures) ** 0.5 for failures in FAILURES_S]
     if apart[1] <= now_s:
-        return {}
+        return InterruptionFacts()
     shares = (found.least, found.share, found.most)
     careful = min(apart[0], facts.scope_s)
     low, expected, high = (
@@ -92,4 +93,4 @@ def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
     )
     method = "P9: checkpoints as far apart as a failure a day asks for (Young 1974)"
     told = remove(low, high, method, expected)
-    return {"rarer": told, "interval_s": (now_s, apart[1]), "seen_s": facts.scope_s}
+    return InterruptionFacts(rarer=told, interval_s=(now_s, apart[1]), seen_s=facts.scope_s)

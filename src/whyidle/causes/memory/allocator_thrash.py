@@ -12,6 +12,7 @@ from whyidle.analysis.intervals import union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.process_facts import AllocatorFacts
+from whyidle.model.proof_facts import MemoryFacts
 from whyidle.model.roles import Role
 
 LEAST_GAIN = 0.005
@@ -87,7 +88,7 @@ def allocator_thrash(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, calls, len(emptied) / seen.step_count, lost),
         confidence=0.9,
         where=tuple(place for place in [_place(facts, calls, emptied, seen)] if place),
-        facts={"emptied": bool(len(emptied))},
+        facts=MemoryFacts(emptied=bool(len(emptied))),
     )
 
 
@@ -170,5 +171,5 @@ def _told(facts: Facts) -> Proof | None:
         ),
         confidence=0.6,
         bucket="unknown",
-        facts={"emptied": False},
+        facts=MemoryFacts(emptied=False),
     )
