@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def _compiles(facts: Facts) -> tuple[Compilation, ...]:
 def habit(facts: Facts) -> tuple[Intervals, int]:
     """When functions were compiled that had been compiled before, and in how many steps in scope
     behind the first; nothing where that is no habit."""
-    steps: dict[tuple[Any, ...], set[int]] = {}
+    steps: dict[tuple[str, int, str, str], set[int]] = {}
     for one in _compiles(facts):
         step = _step(facts, one.began - facts.timeline.base_ns)
         if one.turn > 1 and step > 0 and facts.chosen[step]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from whyidle.analysis import compiling
 from whyidle.analysis.evidence import measured
@@ -94,7 +93,7 @@ def _breaks(facts: Facts) -> list[tuple[Place, str, int]]:
     """Place of the user's, reason and count of each break, the most frequent first. Breaks that
     PyTorch's own optimizers make on purpose are nobody's fault."""
     vocabulary = facts.timeline.vocabulary
-    found: dict[tuple[Any, ...], tuple[Place, str, int]] = {}
+    found: dict[tuple[str | None, int | None], tuple[Place, str, int]] = {}
     told = compiling.told(facts)
     for one in told.graph_breaks if told else ():
         frames = [frame_place(text, facts.rank) for text in one.stack.split(";")]
