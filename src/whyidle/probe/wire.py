@@ -189,36 +189,6 @@ STARTUP = "startup"
 SHUTDOWN = "shutdown"
 """after the training loop; found by the reader, not recorded"""
 
-ROLES = frozenset(
-    {
-        LOADER_START,
-        BATCH_INLINE,
-        BATCH_FROM_WORKERS,
-        BATCH_FROM_ITERATOR,
-        BACKWARD,
-        OPTIMIZER,
-        OPTIMIZER_OPERATORS,
-        STEP_MARKED,
-        GRADIENT_SEARCH,
-        EVALUATION,
-        EVALUATION_WITH_GRADIENTS,
-        CHECKPOINT,
-        LOGGING,
-        COMPILE,
-        RECOMPILE,
-        GARBAGE_COLLECTION,
-        GARBAGE_COLLECTION_CALL,
-        CACHE_RELEASE,
-        PROFILING,
-        COLLECTIVE,
-        COLLECTIVE_WAIT,
-        SYNCHRONIZE,
-        SCALAR_READ,
-        STARTUP,
-        SHUTDOWN,
-    }
-)
-
 
 def join_name(role: str, label: str) -> str:
     """One line of ``PID.names``, without its end."""

@@ -85,7 +85,7 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, len(rows), blocked, lost, operators),
         confidence=0.85,
         where=_places(facts, rows),
-        facts=HostFacts(scalar=_reads_scalars(facts, operators), every=10),
+        facts=HostFacts(scalar=_reads_scalars(facts, operators)),
     )
 
 

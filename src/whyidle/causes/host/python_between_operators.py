@@ -91,7 +91,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts=HostFacts(every=10, library=library),
+        facts=HostFacts(library=library),
     )
 
 

@@ -14,7 +14,6 @@ from whyidle.causes.host import _watched as watched
 from whyidle.causes.host._calling import one_by_one
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.proof_facts import HostFacts
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -127,7 +126,6 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts=HostFacts(every=10),
     )
 
 
