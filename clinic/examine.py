@@ -16,6 +16,7 @@ from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key, 
 from clinic.times import JobError
 from whyidle.engine.watch import read
 from whyidle.errors import WhyidleError
+from whyidle.importers._loading import document
 from whyidle.model.diagnosis import Diagnosis, Finding
 
 NEAR, MOST_PAIRS = 1.10, 5
@@ -210,19 +211,17 @@ def named(finding: Finding) -> Named:
 def _evidence(found: Diagnosis, recording: Path) -> Evidence:
     """What the rules of others would be given of the same run."""
     timelines = read(recording) if recording.is_dir() else []
-    settings = dict(timelines[0].settings) if timelines else {}
-    kept = ("switches", "optimizer", "gpus", "saves", "ddp", "compile", "environment")
-    loading: dict[str, object] = {}
-    path = recording / f"{settings.get('pid')}.loaders.json"
-    if path.is_file():
-        loading = msgspec.json.decode(path.read_bytes())
+    pid = timelines[0].process.pid if timelines else None
+    settings = document(recording / f"{pid}.facts.json")
+    kept = ("switches", "optimizer", "gpus", "saves", "ddp", "environment")
+    loading = document(recording / f"{pid}.loaders.json")
     memory, used = found.device.memory_bytes, found.utilization.memory_peak_bytes
     return Evidence(
         attribution=msgspec.structs.asdict(found.attribution),
         reasons={reason.reason: reason.share for reason in found.detail.reasons},
         device=found.device.kind,
-        cores=float(loading.get("cores") or 0.0),  # type: ignore[arg-type]
-        loaders=[_plain(one) for one in loading.get("settings", [])],  # type: ignore[attr-defined]
+        cores=float(loading.get("cores") or 0.0),
+        loaders=[_plain(one) for one in loading.get("settings", [])],
         settings={name: settings[name] for name in kept if name in settings},
         memory_share=used / memory if memory and used is not None else None,
     )

@@ -22,6 +22,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine import _roster
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.watched import add_facts
 
 ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "src" / "whyidle" / "probe"
@@ -91,7 +92,7 @@ def test_a_rank_out_of_memory_is_named_while_the_others_hang(tmp_path):
             made.quiet(us(100))
         died = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
         told = {"died_of": died, "ended": 5} if rank == 1 else {}
-        ranks.append(replace(made.timeline(), rank=rank, world_size=2, settings=told))
+        ranks.append(add_facts(replace(made.timeline(), rank=rank, world_size=2), told))
     (note,) = _roster.notes_on(tmp_path, ranks, 137)
     assert note.startswith("rank 1 ended by OutOfMemoryError: CUDA out of memory")
 

@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.watched import add_facts
 
 ATTENTION, REST = "/job/model.py(7): attend", "/job/model.py(9): rest"
 MAIN = "/job/train.py(3): main"
@@ -44,7 +45,7 @@ def recorded(steps=STEPS, late=0, open_for=0):
 
 def burst_of(live, window, burst):
     told = {"before_s": 0.042, "begin": window[0], "end": window[1]}
-    burst = replace(burst, settings={**live.settings, "burst": told})
+    burst = add_facts(replace(burst, process=live.process), {"burst": told})
     return Facts(replace(live, bursts=(burst,))).burst
 
 

@@ -11,6 +11,7 @@ from whyidle.analysis.batch import bounded, grown, samples_per_s, size
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
 from whyidle.model.loading import BATCH, TAKE, Iterator, Loading
+from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing.builder import Builder, ms, us
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
@@ -140,8 +141,8 @@ def test_throughput_is_what_was_taken_from_workers_whose_own_batches_do_not_coun
     batches, takes = np.zeros(40, BATCH), np.zeros(10, TAKE)
     batches["samples"], batches["worker"] = 32, 1
     takes["end"], takes["iterator"] = ms(1) + ms(10) * np.arange(10), 1
-    settings = ({"workers": 2, "batch_size": 32},)
-    told = fed(batches=batches, takes=takes, settings=settings, iterators=(Iterator(0, 1, 0),))
+    loaders = (LoaderFacts(workers=2, batch_size=32),)
+    told = fed(batches=batches, takes=takes, loaders=loaders, iterators=(Iterator(0, 1, 0),))
     assert samples_per_s(told) == pytest.approx(3200, rel=0.15)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.outside import Outside
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.telemetry import Series, Telemetry
 
 
@@ -14,7 +15,9 @@ def outside(values, low=0, high=10, facts=(), **settings):
         )
         for name, rows in values.items()
     }
-    return Outside(Telemetry(series, dict(facts)), low * 10**9, high * 10**9, settings)
+    return Outside(
+        Telemetry(series, dict(facts)), low * 10**9, high * 10**9, ProcessFacts(**settings)
+    )
 
 
 def test_gauges_of_the_window_only():

@@ -1,13 +1,12 @@
 """Where steps begin and end, whichever mark the recording holds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps import find_steps
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.watched import add_facts
 
 
 def train(job: Builder, steps: int, *, marks: bool = True, first: int = 0, optimizer: bool = True):
@@ -207,7 +206,7 @@ def test_a_long_first_step_is_a_cold_start_of_a_run_and_none_of_a_burst(burst):
     train_slowly(job, 2)
     timeline = job.timeline()
     told = {"burst": {"window": "burst of steps 8 to 10"}} if burst else {}
-    facts = Facts(replace(timeline, settings={**timeline.settings, **told}))
+    facts = Facts(add_facts(timeline, {**told}))
     assert facts.cold_start is not burst
     assert facts.step_count == (2 if burst else 3)
     assert (facts.attribution["interruption"] > 0.5) is not burst

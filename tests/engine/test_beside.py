@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from whyidle.engine._beside import acquainted
+from whyidle.model.process_facts import Neighbours
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
+from whyidle.testing.watched import add_facts
 
 
 def one(begun, threads=2, device="cpu", host=None):
@@ -16,17 +18,17 @@ def one(begun, threads=2, device="cpu", host=None):
         made.quiet(ms(100))
     settings = {"first_step": begun, "switches": {"num_threads": threads}}
     info = DeviceInfo(kind=device)
-    return replace(made.timeline(), settings=settings, base_ns=begun, info=info, hostname=host)
+    return add_facts(replace(made.timeline(), base_ns=begun, info=info, hostname=host), settings)
 
 
 def beside(*timelines):
-    return [each.settings.get("beside") for each in acquainted(timelines)]
+    return [each.neighbours for each in acquainted(timelines)]
 
 
 def test_processes_that_train_at_the_same_time_count_each_other():
     found = beside(one(1), one(ms(10), threads=3), one(ms(20), threads=1))
-    assert found[0] == {"processes": 2, "threads": 4}
-    assert found[2] == {"processes": 2, "threads": 5}
+    assert found[0] == Neighbours(processes=2, threads=4)
+    assert found[2] == Neighbours(processes=2, threads=5)
 
 
 @pytest.mark.parametrize(

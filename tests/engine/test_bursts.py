@@ -13,6 +13,7 @@ from whyidle.engine.diagnose import diagnose
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.guest import Guest
+from whyidle.testing.watched import add_facts
 
 TOLD = {
     "state": "recorded", "step": 101, "steps": 3, "before_s": 0.01, "during_s": 0.012,
@@ -34,20 +35,22 @@ def blind(timeline, kind="cuda"):
     nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
     host = timeline.host
     calls = host.take(host.kind == HostKind.ANNOTATION)
-    return replace(
-        timeline,
-        host=replace(calls, corr=np.full(len(calls), -1)),
-        device=DeviceEvents(**nothing),
-        info=DeviceInfo(kind=kind),
-        source=replace(timeline.source, format="probe"),
-        settings={"switches": {}, "bursts": {"bursts": [TOLD], "off": None}},
+    return add_facts(
+        replace(
+            timeline,
+            host=replace(calls, corr=np.full(len(calls), -1)),
+            device=DeviceEvents(**nothing),
+            info=DeviceInfo(kind=kind),
+            source=replace(timeline.source, format="probe"),
+        ),
+        {"switches": {}, "bursts": {"bursts": [TOLD], "off": None}},
     )
 
 
 @pytest.fixture(scope="module")
 def run():
     live = blind(loops(30, 300))
-    burst = replace(loops(3, 300), settings={**live.settings, "burst": TOLD})
+    burst = add_facts(replace(loops(3, 300), process=live.process), {"burst": TOLD})
     return live, burst
 
 
@@ -83,9 +86,9 @@ def test_where_live_signals_see_the_device_their_shares_stand(run):
 
 def test_the_burst_most_like_the_run_speaks_for_it(run):
     live, burst = run
-    other = replace(burst, settings={"burst": {**TOLD, "before_s": 0.001}})
+    other = add_facts(burst, {"burst": {**TOLD, "before_s": 0.001}})
     typical = Facts(live).step_s
-    same = replace(burst, settings={"burst": {**TOLD, "before_s": typical * 1.1}})
+    same = add_facts(burst, {"burst": {**TOLD, "before_s": typical * 1.1}})
     facts = Facts(replace(live, bursts=(other, same)))
     assert facts.burst.timeline is same
 
@@ -111,7 +114,7 @@ def test_a_run_of_which_everything_is_disturbed_is_not_empty(run):
 def test_a_trace_that_is_cut_or_missing_is_left_out(run, tmp_path):
     (tmp_path / "1.burst-1.json").write_text('{"schemaVersion": 1, "traceEvents": [')
     told = [{**TOLD, "file": f"1.burst-{number}.json"} for number in (1, 2)]
-    live = replace(run[0], settings={"bursts": {"bursts": [*told, {"state": "abandoned: a fork"}]}})
+    live = add_facts(run[0], {"bursts": {"bursts": [*told, {"state": "abandoned: a fork"}]}})
     assert _bursts.read(tmp_path, live) == ()
 
 
@@ -125,7 +128,7 @@ def test_a_trace_of_a_gpu_s_job_without_kernels_is_none(run, tmp_path, kind, ker
         with job.step():
             job.op("aten::mm", kernels=kernels)
     told = {**TOLD, "file": job.save(tmp_path / "1.burst-1.json").name}
-    live = replace(run[0], info=DeviceInfo(kind=kind), settings={"bursts": {"bursts": [told]}})
+    live = add_facts(replace(run[0], info=DeviceInfo(kind=kind)), {"bursts": {"bursts": [told]}})
     assert len(_bursts.read(tmp_path, live)) == read
 
 
@@ -141,7 +144,7 @@ def test_that_no_burst_holds_the_device_is_said_of_a_gpu_s_job(run, kind):
 )
 def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     bursts = {"bursts": [TOLD, {"state": "abandoned: a fork", "step": 7}], "off": off}
-    notes = diagnose([replace(run[0], settings={"bursts": bursts})]).coverage.notes
+    notes = diagnose([add_facts(run[0], {"bursts": bursts})]).coverage.notes
     assert sum(off in note for note in notes) == said
     assert "a burst at step 7 came to nothing: abandoned: a fork" in notes
 
@@ -155,7 +158,7 @@ def test_many_small_operators_are_told_with_how_small_they_are_and_where():
         job.step("/torch/optim/adam.py(90): step;/job/train.py(60): <module>", ms(5))
     live = job.timeline()
     bursts = {"bursts": [], "off": _bursts.TOO_MANY, "counted_s": (3000, 0.105)}
-    notes = diagnose([replace(live, settings={**live.settings, "bursts": bursts})]).coverage.notes
+    notes = diagnose([add_facts(live, {"bursts": bursts})]).coverage.notes
     (said,) = [note for note in notes if _bursts.TOO_MANY in note]
     assert said.startswith("no burst was recorded: ")
     assert "3,000 nodes in its graph, and 0.035 ms for each" in said
@@ -164,7 +167,7 @@ def test_many_small_operators_are_told_with_how_small_they_are_and_where():
 
 def test_one_that_the_end_of_the_job_cut_off_is_no_news(run):
     bursts = {"bursts": [{"state": "abandoned: closed", "step": 7}], "off": "closed"}
-    notes = diagnose([replace(run[0], settings={"bursts": bursts})]).coverage.notes
+    notes = diagnose([add_facts(run[0], {"bursts": bursts})]).coverage.notes
     assert not any("step 7" in note for note in notes)
 
 
@@ -187,7 +190,7 @@ def test_a_burst_proves_what_the_allocator_of_the_run_does_not_tell(run):
             job.runtime("cudaFree", ms(9))
             job.runtime("cudaMalloc", ms(3))
     live = run[0]
-    burst = replace(job.timeline(), settings={**live.settings, "burst": TOLD})
+    burst = add_facts(replace(job.timeline(), process=live.process), {"burst": TOLD})
     watched = replace(live, bursts=(burst,))
     assert "allocator-thrash" in [found.cause for found in diagnose([watched]).findings]
 
@@ -227,7 +230,7 @@ def watched_reads(name):
     ],
 )
 def test_lines_that_wait_are_told_by_the_whole_run(name, lines):
-    burst = replace(turns(5), settings={"burst": TOLD})
+    burst = add_facts(turns(5), {"burst": TOLD})
     diagnosis = diagnose([replace(watched_reads(name), bursts=(burst,))])
     (found,) = [each for each in diagnosis.findings if each.cause == "per-step-host-sync"]
     assert [place.line for place in found.where] == lines
@@ -255,10 +258,10 @@ def test_bursts_are_of_steps_as_the_run_counts_them(critics, said):
     live, ends = taking_turns(critics)
     first, calls = 7, 7 + 7 // critics + 1  # by then, with those of the other
     told = {**TOLD, "step": calls, "begin": ends[first], "end": ends[first + 3] + us(9)}
-    settings = {**live.settings, "bursts": {"bursts": [told], "off": None}}
+    settings = {"bursts": {"bursts": [told], "off": None}}
     (note,) = [
         note
-        for note in diagnose([replace(live, settings=settings)]).coverage.notes
+        for note in diagnose([add_facts(live, settings)]).coverage.notes
         if "operator by operator" in note
     ]
     assert note.startswith(said)

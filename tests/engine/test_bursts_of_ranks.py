@@ -13,6 +13,7 @@ from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import ms, us
 from whyidle.testing.fleet import Fleet
 from whyidle.testing.guest import Guest
+from whyidle.testing.watched import add_facts
 
 TOLD = {
     "state": "recorded", "step": 11, "steps": 4, "before_s": 0.01, "during_s": 0.012,
@@ -43,20 +44,22 @@ def blind(timeline, **settings):
     nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
     host = timeline.host
     calls = host.take((host.kind == HostKind.ANNOTATION) | (host.kind == HostKind.OP))
-    return replace(
-        timeline,
-        host=replace(calls, corr=np.full(len(calls), -1)),
-        device=DeviceEvents(**nothing),
-        info=DeviceInfo(kind="cuda"),
-        source=replace(timeline.source, format="probe"),
-        settings={"switches": {}, "bursts": {"bursts": [TOLD], "off": None}, **settings},
+    return add_facts(
+        replace(
+            timeline,
+            host=replace(calls, corr=np.full(len(calls), -1)),
+            device=DeviceEvents(**nothing),
+            info=DeviceInfo(kind="cuda"),
+            source=replace(timeline.source, format="probe"),
+        ),
+        {"switches": {}, "bursts": {"bursts": [TOLD], "off": None}, **settings},
     )
 
 
 def watched(micro=1, **settings):
     """Both ranks, and the first one's burst."""
     live = [blind(each, **settings) for each in ddp(20, micro)]
-    burst = replace(ddp(4, micro)[0], settings={**live[0].settings, "burst": TOLD})
+    burst = add_facts(replace(ddp(4, micro)[0], process=live[0].process), {"burst": TOLD})
     return [replace(live[0], bursts=(burst,)), live[1]]
 
 
@@ -127,7 +130,7 @@ def test_shares_are_of_steps_that_nobody_recorded():
     usual, slowed = steps(2), steps(10)
     seconds = Facts(usual).step_s
     told = {**TOLD, "before_s": seconds, "after_s": seconds}
-    live, burst = shown(usual), shown(replace(slowed, settings={"burst": told}))
+    live, burst = shown(usual), shown(add_facts(slowed, {"burst": told}))
     assert shown(slowed).held < 0.8 * live.held
     assert burst.held == pytest.approx(live.held, rel=0.03)
     assert burst.in_flight == pytest.approx(live.in_flight, rel=0.03)

@@ -8,6 +8,7 @@ from whyidle import catalog
 from whyidle.engine._findings import RISKY, Judged, findings_of, severity
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted, ProposedFix
+from whyidle.model.proof_facts import HostFacts, ProofFacts, TransferFacts
 
 
 def judged(speedup, low):
@@ -49,9 +50,14 @@ SLOW = SimpleNamespace(attribution={"transfer": 0.6, "host": 0.4})
 """a job that waits for copies for six tenths of its time"""
 
 
+def facts_of(cause, values):
+    kinds = {"transfer": TransferFacts, "host": HostFacts}
+    return kinds[catalog.causes()[cause].family](**values) if values else ProofFacts()
+
+
 def proven(cause, speedup, high, **facts):
     predicted = Predicted(speedup=speedup, low=1.0, high=speedup, method="of this test")
-    proof = Proof("slow", 0.0, high, predicted, (), 0.8, facts=facts)
+    proof = Proof("slow", 0.0, high, predicted, (), 0.8, facts=facts_of(cause, facts))
     return Judged(catalog.causes()[cause], proof, None, 1.0)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from whyidle.engine import _roster
 from whyidle.engine._jobs import jobs_of
 from whyidle.testing.builder import Builder
+from whyidle.testing.watched import add_facts
 
 
 def one(rank, *, start=0, steps=3, parent=5, begun=0, port="29500", launched=True, **told):
@@ -24,7 +25,7 @@ def one(rank, *, start=0, steps=3, parent=5, begun=0, port="29500", launched=Tru
         **told,
     }
     timeline = made.timeline()
-    return replace(timeline, rank=rank, world_size=2, settings=settings, base_ns=begun)
+    return add_facts(replace(timeline, rank=rank, world_size=2, base_ns=begun), settings)
 
 
 def test_a_new_start_is_no_job_of_its_own_and_the_longest_one_counts():

@@ -13,6 +13,7 @@ from whyidle.model.marks import ASKED, BATCH, EMPTY, MARK, STEPPED
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.watched import add_facts
 
 WINDOW = "burst of steps 101 to 103"
 
@@ -51,14 +52,18 @@ def watched(timeline):
             (begin, end, end - first, window, BATCH, 1, b""),
             (end, end + us(100), after - first, window, STEPPED, 1, b""),
         ]
-    return replace(
-        timeline,
-        host=replace(calls, corr=np.full(len(calls), -1)),
-        device=DeviceEvents(**{n: getattr(timeline.device, n)[:0] for n in DeviceEvents.__slots__}),
-        info=DeviceInfo(kind="cuda"),
-        source=replace(timeline.source, format="probe"),
-        settings={"switches": {}},
-        marks=np.array(rows, MARK),
+    return add_facts(
+        replace(
+            timeline,
+            host=replace(calls, corr=np.full(len(calls), -1)),
+            device=DeviceEvents(
+                **{n: getattr(timeline.device, n)[:0] for n in DeviceEvents.__slots__}
+            ),
+            info=DeviceInfo(kind="cuda"),
+            source=replace(timeline.source, format="probe"),
+            marks=np.array(rows, MARK),
+        ),
+        {"switches": {}},
     )
 
 
@@ -89,7 +94,7 @@ def test_a_pause_leaves_the_device_idle_as_soon_as_it_has_done_its_work(pause, c
 @pytest.mark.parametrize(("pause", "cause"), PAUSES)
 def test_a_burst_without_a_pause_hides_none(pause, cause):
     seen = job(30, pause)
-    burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
+    burst = add_facts(job(3), {"switches": {}, "burst": {"window": WINDOW}})
     diagnosis = diagnose([replace(watched(seen), bursts=(burst,))])
     told, truth = diagnosis.attribution, shares(diagnose([seen]))
     assert told.compute == pytest.approx(truth["compute"], abs=0.02)
@@ -100,7 +105,7 @@ def test_a_burst_without_a_pause_hides_none(pause, cause):
 
 def test_what_a_device_does_in_an_evaluation_is_not_known():
     seen = job(30, "evaluation")
-    burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
+    burst = add_facts(job(3), {"switches": {}, "burst": {"window": WINDOW}})
     for bursts in ((), (burst,)):
         diagnosis = diagnose([replace(watched(seen), bursts=bursts)])
         assert diagnosis.attribution.interruption == 0.0
@@ -131,7 +136,7 @@ def test_reads_of_the_gpu_tell_how_much_of_an_evaluation_it_idles(work, burst):
     live = replace(watched(seen), telemetry=read(seen))
     if burst:
         told = {"switches": {}, "burst": {"window": WINDOW}}
-        live = replace(live, bursts=(replace(without, settings=told),))
+        live = replace(live, bursts=(add_facts(without, told),))
     diagnosis = diagnose([live])
     assert shares(diagnosis) == pytest.approx(truth, abs=0.05)
     heavy = found(diagnosis, "heavy-evaluation")
@@ -182,7 +187,7 @@ def test_alone_the_events_tell_the_shares():
 
 def test_with_a_burst_both_numbers_stand_side_by_side():
     live = watched(job(30))
-    burst = replace(job(3), settings={"switches": {}, "burst": {"window": WINDOW}})
+    burst = add_facts(job(3), {"switches": {}, "burst": {"window": WINDOW}})
     diagnosis = diagnose([replace(live, bursts=(burst,))])
     assert shares(diagnosis) == pytest.approx(shares(diagnose([burst])), abs=0.001)
     (note,) = notes(diagnosis, WINDOW + ": waiting for a batch")

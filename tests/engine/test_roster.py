@@ -7,6 +7,7 @@ import pytest
 
 from whyidle.engine import _roster
 from whyidle.testing.builder import Builder
+from whyidle.testing.watched import add_facts
 
 
 def one(rank=None, world=None):
@@ -39,7 +40,7 @@ def test_a_rank_whose_recording_ended_is_not_said_to_have_died(tmp_path):
     both = [replace(one(rank, 2), base_ns=rank * 10**10) for rank in (0, 1)]
     (silent,) = _roster.notes_on(tmp_path, both, 1)
     assert "rank 0 stopped" in silent
-    both[0] = replace(both[0], settings={"enough": "1,024 MiB were recorded"})
+    both[0] = add_facts(both[0], {"enough": "1,024 MiB were recorded"})
     assert _roster.notes_on(tmp_path, both, 1) == []
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from whyidle.engine.diagnose import diagnose
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.watched import add_facts
 
 
 def notes(*skipped):
@@ -17,7 +18,7 @@ def notes(*skipped):
             made.optimizer(kernels=[("elementwise_kernel", us(3))], name="Adam")
     timeline = made.timeline()
     ranks = [
-        replace(timeline, rank=rank, world_size=len(skipped), settings={"skipped_steps": count})
+        add_facts(replace(timeline, rank=rank, world_size=len(skipped)), {"skipped_steps": count})
         for rank, count in enumerate(skipped)
     ]
     return [note for note in diagnose(ranks).coverage.notes if "skipped" in note]

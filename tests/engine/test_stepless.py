@@ -139,7 +139,7 @@ def test_a_command_that_failed_at_once_gets_no_advice_about_the_probe(
     told = {"command": ["python", "nope.py"], "exit_status": status, "duration_s": took}
     timeline = _stepless.whole(tmp_path, told, None, [])
     assert timeline is not None
-    assert (f"status {status}" in timeline.settings["stepless"]) == bool(status)
+    assert (f"status {status}" in timeline.stepless.reason) == bool(status)
     assert bool(_stepless.notes(timeline)) == hinted
 
 

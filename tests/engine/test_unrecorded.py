@@ -8,6 +8,7 @@ import pytest
 from whyidle.engine.diagnose import diagnose
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
+from whyidle.testing.watched import add_facts
 
 LOOP = "/job/train.py(20): main"
 
@@ -18,7 +19,7 @@ def job(**settings):
         guest.backward(LOOP, ms(9))
         guest.step(LOOP, ms(1))
     told = guest.timeline()
-    return replace(told, settings={**told.settings, **settings})
+    return add_facts(told, settings)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,9 @@ def test_and_not_where_somebody_did():
     for _ in range(3):
         with burst.step():
             burst.op("aten::mm", host=ms(10))
-    recorded = replace(burst.timeline(), settings={**live.settings, "burst": {"window": "steps"}})
+    recorded = add_facts(
+        replace(burst.timeline(), process=live.process), {"burst": {"window": "steps"}}
+    )
     told = diagnose([replace(live, bursts=(recorded,))]).verdict
     assert told.state == "saturated"
     assert "recorded" not in told.headline

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from family_facts import among, kinds_of
 
 from whyidle import catalog
 from whyidle.cli import _fixes
@@ -18,6 +19,7 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import KNOBS, problem
 from whyidle.model.patch import Change
+from whyidle.model.proof_facts import DeviceFacts, InputFacts
 from whyidle.testing.builder import Builder, ms, us
 
 PREDICTED = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
@@ -88,7 +90,8 @@ VARIANTS = [
 def plans(name):
     """All that a fix proposes in many situations."""
     decide = catalog.fixes()[name].decide
-    proofs = [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=USUAL | one) for one in VARIANTS]
+    told = [kind(**among(kind, USUAL | one)) for one in VARIANTS for kind in kinds_of(name)]
+    proofs = [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=each) for each in told]
     return [plan for plan in map(decide, proofs) if plan is not None]
 
 
@@ -156,7 +159,7 @@ def test_no_search_for_algorithms_is_switched_on_where_shapes_are_new():
     """That they never are is what the cause has proven where it says that it is off."""
     decide = catalog.fixes()["cudnn-benchmark"].decide
     for on in (True, False):
-        plan = decide(Proof("It costs", 0.1, 0.3, PREDICTED, (), facts={"benchmark": on}))
+        plan = decide(Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=DeviceFacts(benchmark=on)))
         assert [edit.value for edit in plan.edits] == [not on]
 
 
@@ -226,7 +229,7 @@ def test_a_larger_global_batch_needs_consent_and_brings_its_learning_rate():
 )
 def test_batches_of_many_thousands_want_layer_wise_learning_rates(batch, ranks, large):
     """8,192 samples of all ranks are where Goyal et al. (2017) stop and You et al. (2017) begin."""
-    facts = {"times": 4, "batch": batch, "ranks": ranks}
+    facts = DeviceFacts(times=4, batch=batch, ranks=ranks)
     plan = catalog.fixes()["larger-batch"].decide(
         Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=facts)
     )
@@ -274,10 +277,9 @@ def test_no_patch_leaves_a_copy_back_to_the_host_unwaited_for(line):
 
 def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
     decide = catalog.fixes()["cached-preprocessing"].decide
-    seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts={"same_again": False})
+    seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=InputFacts(same_again=False))
     assert decide(seen) is None
-    assert decide(replace(seen, facts={"same_again": False, "leading": None})) is None
-    led = decide(replace(seen, facts={"same_again": False, "leading": PREDICTED}))
+    led = decide(replace(seen, facts=InputFacts(same_again=False, leading=PREDICTED)))
     assert led is not None
     assert led.predicted == PREDICTED
     assert "random transform" in led.summary

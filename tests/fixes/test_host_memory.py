@@ -1,6 +1,7 @@
 """What the fixes of host and memory causes propose, and where they hold back."""
 
 import pytest
+from family_facts import facts_of
 
 from whyidle import catalog
 from whyidle.model.cause import Proof
@@ -10,7 +11,7 @@ GAIN = Predicted(speedup=1.2, low=1.1, high=1.3, method="test")
 
 
 def plan(fix: str, *where: Place, **facts: object):
-    proof = Proof("Test", 0.1, 0.2, GAIN, (), where=where, facts=facts)
+    proof = Proof("Test", 0.1, 0.2, GAIN, (), where=where, facts=facts_of(fix, **facts))
     return catalog.fixes()[fix].decide(proof)
 
 
@@ -80,10 +81,15 @@ def test_nobody_is_told_to_pad_to_the_maximum():
 
 
 @pytest.mark.parametrize(
-    "fix",
-    ["move-op-to-device", "capture-whole-model", "save-memory", "release-references"],
+    ("fix", "facts"),
+    [
+        ("move-op-to-device", {"operators": ("aten::linalg_eigh",)}),
+        ("capture-whole-model", {}),
+        ("save-memory", {}),
+        ("release-references", {}),
+    ],
 )
-def test_what_needs_the_author_is_advice(fix):
-    advice = plan(fix, operators=["aten::linalg_eigh"])
+def test_what_needs_the_author_is_advice(fix, facts):
+    advice = plan(fix, **facts)
     assert not advice.automatic
     assert advice.risk

@@ -1,19 +1,22 @@
 """What the fixes edit, when they decline, and what they never propose."""
 
 import pytest
+from family_facts import facts_of
 
 from whyidle import catalog
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.proof_facts import ProofFacts
+
+GAIN = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
 
 
-def proof(**facts: object) -> Proof:
-    predicted = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
-    return Proof("Something costs", 0.1, 0.3, predicted, (), facts=facts)
+def proof(facts: ProofFacts) -> Proof:
+    return Proof("Something costs", 0.1, 0.3, GAIN, (), facts=facts)
 
 
 def plan(fix: str, **facts: object):
-    return catalog.fixes()[fix].decide(proof(**facts))
+    return catalog.fixes()[fix].decide(proof(facts_of(fix, **facts)))
 
 
 def knobs(fix: str, **facts: object) -> dict[str, object]:
@@ -87,22 +90,22 @@ def test_the_other_half_of_a_cause_is_declined(fix, facts):
 
 
 @pytest.mark.parametrize(
-    "fix",
+    ("fix", "facts"),
     [
-        "packed-copies",
-        "narrow-batches",
-        "batch-by-length",
-        "transforms-in-workers",
-        "cheaper-transforms",
-        "steady-recording",
-        "released-gpus",
-        "one-process-per-gpu",
-        "move-to-device",
-        "link-check",
+        ("packed-copies", {"fragmented": True}),
+        ("narrow-batches", {"type": "double"}),
+        ("batch-by-length", {}),
+        ("transforms-in-workers", {"function": "f"}),
+        ("cheaper-transforms", {"function": "f"}),
+        ("steady-recording", {}),
+        ("released-gpus", {"used": 1, "listed": 8}),
+        ("one-process-per-gpu", {"used": 1, "listed": 8}),
+        ("move-to-device", {}),
+        ("link-check", {}),
     ],
 )
-def test_advice_edits_nothing(fix):
-    told = plan(fix, fragmented=True, type="double", used=1, listed=8, function="f")
+def test_advice_edits_nothing(fix, facts):
+    told = plan(fix, **facts)
     assert not told.automatic
     assert told.edits == ()
     assert told.summary
@@ -194,15 +197,15 @@ def test_reports_are_made_in_the_background_for_trackers_whose_calls_are_known()
 
 
 def test_a_loader_whose_wait_workers_hide_need_not_become_cheaper():
-    assert plan("cheaper-transforms", cheaper=None) is None
-    assert plan("cheaper-transforms", cheaper=proof().predicted).predicted == proof().predicted
+    assert plan("cheaper-transforms", hidden_by_workers=True) is None
+    assert plan("cheaper-transforms", cheaper=GAIN).predicted == GAIN
 
 
 def test_python_of_the_user_s_own_is_not_told_to_decode():
     told = plan("whole-arrays", media=False, function="train.py(9): collate").summary
     assert "make collate cheaper" in told
     assert plan("cheaper-transforms", media=False) is None
-    assert plan("whole-arrays", media=False, cheaper=None) is None
+    assert plan("whole-arrays", media=False, hidden_by_workers=True) is None
 
 
 @pytest.mark.parametrize("media", [True, None])

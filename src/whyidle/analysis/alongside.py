@@ -24,10 +24,10 @@ I64 = NDArray[np.int64]
 def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
     """The user's lines that looks of the run found in some time of its burst, most often found
     first; nothing where nobody looked just then."""
-    live, told = burst.live, burst.timeline.settings.get("burst", {})
-    if live is None or live.timeline.looks is None or not told.get("end"):
+    live, told = burst.live, burst.timeline.burst
+    if live is None or live.timeline.looks is None or not (told and told.begin and told.end):
         return ()
-    begin, end = (told[key] - live.timeline.base_ns for key in ("begin", "end"))
+    begin, end = (moment - live.timeline.base_ns for moment in (told.begin, told.end))
     inside = _steps(live.timeline)
     ends = live.timeline.host.end[inside]
     inside = inside[(ends > begin) & (ends <= end)]

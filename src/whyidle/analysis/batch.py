@@ -199,8 +199,7 @@ def _loaded(facts: Facts, spans: Intervals) -> float:
     count = float(spans.covers(calls.end).sum()) * float(made.mean()) if len(made) else 0.0
     taken = loading.takes["iterator"][spans.covers(loading.takes["end"])]
     for number in taken[(taken > 0) & (taken <= len(loading.iterators))].tolist():
-        settings = loading.settings[loading.iterators[number - 1].settings]
-        count += int(settings.get("batch_size") or 0)
+        count += loading.loaders[loading.iterators[number - 1].loader].batch_size or 0
     return count
 
 

@@ -9,9 +9,9 @@ def taken(facts: Scoped, own: float | None) -> float | None:
     """How many cores the command was given, where a process of it may use fewer now (``own``);
     None where it may use them all, or nobody told. Ranks that share a machine's cores out among
     them are bound on purpose: they leave none to spare."""
-    given = facts.timeline.settings.get("cores_given")
+    given = facts.timeline.process.cores_given
     ranks = max(facts.timeline.world_size or 1, 1)
-    return float(given) if given and own and own * ranks < given else None
+    return given if given and own and own * ranks < given else None
 
 
 def spendable(facts: Scoped) -> float | None:

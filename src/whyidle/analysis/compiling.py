@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from typing import Any
+from collections import defaultdict
 
 import numpy as np
 
@@ -14,27 +13,32 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.analysis.places import in_library
 from whyidle.analysis.scoped import HABIT
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.process_facts import Compilation, CompilerFacts
 from whyidle.model.roles import Role
 
 _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 """a guard on a number that the code before a graph break left for the code behind it"""
 
 
-def told(facts: Facts) -> dict[str, Any]:
-    """What the process noted about its compiler; empty where nothing was compiled or seen."""
-    found = facts.timeline.settings.get("compile")
-    return found if isinstance(found, dict) else {}
+def told(facts: Facts) -> CompilerFacts | None:
+    """What the process noted about its compiler; None where nothing was compiled or seen."""
+    return facts.timeline.process.compile
+
+
+def _compiles(facts: Facts) -> tuple[Compilation, ...]:
+    noted = told(facts)
+    return noted.compiles if noted else ()
 
 
 def habit(facts: Facts) -> tuple[Intervals, int]:
     """When functions were compiled that had been compiled before, and in how many steps in scope
     behind the first; nothing where that is no habit."""
-    steps: dict[tuple[Any, ...], set[int]] = {}
-    for one in told(facts).get("compiles") or ():
-        step = _step(facts, int(one["began"]) - facts.timeline.base_ns)
-        if one.get("turn", 1) > 1 and step > 0 and facts.chosen[step]:
-            kind = re.sub(r"\d[\d.]*", "#", first_line(str(one.get("reason"))))
-            steps.setdefault((one["file"], one["line"], one["function"], kind), set()).add(step)
+    steps: dict[tuple[str, int, str, str], set[int]] = {}
+    for one in _compiles(facts):
+        step = _step(facts, one.began - facts.timeline.base_ns)
+        if one.turn > 1 and step > 0 and facts.chosen[step]:
+            kind = re.sub(r"\d[\d.]*", "#", first_line(one.reason or ""))
+            steps.setdefault((one.file, one.line, one.function, kind), set()).add(step)
     if max(map(len, steps.values()), default=0) < HABIT:
         return EMPTY, 0
     host = facts.timeline.host
@@ -46,11 +50,15 @@ def habit(facts: Facts) -> tuple[Intervals, int]:
 def handed_on(facts: Facts) -> bool:
     """Whether most of the time of compiling again went into numbers that a graph break hands on: to
     the code behind it each is a constant, and another one another version."""
-    again = [one for one in told(facts).get("compiles") or () if one.get("turn", 1) > 1]
-    mine = [one for one in again if _HANDED.match(first_line(str(one.get("reason"))))]
-    whole = sum(one["seconds"] for one in again)
-    noted = bool(told(facts).get("graph_breaks"))
-    return noted and bool(mine) and 2 * sum(one["seconds"] for one in mine) > whole
+    again = [one for one in _compiles(facts) if one.turn > 1]
+    mine = [one for one in again if _HANDED.match(first_line(one.reason or ""))]
+    whole = sum(one.seconds for one in again)
+    noted = told(facts)
+    return (
+        noted is not None
+        and bool(noted.graph_breaks and mine)
+        and 2 * sum(one.seconds for one in mine) > whole
+    )
 
 
 def _step(facts: Facts, time: int) -> int:
@@ -61,11 +69,11 @@ def _step(facts: Facts, time: int) -> int:
 
 def compiled(facts: Facts, *, again: bool) -> tuple[Place, ...]:
     """The function that took longest to compile; with ``again`` the repetitions alone count."""
-    spent: Counter[tuple[str, int, str]] = Counter()
-    for one in told(facts).get("compiles") or ():
-        if not again or one.get("turn", 1) > 1:
-            spent[one["file"], one["line"], one["function"]] += one["seconds"]
-    places = [_named(facts, key) for key, _ in spent.most_common()]
+    spent: defaultdict[tuple[str, int, str], float] = defaultdict(float)
+    for one in _compiles(facts):
+        if not again or one.turn > 1:
+            spent[one.file, one.line, one.function] += one.seconds
+    places = [_named(facts, key) for key in sorted(spent, key=spent.__getitem__, reverse=True)]
     own = [place for place in places if not in_library(place)]
     return tuple((own or places)[:1])
 
@@ -80,9 +88,9 @@ def _named(facts: Facts, key: tuple[str, int, str]) -> Place:
 
 def reasons(facts: Facts) -> tuple[Evidence, ...]:
     """Why it compiled again, in the compiler's own words, and where it gave up."""
-    compiles = told(facts).get("compiles") or ()
-    texts = [first_line(one["reason"]) for one in compiles if one.get("reason")]
-    failed = [one["failed"] for one in compiles if one.get("failed")]
+    compiles = _compiles(facts)
+    texts = [first_line(one.reason) for one in compiles if one.reason]
+    failed = [one.failed for one in compiles if one.failed]
     found = []
     if texts:
         found.append(

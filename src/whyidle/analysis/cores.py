@@ -114,9 +114,9 @@ def on_cores(facts: Facts, granted: float, waited: float) -> tuple[float, float,
 def usable(facts: Facts) -> float | None:
     """Cores that the job may use, by affinity and quota: those that it was given, where something
     in it bound it to fewer of them later; None where nobody looked."""
-    told, outside = facts.timeline.settings, facts.outside
+    process, outside = facts.timeline.process, facts.outside
     now = outside.mean("cores_effective") if outside else None
-    given, bound = told.get("cores_given"), told.get("cores")
+    given, bound = process.cores_given, process.cores
     if now is None or outside is None or not given or not bound or bound >= given:
         return now
     return max(now, min(given, outside.mean("cores_quota") or given))
@@ -125,8 +125,8 @@ def usable(facts: Facts) -> float | None:
 def kept_waiting(facts: Facts) -> float:
     """Share of its time that the training thread waits for a core, where it computes itself; 0
     where it does not, or the kernel does not tell."""
-    told = facts.timeline.settings.get("sampler") or {}
-    waited, seen = told.get("core_wait_s"), told.get("core_seen_s")
+    told = facts.timeline.process.sampler
+    waited, seen = told.core_wait_s, told.core_seen_s
     if not facts.on_cpu or not waited or not seen:
         return 0.0
     return float(min(waited / seen, facts.share("compute")))
@@ -135,7 +135,7 @@ def kept_waiting(facts: Facts) -> float:
 def training(facts: Facts) -> float | None:
     """Cores' worth of CPU time that the training process takes, loader workers left out; None
     where it was not read."""
-    subject, outside = f"pid{facts.timeline.settings.get('pid')}", facts.outside
+    subject, outside = f"pid{facts.timeline.process.pid}", facts.outside
     kinds = ("cpu_user_s", "cpu_system_s")
     rates = [outside.rate(kind, subject) for kind in kinds] if outside else [None]
     known = [rate for rate in rates if rate is not None]

@@ -46,13 +46,13 @@ def handled(facts: Facts) -> tuple[float, float, float]:
     """Share of the step that the training thread of a watched CPU job copies gradients to exchange
     them, with the wait for a core that goes with running so long: careful, expected, hopeful. No
     more than it computes in its backward passes; zeros where sizes or exchanges are not known."""
-    told, pace, found = facts.timeline.settings.get("ddp"), facts.timeline.pace, computed(facts)
-    if not isinstance(told, dict) or told.get("gradient_as_bucket_view") or not facts.on_cpu:
+    told, pace, found = facts.timeline.process.ddp, facts.timeline.pace, computed(facts)
+    if told is None or told.gradient_as_bucket_view or not facts.on_cpu:
         return 0.0, 0.0, 0.0
     if pace is None or found is None or len(pace.time) < LEAST:
         return 0.0, 0.0, 0.0
     exchanges = facts.scope.covers(pace.time).sum() / max(facts.step_count, 1)
-    moved = COPIED * float(told.get("total_parameter_size_bytes") or 0) * float(exchanges)
+    moved = COPIED * told.total_parameter_size_bytes * float(exchanges)
     ran, queued = (float(each[-1] - each[0]) for each in (pace.ran, pace.queued))
     along = 1.0 + queued / max(ran, 1.0)
     low, likely, high = (min(moved / speed * along, found[0]) for speed in BYTES_PER_S)

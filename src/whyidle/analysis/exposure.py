@@ -173,10 +173,10 @@ def _logged(ranks: Sequence[Facts]) -> float | None:
     exposed; None where there is no such log, or kernels were recorded, which show it themselves."""
     found = []
     for facts in ranks:
-        told = None if len(facts.timeline.device) else facts.timeline.settings.get("ddp")
-        if isinstance(told, dict) and told.get("avg_backward_comm_time"):
-            overlap = told.get("avg_backward_compute_comm_overlap_time", 0)
-            found.append(min(overlap / told["avg_backward_comm_time"], 1.0))
+        told = None if len(facts.timeline.device) else facts.timeline.process.ddp
+        if told and told.avg_backward_comm_time:
+            overlap = told.avg_backward_compute_comm_overlap_time
+            found.append(min(overlap / told.avg_backward_comm_time, 1.0))
     return float(np.mean(found)) if found else None
 
 

@@ -109,11 +109,6 @@ def unhidden_loading(work: float, rest: float) -> float:
     return max(0.0, work / WORKERS[1] - rest)
 
 
-def sync_removed(host: float, device: float, overlap: float) -> float:
-    """P3: share won by removing a synchronisation, ``min(C, G) - overlap`` (all as shares)."""
-    return max(0.0, min(host, device) - overlap)
-
-
 def interruptions(share: float, residual: float) -> float:
     """P9: share won when pauses of ``share`` shrink to ``residual`` (0-1) of themselves."""
     return share * (1.0 - residual)

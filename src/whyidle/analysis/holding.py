@@ -30,7 +30,7 @@ def held_up(facts: Scoped) -> Intervals:
 def of_usual_steps(facts: Scoped) -> float:
     """How many times larger a share the same seconds of the device have of steps that nobody
     recorded, which are shorter than a burst's own; 1 of any other recording."""
-    if "burst" not in facts.timeline.settings:
+    if facts.timeline.burst is None:
         return 1.0
     seen = facts.share_of(facts.part("collective", "collective_wait"))
     return (facts.share("collective") + facts.share("collective_wait")) / seen if seen else 1.0

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from whyidle.model.frames import own_files
+from whyidle.model.process_facts import KeptLoss
 
 _ADDERS = ("append", "add", "appendleft", "extend", "insert")
 
 
-def find_kept_losses(stacks: Iterable[str], sources: Mapping[str, str]) -> list[dict[str, Any]]:
+def find_kept_losses(stacks: Iterable[str], sources: Mapping[str, str]) -> tuple[KeptLoss, ...]:
     """File, line, function and text of every such line in the files that stacks name."""
     named = (name for name in own_files(stacks) if name in sources)
-    return [found for name in named for found in _in_source(name, sources[name])]
+    return tuple(found for name in named for found in _in_source(name, sources[name]))
 
 
-def _in_source(name: str, text: str) -> Iterator[dict[str, Any]]:
+def _in_source(name: str, text: str) -> Iterator[KeptLoss]:
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError):
@@ -39,12 +39,8 @@ def _in_source(name: str, text: str) -> Iterator[dict[str, Any]]:
     lines = text.splitlines()
     for function, node in _statements(tree, "<module>"):
         if losses and _keeps(node, losses):
-            yield {
-                "file": name,
-                "line": node.lineno,
-                "function": function,
-                "text": lines[node.lineno - 1].strip()[:120],
-            }
+            text = lines[node.lineno - 1].strip()[:120]
+            yield KeptLoss(name, node.lineno, function, text)
 
 
 def _statements(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.stmt]]:

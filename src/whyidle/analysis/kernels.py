@@ -117,9 +117,6 @@ _PRECISION: Final = (
     ("int8", re.compile(r"int8|i8816|i16832|imma|\bs8_", re.I)),
 )  # fmt: skip
 MATH_GROUPS: Final = frozenset({"matrix_product", "convolution", "attention"})
-MEMORY_GROUPS: Final = frozenset(
-    {"elementwise", "reduction", "normalisation", "copy", "layout", "optimizer"}
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def tensors_s(facts: Scoped) -> tuple[float, float]:
     (likely, careful). Nothing where it is not told how many these are, and where a thread of their
     own takes them to pin them."""
     loading = facts.timeline.loading
-    pinned = any(one.get("pinned") for one in loading.settings if not one.get("workers"))
+    pinned = any(one.pinned for one in loading.loaders if not one.workers)
     count = 0 if pinned and not facts.on_cpu else loading.tensors or 0
     return count * TENSOR_S, count * TENSOR_CAREFUL_S
 

@@ -6,7 +6,6 @@ Costs are means over the batches made in scope, in seconds; shares are 0-1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ from whyidle.analysis.binding import spendable
 from whyidle.analysis.queue import AHEAD, epochs
 from whyidle.analysis.repeats import from_storage, made_again, second
 from whyidle.analysis.scoped import Scoped
+from whyidle.model.process_facts import LoaderFacts
 
 MOSTLY = 0.5
 """a part that holds at least this share of a batch's cost is what the batch waits for"""
@@ -47,14 +47,14 @@ class Making:
         return rows[self.facts.scope.covers(rows["start"])]
 
     @cached_property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings of the loader with workers that gives most batches."""
-        several = [s for s in self.loading.settings if s.get("workers")]
+    def loader(self) -> LoaderFacts:
+        """The loader with workers that gives most batches."""
+        several = [one for one in self.loading.loaders if one.workers]
         if len(several) > 1 and len(self.takes):
             number = Counter(self.takes["iterator"].tolist()).most_common(1)[0][0]
             if 0 < number <= len(self.loading.iterators):
-                return self.loading.settings[self.loading.iterators[number - 1].settings]
-        return several[0] if several else {}
+                return self.loading.loaders[self.loading.iterators[number - 1].loader]
+        return several[0] if several else LoaderFacts()
 
     @property
     def known(self) -> bool:
@@ -64,12 +64,12 @@ class Making:
     @property
     def count(self) -> int:
         """How many workers the loader has."""
-        return int(self.settings.get("workers") or 0)
+        return self.loader.workers
 
     @property
     def ahead(self) -> int:
         """Batches that each worker may have ready at most."""
-        return int(self.settings.get("prefetch") or AHEAD)
+        return self.loader.prefetch or AHEAD
 
     @property
     def depth(self) -> int:

@@ -8,39 +8,39 @@ or (cut) UUIDs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.telemetry import key
 
 
 def numbered_gpu(
-    settings: Mapping[str, Any], gpus: Sequence[str], facts: Mapping[str, str]
+    process: ProcessFacts, gpus: Sequence[str], facts: Mapping[str, str]
 ) -> str | None:
     """The GPU (as subject) that a process computes on; None where that is not told.
 
     Args:
-        settings: what the process said of itself.
+        process: what the process said of itself.
         gpus: every GPU that was read.
         facts: what is known of them, by key.
     """
-    environment = settings.get("environment") or {}
-    number = _number(settings.get("device_index"), environment.get("LOCAL_RANK"))
+    environment = process.environment
+    number = _number(process.device_index, environment.get("LOCAL_RANK"))
     listed = environment.get("CUDA_VISIBLE_DEVICES")
-    if number is None or settings.get("device") == "cpu":
+    if number is None or process.device == "cpu":
         return None
     if listed is None:
         return _only(gpu for gpu in gpus if facts.get(key("cuda_ordinal", gpu)) == str(number))
-    words = [word.strip() for word in str(listed).split(",")]
+    words = [word.strip() for word in listed.split(",")]
     if len(words) == 1:  # by its local rank it may be any, but it sees only this one
         number = 0
     return _only(_named(words[number], gpus, facts)) if number < len(words) else None
 
 
-def _number(index: Any, local_rank: Any) -> int | None:
+def _number(index: int | None, local_rank: str | None) -> int | None:
     """The device's, else the place in its host, by which scripts choose their device."""
-    if isinstance(index, int):
+    if index is not None:
         return index
-    return int(local_rank) if str(local_rank).isdigit() else None
+    return int(local_rank) if local_rank and local_rank.isdigit() else None
 
 
 def _named(word: str, gpus: Sequence[str], facts: Mapping[str, str]) -> list[str]:

@@ -6,14 +6,12 @@ in the window, a counter's growth is interpolated at the window's ends. What was
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.ordinals import numbered_gpu
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.telemetry import Series, Telemetry, key, split
 from whyidle.model.timeline import Timeline
 
@@ -30,16 +28,16 @@ class Outside:
     Args:
         telemetry: what was read.
         low_ns, high_ns: the window, on the telemetry's clock.
-        settings: what the process said of itself: ``pid``, ``device_index`` and ``environment``
+        process: what the process said of itself: ``pid``, ``device_index`` and ``environment``
             tell its GPU.
     """
 
     def __init__(
-        self, telemetry: Telemetry, low_ns: int, high_ns: int, settings: Mapping[str, Any]
+        self, telemetry: Telemetry, low_ns: int, high_ns: int, process: ProcessFacts
     ) -> None:
         self.telemetry = telemetry
         self.low_ns, self.high_ns = low_ns, high_ns
-        self._settings = settings
+        self._process = process
 
     @property
     def seconds(self) -> float:
@@ -122,14 +120,14 @@ class Outside:
         """The GPUs of this process: where its id was seen, the one that it has most memory of
         first, else the one that it computes on by its own number, else the only one. Ids of a
         container are others than the driver's."""
-        pid, held = self._settings.get("pid"), self.telemetry.of("process_memory_bytes")
+        pid, held = self._process.pid, self.telemetry.of("process_memory_bytes")
         mine = self.members if pid is None else {pid}  # of a command without a known process
         owned = {gpu: [f"{gpu}.pid{one}" for one in mine if f"{gpu}.pid{one}" in held]
                  for gpu in self.gpus}  # fmt: skip
         seen = [gpu for gpu, subjects in owned.items() if subjects]
         if seen:
             return tuple(sorted(seen, key=lambda gpu: -self._held_bytes(owned[gpu])))
-        numbered = numbered_gpu(self._settings, self.gpus, self.telemetry.facts)
+        numbered = numbered_gpu(self._process, self.gpus, self.telemetry.facts)
         if numbered is not None:
             return (numbered,)
         return self.gpus if len(self.gpus) == 1 else ()
@@ -169,4 +167,4 @@ def outside_of(timeline: Timeline, scope: Intervals) -> Outside | None:
     if timeline.telemetry is None or not len(scope):
         return None
     low, high = timeline.base_ns + int(scope.start[0]), timeline.base_ns + int(scope.end[-1])
-    return Outside(timeline.telemetry, low, high, timeline.settings)
+    return Outside(timeline.telemetry, low, high, timeline.process)

@@ -57,7 +57,7 @@ def partition(
     host = host or Host(timeline, linked)
     if not len(timeline.device):
         claims = _during(host, Role.STARTUP, Role.AFTER)
-        known = timeline.info.kind == "cpu" and "stepless" not in timeline.settings
+        known = timeline.info.kind == "cpu" and timeline.stepless is None
         claims += (
             _on_cpu(timeline, steps, host, window) if known else _marked(timeline, steps, host)
         )

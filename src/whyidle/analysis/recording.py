@@ -40,5 +40,5 @@ def share_of_recording(facts: Scoped) -> float:
 def measured_share(facts: Scoped) -> float:
     """The same as measured: what the steps of a burst took longer than those around it; 0 where
     nothing is known of those."""
-    told = facts.timeline.settings.get("burst") if len(facts.timeline.device) else None
+    told = facts.timeline.burst if len(facts.timeline.device) else None
     return slowed_by(told) if told else 0.0

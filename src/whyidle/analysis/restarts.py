@@ -61,4 +61,4 @@ def held_up(windows: Intervals, idle: Intervals, made: I64, cost: float, share: 
 
 
 def _new(loading: Loading, iterator: Iterator) -> bool:
-    return bool(loading.settings[iterator.settings].get("workers"))
+    return bool(loading.loaders[iterator.loader].workers)

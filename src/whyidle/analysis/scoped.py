@@ -121,7 +121,7 @@ class Scoped:
     @property
     def warm_up_s(self) -> F64:
         """Length of each slow step at the start, s."""
-        first = 0 if "burst" in self.timeline.settings else int(np.argmax(self.steps.steady))
+        first = 0 if self.timeline.burst else int(np.argmax(self.steps.steady))
         return (self.steps.end - self.steps.start)[:first] / 1e9
 
     @cached_property
@@ -166,7 +166,7 @@ class Scoped:
     @property
     def stepless(self) -> bool:
         """Whether this is a watched command of which no step is known."""
-        return "stepless" in self.timeline.settings
+        return self.timeline.stepless is not None
 
     @cached_property
     def left_idle(self) -> bool:
@@ -223,7 +223,7 @@ class Scoped:
             )
             for reason in REASONS
         }
-        told = self.timeline.settings.get("burst") if len(self.timeline.device) else None
+        told = self.timeline.burst if len(self.timeline.device) else None
         return unrecorded(shares, self.step_s, told) if told else shares
 
     @cached_property

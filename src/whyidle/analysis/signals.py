@@ -33,7 +33,7 @@ def _from_outside(facts: Scoped, known: set[str]) -> set[str]:
     """What only a look from outside the process tells."""
     outside = facts.outside
     found = {"device_use"} if known >= {"device_events", "gpu_model", "world_size"} else set()
-    listed = facts.timeline.settings.get("gpus") or (outside and outside.gpus)
+    listed = facts.timeline.process.gpus or (outside and outside.gpus)
     found |= {"gpus_beside"} if facts.on_cpu and listed else set()
     if outside is None:
         return found

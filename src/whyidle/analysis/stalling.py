@@ -84,7 +84,7 @@ class Stalling(Making):
 
     def _ends(self, workers: int, wall: float) -> float:
         """What a step waits where workers that mostly wait begin anew with every epoch, s."""
-        batches = self.settings.get("batches")
+        batches = self.loader.batches
         if not batches or not self.waits_for_storage:
             return 0.0
         costs = (self.made["end"] - self.made["start"])[np.argsort(self.made["start"])] / 1e9
@@ -123,7 +123,7 @@ class Stalling(Making):
             depth=depth,
             between=self.rest / max(self.per_step, 1e-9),
         )
-        return waited if self.settings.get("persistent") else Waited(0.0, waited.others)
+        return waited if self.loader.persistent else Waited(0.0, waited.others)
 
     @property
     def calm(self) -> float:

@@ -94,12 +94,12 @@ def held(ranks: Sequence[Scoped]) -> Held | None:
     """None where no rank was found stopped, or one machine does not tell of its ranks."""
     found, slept = [], [still(facts) for facts in ranks]
     for index, facts in enumerate(ranks):
-        pid = facts.timeline.settings.get("pid")
+        pid = facts.timeline.process.pid
         if pid is None or facts.outside is None:
             return None
         if not len(facts.outside.reads("state", f"pid{pid}")):
             return None
-        few, usual = (stops(facts.outside, [int(pid)], n) for n in (CONFIRMED, LEAST_READS))
+        few, usual = (stops(facts.outside, [pid], n) for n in (CONFIRMED, LEAST_READS))
         beside = [*slept[:index], *slept[index + 1 :]]
         found.append(confirmed(few, slept[index], beside) or usual)
     index = max(range(len(found)), key=lambda i: found[i].share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from whyidle.analysis.places import frame_place, in_library, own_frame
 from whyidle.analysis.pressure import waits_for_memory
 from whyidle.analysis.stalling import Stalling
 from whyidle.model.diagnosis import Place
+from whyidle.model.process_facts import LoaderFacts
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
@@ -141,12 +143,14 @@ class Workers(Stalling):
         place = frame_place(line, self.facts.rank)
         return (place, count / len(lines)) if place else None
 
-    def places(self, *keys: str, workers: bool = True) -> tuple[Place, ...]:
-        """Places that the settings name ("asked", "making", "collating"), the user's only; without
+    def places(
+        self, *keys: Literal["asked", "making", "collating"], workers: bool = True
+    ) -> tuple[Place, ...]:
+        """Places that the loader names, the user's only; without
         ``workers`` those of the loader that has none."""
-        alone = [s for s in self.loading.settings if not s.get("workers")]
-        settings = self.settings if workers else (alone or [{}])[0]
-        told = [frame_place(str(settings.get(key) or ""), self.facts.rank) for key in keys]
+        alone = [one for one in self.loading.loaders if not one.workers]
+        loader = self.loader if workers else (alone or [LoaderFacts()])[0]
+        told = [frame_place(getattr(loader, key) or "", self.facts.rank) for key in keys]
         return tuple(place for place in told if place and not in_library(place))
 
     @property

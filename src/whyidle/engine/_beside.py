@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from whyidle.model.process_facts import Neighbours
 from whyidle.model.timeline import Timeline
 
 MOSTLY: Final = 0.5
@@ -14,17 +15,17 @@ MOSTLY: Final = 0.5
 
 
 def acquainted(timelines: Sequence[Timeline]) -> list[Timeline]:
-    """The same, told in the settings (``beside``) how many others train on their CPU meanwhile, and
+    """The same, told (``neighbours``) how many others train on their CPU meanwhile, and
     on how many threads of operators."""
     return [_told(each, [one for one in timelines if one is not each]) for each in timelines]
 
 
 def _told(timeline: Timeline, others: Sequence[Timeline]) -> Timeline:
-    threads = [_threads(other) for other in others if _meanwhile(timeline, other)]
+    meanwhile = (other for other in others if _meanwhile(timeline, other))
+    threads = [other.process.operator_threads or 1 for other in meanwhile]
     if not threads:
         return timeline
-    beside = {"processes": len(threads), "threads": sum(threads)}
-    return replace(timeline, settings={**timeline.settings, "beside": beside})
+    return replace(timeline, neighbours=Neighbours(len(threads), sum(threads)))
 
 
 def _meanwhile(timeline: Timeline, other: Timeline) -> bool:
@@ -36,9 +37,5 @@ def _meanwhile(timeline: Timeline, other: Timeline) -> bool:
 
 def _span(timeline: Timeline) -> tuple[int, int]:
     """From its first step to its last sign, on the clock that processes of a host share."""
-    begin = int(timeline.settings.get("first_step") or timeline.base_ns)
+    begin = timeline.process.first_step or timeline.base_ns
     return begin, timeline.base_ns + int(timeline.host.end.max(initial=0))
-
-
-def _threads(timeline: Timeline) -> int:
-    return int((timeline.settings.get("switches") or {}).get("num_threads") or 1)

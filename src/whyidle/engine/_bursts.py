@@ -7,9 +7,8 @@ launches, shapes), and where only it has seen the device, for the device's share
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -22,6 +21,7 @@ from whyidle.engine._stretches import stretch
 from whyidle.errors import InputError
 from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
+from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
 from whyidle.model.timeline import HostKind, Timeline
 from whyidle.model.units import lasting
 
@@ -41,11 +41,10 @@ NAMED = 3
 
 def read(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
     """The bursts of one process, as it told of them; those that cannot be read are left out."""
-    told = timeline.settings.get("bursts") or {}
     found = []
-    for one in told.get("bursts", ()):
-        path = recording / str(one.get("file"))
-        if one.get("state") != "recorded" or not path.is_file():
+    for one in timeline.process.bursts.bursts:
+        path = recording / one.file
+        if one.state != "recorded" or not path.is_file():
             continue
         try:
             burst = kineto.load(path)
@@ -59,7 +58,8 @@ def read(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
             replace(
                 burst,
                 info=timeline.info if on_cpu else burst.info,
-                settings={**timeline.settings, "burst": {**one, "window": window}},
+                process=timeline.process,
+                burst=BurstInRun(**asdict(one), window=window),
                 rank=timeline.rank,
                 hostname=timeline.hostname,
             )
@@ -113,32 +113,32 @@ def placed(cause: Cause, proof: Proof, live: Facts) -> Proof:
 
 
 def _named(burst: Facts) -> str:
-    return str(burst.timeline.settings["burst"]["window"])
+    return burst.timeline.burst.window if burst.timeline.burst else ""
 
 
 def notes_on(job: Job) -> list[str]:
     """What bursts there were, what they cost, and whether the steps were as fast afterwards."""
     notes = []
     for facts in job.ranks:
-        told = facts.timeline.settings.get("bursts") or {}
+        told = facts.timeline.process.bursts
         who = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
-        seen = [one for one in told.get("bursts", ()) if one.get("state") != _CUT_OFF]
+        seen = [one for one in told.bursts if one.state != _CUT_OFF]
         notes += [f"{who}{_said(facts, one)}" for one in seen]
-        if told.get("off") and not str(told["off"]).startswith(_ORDINARY):
+        if told.off and not told.off.startswith(_ORDINARY):
             first = "no further burst" if seen else "no burst"
-            notes.append(f"{who}{first} was recorded: {told['off']}{_counted(facts, told)}")
+            notes.append(f"{who}{first} was recorded: {told.off}{_counted(facts, told)}")
         burst = facts.burst
-        if burst is None and not facts.on_cpu and any(one["state"] == "recorded" for one in seen):
+        if burst is None and not facts.on_cpu and any(one.state == "recorded" for one in seen):
             notes.append(f"{who}{NO_KERNELS}")
         if burst is not None and facts.on_cpu and burst.operators:
             notes.append(f"{who}{_dominating(facts, burst)}")
     return notes
 
 
-def _counted(facts: Facts, told: dict[str, Any]) -> str:
+def _counted(facts: Facts, told: BurstLog) -> str:
     """How many operators there are where they are too many, how small, and who calls most."""
-    nodes, seconds = told.get("counted_s") or (0, 0.0)
-    if told["off"] != TOO_MANY or not nodes:
+    nodes, seconds = told.counted_s or (0, 0.0)
+    if told.off != TOO_MANY or not nodes:
         return ""
     said = f"; one had {nodes:,} nodes in its graph, and {lasting(seconds / nodes)} for each"
     found = lines(facts, facts.part("compute"), HostKind.OP) if facts.on_cpu else []
@@ -148,15 +148,15 @@ def _counted(facts: Facts, told: dict[str, Any]) -> str:
     return f"{said}. Where the model is called many times a step, one call for all makes fewer"
 
 
-def _said(facts: Facts, one: dict[str, Any]) -> str:
+def _said(facts: Facts, one: BurstFacts) -> str:
     found = stretch(one, facts.steps, facts.timeline.base_ns)
-    if one.get("state") != "recorded":
-        return f"a burst at step {found.first} came to nothing: {one.get('state')}"
-    parts = [f"{lasting(one.get(key, 0))} {word}" for key, word in _TIMES if one.get(key)]
-    took, cost = ", ".join(parts), one["cost_s"]
+    if one.state != "recorded":
+        return f"a burst at step {found.first} came to nothing: {one.state}"
+    times = ((one.before_s, "before"), (one.during_s, "during"), (one.after_s, "after"))
+    took = ", ".join(f"{lasting(seconds)} {word}" for seconds, word in times if seconds)
     return (
         f"burst of {found.said}: recorded operator by operator, and left out of all other figures; "
-        f"{_LENGTHS[found.alike]} took {took}; recording cost {lasting(cost)}"
+        f"{_LENGTHS[found.alike]} took {took}; recording cost {lasting(one.cost_s)}"
     )
 
 
@@ -164,7 +164,6 @@ _CUT_OFF = "abandoned: closed"
 """the job ended meanwhile: that is nothing to tell"""
 
 _LENGTHS = {True: "steps", False: "from one call of the first optimizer to the next it"}
-_TIMES = (("before_s", "before"), ("during_s", "during"), ("after_s", "after"))
 
 
 def _dominating(facts: Facts, burst: Facts) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
@@ -42,19 +42,20 @@ def jobs_of(timelines: Sequence[Timeline]) -> list[Started]:
 
 def _again(starts: list[list[Timeline]], ranks: list[Timeline]) -> bool:
     """Whether these ranks are another start of the same job."""
-    told, first = ranks[0].settings, starts[0][0].settings
-    run, count = _launch(told).get("TORCHELASTIC_RUN_ID"), _launch(told).get(RESTARTS)
-    same = (told.get("ppid"), run) == (first.get("ppid"), _launch(first).get("TORCHELASTIC_RUN_ID"))
-    counts = [_launch(each[0].settings).get(RESTARTS) for each in starts]
+    told, first = ranks[0].process, starts[0][0].process
+    run, count = told.launch.get(RUN), told.launch.get(RESTARTS)
+    same = (told.ppid, run) == (first.ppid, first.launch.get(RUN))
+    counts = [each[0].process.launch.get(RESTARTS) for each in starts]
     return count is not None and same and count not in counts
 
 
+RUN = "TORCHELASTIC_RUN_ID"
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
-def start_of(told: Mapping[str, Any]) -> Hashable:
+def start_of(process: ProcessFacts) -> Hashable:
     """Which start of which launcher a process belongs to, by what it said of itself."""
-    return told.get("ppid"), _launch(told).get(RESTARTS)
+    return process.ppid, process.launch.get(RESTARTS)
 
 
 def _started(starts: list[list[Timeline]]) -> Started:
@@ -64,9 +65,8 @@ def _started(starts: list[list[Timeline]]) -> Started:
 
 def name_of(job: Started) -> str:
     """What tells a job from the others of its command: ``train.py --lr 1 (process 12)``."""
-    told = job.ranks[0].settings
-    words = shlex.join(map(str, told.get("argv") or ["python"]))
-    each = [str(rank.settings["pid"]) for rank in job.ranks if "pid" in rank.settings]
+    words = shlex.join(job.ranks[0].process.argv or ["python"])
+    each = [str(rank.process.pid) for rank in job.ranks if rank.process.pid is not None]
     return f"{words} (process{'es' if len(each) > 1 else ''} {', '.join(each)})" if each else words
 
 
@@ -80,17 +80,11 @@ def _length(ranks: list[Timeline]) -> int:
 
 
 def _begun(timeline: Timeline) -> int:
-    return int(timeline.settings.get("first_step") or timeline.base_ns)
+    return timeline.process.first_step or timeline.base_ns
 
 
 def _job(timeline: Timeline) -> Hashable:
-    told = timeline.settings
     if timeline.rank is None or (timeline.world_size or 1) < 2:
         return "process", timeline.source.path
-    port = told.get("environment", {}).get("MASTER_PORT")
-    return "ranks", port, start_of(told)
-
-
-def _launch(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = told.get("launch")
-    return found if isinstance(found, Mapping) else {}
+    port = timeline.process.environment.get("MASTER_PORT")
+    return "ranks", port, start_of(timeline.process)

@@ -44,7 +44,7 @@ def _said(facts: Facts) -> str:
 def _beside(facts: Facts, burst: Facts) -> str:
     told = facts.host.progress
     late, busy = burst.attribution["input"], burst.busy_ratio or 0.0
-    window = burst.timeline.settings.get("burst", {}).get("window", "burst")
+    window = burst.timeline.burst.window if burst.timeline.burst else "burst"
     return (
         f"{window}: waiting for a batch {late:.1%}, by events over the run {told.late_share:.1%} "
         f"({100 * (told.late_share - late):+.1f} points); busy {busy:.1%}, by events at least "

@@ -32,7 +32,7 @@ def notes_on(job: Job) -> list[str]:
 def _of_operators(facts: Facts, left: float) -> str:
     """What to try where operators have more threads than cores are left for them: each operator
     ends with the last of its threads, and that one may be without a core."""
-    threads = int((facts.timeline.settings.get("switches") or {}).get("num_threads") or 1)
+    threads = facts.timeline.process.operator_threads or 1
     fit = max(1, round(left))
     if not facts.on_cpu or threads <= fit:
         return ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from whyidle.engine._jobs import start_of, steps_of
 from whyidle.importers._loading import document
+from whyidle.importers._process_facts import read_facts
 from whyidle.model.timeline import Timeline
 
 STAYED_NS = 1_000_000_000
@@ -33,8 +34,8 @@ class Roster:
     def of(cls, recording: Path, timelines: Sequence[Timeline]) -> Roster:
         """Read the places that processes noted (``PID.rank.json``)."""
         places = [document(path) for path in sorted(recording.glob("*.rank.json"))]
-        starts = {start_of(timeline.settings) for timeline in timelines}
-        places = [place for place in places if start_of(place) in starts]
+        starts = {start_of(timeline.process) for timeline in timelines}
+        places = [place for place in places if start_of(read_facts(place)) in starts]
         worlds = [place.get("world_size") for place in places]
         worlds += [timeline.world_size for timeline in timelines]
         ranks = [place.get("rank") for place in places]
@@ -94,18 +95,18 @@ def _gone(timelines: Sequence[Timeline]) -> list[str]:
     raised = [timeline for timeline in ranks if _own_error(timeline)]
     if raised:
         return [
-            f"rank {timeline.rank} ended by {timeline.settings['died_of']} after at least "
+            f"rank {timeline.rank} ended by {timeline.process.died_of} after at least "
             f"{steps_of(timeline)} optimizer steps"
             for timeline in sorted(raised, key=_last)
         ]
     if any(map(_cut_short, ranks)):
         return []  # its recording ended before it did: its last sign says nothing
     alive = max(map(_last, ranks))
-    ended = any("ended" in timeline.settings for timeline in ranks)
+    ended = any(timeline.process.ended is not None for timeline in ranks)
     notes = []
     for timeline in ranks:
         silent = alive - _last(timeline)
-        killed = ended and "ended" not in timeline.settings
+        killed = ended and timeline.process.ended is None
         if killed or silent > STAYED_NS:
             how = "was killed or crashed" if killed else "stopped"
             notes.append(
@@ -118,7 +119,7 @@ def _gone(timelines: Sequence[Timeline]) -> list[str]:
 def _cut_short(timeline: Timeline) -> bool:
     """Whether its recording ended before it did, as its facts say. A full disk may not have taken
     them, but the note of its fault; where there was no room for that either, it is empty."""
-    if "enough" in timeline.settings:
+    if timeline.process.enough is not None:
         return True
     spans = Path(timeline.source.path)
     process = spans.name.split(".")[0].split("-")[0]
@@ -131,8 +132,8 @@ def _cut_short(timeline: Timeline) -> bool:
 
 def _own_error(timeline: Timeline) -> bool:
     """Whether an exception ended it, one of its own that nobody asked for."""
-    told = timeline.settings.get("died_of")
-    if not isinstance(told, str) or told.startswith(KeyboardInterrupt.__name__):
+    told = timeline.process.died_of
+    if told is None or told.startswith(KeyboardInterrupt.__name__):
         return False
     return not _OF_OTHERS.search(told)
 

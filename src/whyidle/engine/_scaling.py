@@ -17,9 +17,7 @@ both are defaults of ``torch.amp.GradScaler``"""
 def notes_on(job: Job) -> list[str]:
     """A note where scaling skipped more steps than its search for a scale explains."""
     ranks = [facts.timeline for facts in job.ranks]
-    skipped, updates = max(
-        (int(rank.settings.get("skipped_steps") or 0), steps_of(rank)) for rank in ranks
-    )
+    skipped, updates = max((rank.process.skipped_steps, steps_of(rank)) for rank in ranks)
     usual = SEARCH + updates // GROWS_EVERY
     if skipped <= usual:
         return []

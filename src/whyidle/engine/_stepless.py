@@ -21,6 +21,8 @@ from whyidle.engine.process_reading import read_process
 from whyidle.errors import BrokenTraceError
 from whyidle.importers import probe
 from whyidle.importers._loading import document
+from whyidle.importers._process_facts import read_facts
+from whyidle.model.process_facts import Stepless
 from whyidle.model.telemetry import Telemetry
 from whyidle.model.timeline import HostEvents, HostKind, Timeline
 
@@ -58,9 +60,8 @@ def whole(
     why = reason(lead, told.get("command") or [], faults, status, took)
     early = lead is None and bool(status) and took is not None and took < EARLY_S
     timeline = _spanning(lead or probe.blank(recording), *window)
-    settings = {**timeline.settings, "stepless": why, "failed_early": early}
-    settings["aside"] = lead is not None and _aside(lead, took)
-    return replace(timeline, settings=settings, telemetry=outside)
+    stepless = Stepless(why, failed_early=early, aside=lead is not None and _aside(lead, took))
+    return replace(timeline, stepless=stepless, telemetry=outside)
 
 
 def reason(
@@ -77,7 +78,7 @@ def reason(
             return f"{_name(lead)} ended by {died}"
         rest = f"; what else ran in {took_s or 0.0:.3g} s did not wake the probe"
         return (
-            f"{_name(lead)} had PyTorch {lead.settings.get('torch', '')} for "
+            f"{_name(lead)} had PyTorch {lead.process.torch or ''} for "
             f"{(high - low) / 1e9:.3g} s and took no optimizer step{rest * _aside(lead, took_s)}"
         )
     if faults:
@@ -95,11 +96,11 @@ def notes(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
     """What the user can do about it."""
     if _died_of(lead):
         return []  # an error of the command is its own
-    if lead.settings.get("aside"):
+    if lead.stepless and lead.stepless.aside:
         return [DEAF_NOTE]
-    if "imported" in lead.settings:
+    if lead.process.imported is not None:
         return [OWN_MARKS]
-    if faults or lead.settings.get("failed_early"):
+    if faults or (lead.stepless and lead.stepless.failed_early):
         return []  # a fault says that the probe was awake; an error of the command is its own
     return [DEAF_NOTE]
 
@@ -112,7 +113,7 @@ def _aside(lead: Timeline, took_s: float | None) -> bool:
 
 def _died_of(lead: Timeline) -> str:
     """The exception that ended it, other than the user's."""
-    died = str(lead.settings.get("died_of") or "").rstrip(": ")
+    died = (lead.process.died_of or "").rstrip(": ")
     return "" if died == KeyboardInterrupt.__name__ else died
 
 
@@ -128,20 +129,20 @@ def _read(path: Path) -> Timeline | None:
         return read_process(path)
     except BrokenTraceError:  # it ended before anybody had looked
         told = document(path.with_suffix(".seen.json"))
-        return replace(probe.blank(path), settings=told) if told else None
+        return replace(probe.blank(path), process=read_facts(told)) if told else None
 
 
 def _name(timeline: Timeline) -> str:
     """The script; a process without one, by what its arguments begin with."""
-    word = str((timeline.settings.get("argv") or [""])[0])
+    word = next(iter(timeline.process.argv), "")
     return f"python {word}".strip() if word.startswith("-") or not word else shlex.quote(word)
 
 
 def _life(timeline: Timeline) -> tuple[int, int]:
     """From the framework's import to the last that was heard of it, ns."""
-    begin = int(timeline.settings.get("imported") or timeline.base_ns)
+    begin = timeline.process.imported or timeline.base_ns
     last = timeline.base_ns + int(timeline.host.end.max(initial=0))
-    return begin, max(int(timeline.settings.get("ended") or last), begin + 1)
+    return begin, max(timeline.process.ended or last, begin + 1)
 
 
 def _watched(outside: Telemetry | None, told: Mapping[str, Any]) -> tuple[int, int] | None:

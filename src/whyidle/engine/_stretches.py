@@ -6,12 +6,12 @@ several take turns, neither is what the diagnosis calls a step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from whyidle.analysis.steps import Steps
+from whyidle.model.process_facts import BurstFacts
 
 
 class Stretch(NamedTuple):
@@ -29,16 +29,14 @@ class Stretch(NamedTuple):
         return f"step {self.first}" if one else f"steps {self.first} to {self.last}"
 
 
-def stretch(one: Mapping[str, Any], steps: Steps, base_ns: int) -> Stretch:
+def stretch(one: BurstFacts, steps: Steps, base_ns: int) -> Stretch:
     """Of what the probe told of a burst. A recording that holds no steps, or a burst without its
     times, has the probe's own number."""
-    count = int(one.get("steps") or 0)
-    if steps.found_by is None or not one.get("end"):
-        first = int(one.get("step") or 0)
-        return Stretch(first, first + max(count, 1) - 1, True)
+    if steps.found_by is None or not one.begin or not one.end:
+        return Stretch(one.step, one.step + max(one.steps, 1) - 1, True)
     ends = steps.on_host[1]
     before, after = (
-        int(np.searchsorted(ends, int(one[side]) - base_ns, side="right"))
-        for side in ("begin", "end")
+        int(np.searchsorted(ends, moment - base_ns, side="right"))
+        for moment in (one.begin, one.end)
     )
-    return Stretch(before + 1, max(after, before + 1), after - before == count)
+    return Stretch(before + 1, max(after, before + 1), after - before == one.steps)

@@ -10,6 +10,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.outside import Outside
 from whyidle.analysis.utilization import mfu
 from whyidle.model.diagnosis import Utilization
+from whyidle.model.process_facts import SamplerFacts
 from whyidle.model.telemetry import Absent
 
 HOST_SOURCE, GPU_SOURCE = "cpu_user_s", "busy_ratio"
@@ -78,7 +79,7 @@ def _energy(job: Job, gpus: dict[str, Outside]) -> float | None:
 def own_cost(job: Job) -> float | None:
     """Our own CPU time per second of the run, all that was counted: the sampler in each process,
     and the monitor beside them. None where nobody counted."""
-    sampled = [_sampler(facts.timeline.settings.get("sampler")) for facts in job.ranks]
+    sampled = [_sampler(facts.timeline.process.sampler) for facts in job.ranks]
     outside = job.lead.outside
     watched = outside.rate("monitor_cpu_s") if outside else None
     each = max((cost for cost in sampled if cost is not None), default=None)
@@ -86,12 +87,10 @@ def own_cost(job: Job) -> float | None:
     return round(float(sum(known)), 6) if known else None
 
 
-def _sampler(told: object) -> float | None:
+def _sampler(told: SamplerFacts) -> float | None:
     """CPU of the thread that looks and writes, per second."""
-    if not isinstance(told, dict):
-        return None
-    spent, elapsed = told.get("cpu_s"), told.get("elapsed_s")
-    return float(spent) / float(elapsed) if spent is not None and elapsed else None
+    spent, elapsed = told.cpu_s, told.elapsed_s
+    return spent / elapsed if spent is not None and elapsed else None
 
 
 def notes_on_sources(job: Job) -> list[str]:
@@ -118,9 +117,8 @@ def _short(job: Job) -> bool:
 def _wants_gpus(job: Job) -> bool:
     """Whether anything speaks for GPUs that should have been read. A PyTorch that is built without
     them runs on a machine without: that one cannot read what is not there is no news."""
-    told = job.lead.timeline.settings
-    built, device = told.get("cuda_built"), told.get("device")
-    return built is not None or device == "cuda" or bool(told.get("gpus"))
+    told = job.lead.timeline.process
+    return bool(told.cuda_built or told.gpus) or told.device == "cuda"
 
 
 def _said(absent: Absent) -> str:

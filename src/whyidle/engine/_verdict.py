@@ -176,27 +176,28 @@ def _but(findings: list[Finding]) -> str:
 def _unseen(job: Job) -> str:
     """That nobody looked at what a CPU computes, and how to: of a device of its own that is told
     elsewhere."""
-    settings = job.lead.timeline.settings
+    process = job.lead.timeline.process
     recorded = any(facts.burst is not None for facts in job.ranks)
-    if not job.lead.on_cpu or recorded or "pid" not in settings:
+    if not job.lead.on_cpu or recorded or process.pid is None:
         return ""
-    told = settings.get("bursts") or {}
-    said, off = "what it computes was not recorded, and may be dearer than need be", told.get("off")
+    told = process.bursts
+    said, off = "what it computes was not recorded, and may be dearer than need be", told.off
     if off and off != "closed":
         return f"{said}: {off}"
-    if told.get("put_off"):  # nor would a longer run change that
-        return f"{said}: {told['put_off']}"
-    if told.get("looks"):  # it was asked for, as whyidle fix always does
+    if told.put_off:  # nor would a longer run change that
+        return f"{said}: {told.put_off}"
+    if told.looks:  # it was asked for, as whyidle fix always does
         return f"{said}: the steps that were watched were too few for it"
     why = "the run was too short for it, or told not to"
-    if needs := told.get("needs_s"):
+    if needs := told.needs_s:
         why = f"that takes {lasting(needs)} of training"
     return f"{said}: {why}, or --profile look"
 
 
 def _stepless(job: Job, findings: list[Finding]) -> str:
     """That nothing was seen to train, and what the system shows all the same."""
-    said = f"No training step was seen: {job.lead.timeline.settings['stepless']}"
+    stepless = job.lead.timeline.stepless
+    said = f"No training step was seen: {stepless.reason if stepless else ''}"
     shown = [finding.headline for finding in findings if finding.severity != "info"]
     return f"{said}. {shown[0]}" if shown else said
 

@@ -122,7 +122,7 @@ def _diagnose_stepless(recording: Path) -> Diagnosis:
             why=f"{_stepless.reason(None, told.get('command') or [], faults)}.",
             hint="Mark steps yourself with whyidle.step(), or see whyidle doctor.",
         )
-    known = "imported" in timeline.settings
+    known = timeline.process.imported is not None
     run = _run(recording, [timeline])
     run = msgspec.structs.replace(
         run, framework=run.framework if known else None, sources=run.sources if known else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit, Place
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
 
 FRAMEWORK = "torch"
 """what is called of it trains the model: it can neither be left out nor moved"""
@@ -22,8 +23,9 @@ def amortise_python(proof: Proof) -> Proposal:
     computes; numbers may then be rounded or drawn in another order. Short operators that are called
     one after the other become one call for all, and Python of a library can only be called less.
     Advice: only the author knows which it is."""
-    place, library = proof.where[0] if proof.where else None, proof.facts.get("library")
-    if place is not None and (calls := proof.facts.get("calls")):
+    facts = proof.get_facts(HostFacts)
+    place, library = proof.where[0] if proof.where else None, facts.library
+    if place is not None and (calls := facts.calls):
         return _one_for_all(place, int(calls))
     if place is not None and library == FRAMEWORK:
         return Proposal(
@@ -32,7 +34,7 @@ def amortise_python(proof: Proof) -> Proposal:
             risk=RISK,
             automatic=False,
         )
-    every = int(proof.facts.get("every", 10))
+    every = facts.every
     return Proposal(
         summary=f"{_spared(proof, place, library)}; or, if it only logs or measures, do it every "
         f"{every}th step",
@@ -52,7 +54,7 @@ def _spared(proof: Proof, place: Place | None, library: str | None) -> str:
 
 def _what(proof: Proof, place: Place | None) -> str:
     """The Python in question."""
-    if place is not None and place.line and proof.facts.get("before"):
+    if place is not None and place.line and proof.get_facts(HostFacts).before:
         return f"the Python that runs before {place.file}:{place.line}"
     if place is None:
         return "this Python code"

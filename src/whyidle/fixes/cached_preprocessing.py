@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InputFacts
 
 
 @fix(
@@ -21,22 +22,23 @@ def cached_preprocessing(proof: Proof) -> Proposal | None:
     torch.nn.Sequential) and was read in two epochs, it is advice: cache what comes before the
     first random transform. Which transforms are random no recording tells, so that gain may be
     anything between nothing and all of it."""
-    if proof.facts.get("same_again", True):
+    facts = proof.get_facts(InputFacts)
+    if facts.same_again:
         return Proposal(
             summary="prepare the dataset once and keep the result (in memory, memory-mapped, or "
             "as a copy)",
             edits=(Edit(knob="dataset.cache", value=True, was=False),),
-            predicted=proof.facts.get("cached"),
+            predicted=facts.cached,
             risk="up to half of the free memory; what changes without a sign in the dataset's "
             "attributes is noticed at the samples that are made again, not at each; prepared data "
             "on disk can be larger and slower to read, and grows stale",
         )
-    if proof.facts.get("leading") is None:
+    if facts.leading is None:
         return None
     return Proposal(
         summary="cache what comes before the first random transform, by index, and apply the "
         "random transforms to a copy of it",
-        predicted=proof.facts["leading"],
+        predicted=facts.leading,
         risk="a random transform before the cache would be frozen; the cache takes memory or disk "
         "space",
         automatic=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InputFacts
 
 
 @fix("heavy-cpu-transform", consent="none")
@@ -13,7 +14,7 @@ def cheap_transforms_first(proof: Proof) -> Proposal | None:
     samples. Which transforms may change places only their author knows, so this is advice, given
     where the dataset holds a list of several transforms. No recording tells what each of them
     takes, so no gain is promised."""
-    if not proof.facts.get("chained"):
+    if not proof.get_facts(InputFacts).chained:
         return None
     return Proposal(
         summary="in the list of transforms put the crop or resize before the costly transforms "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
 
 LEAST_LAUNCHES = 30
 """fewer launches per step are cheap enough one by one"""
@@ -14,7 +15,7 @@ LEAST_LAUNCHES = 30
 def cuda_graphs(proof: Proof) -> Proposal | None:
     """Capture the step in a CUDA graph and replay it with one launch. Only for shapes that never
     change, so it is offered, not applied. Declines where there are few launches."""
-    if proof.facts.get("launches", 0.0) < LEAST_LAUNCHES:
+    if proof.get_facts(HostFacts).launches < LEAST_LAUNCHES:
         return None
     return Proposal(
         summary='torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph around the '

@@ -5,17 +5,19 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DistributedFacts
 
 
 @fix("ddp-config-overhead", consent="none")
 def ddp_bucket_view(proof: Proof) -> Proposal | None:
     """Let gradients be views of the buckets that they are exchanged in, so that none is copied out
     after the exchange. Declines where nothing is copied."""
-    if not proof.facts.get("copies"):
+    facts = proof.get_facts(DistributedFacts)
+    if not facts.copies:
         return None
     return Proposal(
         summary="DistributedDataParallel(model, gradient_as_bucket_view=True)",
         edits=(Edit(knob="ddp.gradient_as_bucket_view", value=True, was=False),),
-        predicted=proof.facts.get("predicted_copies"),
+        predicted=facts.predicted_copies,
         risk="gradients become views: code that detaches or replaces them in place breaks",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
 
 SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
     "CUDA_LAUNCH_BLOCKING": ("env.CUDA_LAUNCH_BLOCKING", "unset CUDA_LAUNCH_BLOCKING", "1", "0"),
@@ -53,7 +54,8 @@ def debug_mode_off(proof: Proof) -> Proposal | None:
     """Turn the mode off. The numbers stay the same, but for deterministic algorithms: somebody
     asked for these, so they are left to people, as are reports of waits. Declines for a mode it
     does not know."""
-    mode = str(proof.facts.get("mode"))
+    facts = proof.get_facts(HostFacts)
+    mode = facts.mode
     if mode in ADVICE:
         return Proposal(summary=ADVICE[mode], automatic=False, faster=False)
     found = SWITCHES.get(mode)
@@ -62,7 +64,7 @@ def debug_mode_off(proof: Proof) -> Proposal | None:
     knob, summary, was, value = found
     return Proposal(
         summary=summary,
-        edits=(Edit(knob=knob, value=value, was=proof.facts.get("was") or was),),
+        edits=(Edit(knob=knob, value=value, was=facts.was or was),),
         risk="somebody may be looking for an error with it: then leave it on",
         automatic=mode != "deterministic",
         faster=mode not in UNPROMISED,

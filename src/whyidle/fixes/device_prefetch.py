@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import TransferFacts
 
 
 @fix("pageable-h2d-copy", "blocking-h2d-copy", consent="none")
@@ -14,7 +15,7 @@ def device_prefetch(proof: Proof) -> Proposal | None:
     the script moves is learned from the batch before and copied ahead from what workers have ready,
     so order and random numbers stay; without workers, pinned memory or free device memory it is
     not."""
-    if float(proof.facts.get("exposed", 0.0)) < 0.01:
+    if proof.get_facts(TransferFacts).exposed < 0.01:
         return None
     return Proposal(
         summary="copy the next batch on a second stream while the present one is computed "

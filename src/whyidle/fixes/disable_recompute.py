@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DeviceFacts
 
 
 @fix("needless-compute", consent="none")
@@ -12,7 +13,7 @@ def disable_recompute(proof: Proof) -> Proposal | None:
     """The numbers stay the same; memory grows by the activations kept. Declines where it is
     evaluation that computes too much; applied at run time also where what is computed twice changes
     its buffers, as batch norm does, for these would be changed once in each step."""
-    if proof.facts.get("gradients"):
+    if proof.get_facts(DeviceFacts).gradients:
         return None
     return Proposal(
         summary="call the layers directly instead of through torch.utils.checkpoint "

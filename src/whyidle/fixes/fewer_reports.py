@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InterruptionFacts
 
 
 @fix("blocking-logging-upload", consent="none")
@@ -12,12 +13,13 @@ def fewer_reports(proof: Proof) -> Proposal | None:
     """Thin reports of the training loop to every fiftieth, and send them from the background. Of a
     wait of which only the line is known it is not said that it logs. Pictures are drawn less often,
     or elsewhere: matplotlib's figures are not made for threads."""
-    known = "tracker" in proof.facts
+    facts = proof.get_facts(InterruptionFacts)
+    known = facts.tracker is not None
     what = "log every fiftieth step, from a background thread"
     what += "; no histograms of parameters" if known else ""
-    if proof.facts.get("histograms"):
+    if facts.histograms:
         what = "no histograms in each step: make them every fiftieth, or none of parameters"
-    if proof.facts.get("plot"):
+    if facts.plot:
         what = "draw every fiftieth step, or in another process, from numbers that are kept"
     if not known:
         what = (
@@ -27,5 +29,5 @@ def fewer_reports(proof: Proof) -> Proposal | None:
     return Proposal(
         summary=what,
         edits=(Edit(knob="logging.interval_factor", value=50, was=1),),
-        risk="pictures are older" if proof.facts.get("plot") else "curves have fewer points",
+        risk="pictures are older" if facts.plot else "curves have fewer points",
     )

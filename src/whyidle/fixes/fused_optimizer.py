@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
 
 FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 """optimizers of PyTorch that take ``fused=True``"""
@@ -14,8 +15,9 @@ FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 def fused_optimizer(proof: Proof) -> Proposal:
     """Use the optimizer's fused implementation, or ``foreach`` where there is none. The same
     mathematics in another order of rounding."""
-    name = str(proof.facts.get("optimizer", "Adam"))
-    noun = str(proof.facts.get("noun", "GPU"))
+    facts = proof.get_facts(HostFacts)
+    name = facts.optimizer
+    noun = facts.noun
     switch = "fused" if name in FUSED else "foreach"
     return Proposal(
         summary=f"torch.optim.{name}(..., {switch}=True)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InterruptionFacts
 
 LITTLE = 0.05
 """share of the collections left by making them rarer that is not worth another fix: of a pause of a
@@ -17,8 +18,9 @@ def gc_freeze(proof: Proof) -> Proposal | None:
     objects at the same step on all ranks. Where the program asks for its collections it goes on
     doing so, and finds only what is new; not where next to nothing is left of them once they are
     made rarer, which can be written into its source."""
-    if proof.facts.get("explicit"):
-        if proof.facts.get("left_over", 0.0) <= LITTLE:
+    facts = proof.get_facts(InterruptionFacts)
+    if facts.explicit:
+        if facts.left_over <= LITTLE:
             return None
         return Proposal(
             summary="after warm-up: gc.collect(); gc.freeze()",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InterruptionFacts
 
 
 @fix("python-gc-pauses", consent="none")
 def gc_thinned(proof: Proof) -> Proposal | None:
     """Let the program's own ``gc.collect()`` through only every now and then, where it comes more
     often than that."""
-    often = proof.facts.get("thinned")
-    if not proof.facts.get("explicit") or often is None:
+    facts = proof.get_facts(InterruptionFacts)
+    often = facts.thinned
+    if not facts.explicit or often is None:
         return None
     return Proposal(
         summary="remove gc.collect() from the training loop, or call it every 100 steps",

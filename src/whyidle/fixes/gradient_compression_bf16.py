@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DistributedFacts
 
 LEAST_BYTES = 1 << 20
 LEAST_S = 200e-6
@@ -16,17 +17,18 @@ GRADIENT = ("all_reduce", "reduce_scatter")
 def gradient_compression_bf16(proof: Proof) -> Proposal | None:
     """Cast gradients to bfloat16 for the exchange. Declines where collectives are bound by latency,
     or are not of gradients, and on CPUs: the hook wants NCCL or XCCL."""
-    if proof.facts.get("on_cpu"):
+    facts = proof.get_facts(DistributedFacts)
+    if facts.on_cpu:
         return None
-    kinds = proof.facts.get("kinds", {})
-    size = proof.facts.get("mean_bytes")
-    large = size >= LEAST_BYTES if size is not None else proof.facts.get("median_s", 0.0) >= LEAST_S
+    kinds = facts.kinds
+    size = facts.mean_bytes
+    large = size >= LEAST_BYTES if size is not None else (facts.median_s or 0.0) >= LEAST_S
     if not large or sum(kinds.get(kind, 0.0) for kind in GRADIENT) < 0.5 * sum(kinds.values()):
         return None
     return Proposal(
         summary="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
         "default_hooks.bf16_compress_hook)",
         edits=(Edit(knob="ddp.comm_hook", value="bf16_compress"),),
-        predicted=proof.facts.get("compressed"),
+        predicted=facts.compressed,
         risk="gradients lose digits in the exchange; gains nothing where they are bf16 already",
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whyidle.fixes._values import around
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Edit, Predicted
+from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DeviceFacts, HostFacts
 
 LARGE = 8192
 """samples of a step, of all ranks, from which on a scaled learning rate may no longer do: ImageNet
@@ -25,13 +26,15 @@ def larger_batch(proof: Proof) -> Proposal | None:
     by samples per second, and it is kept only where after the same time of training the loss is no
     higher. Declines where batches are the script's own or an epoch would have few left. The plan
     without it is the job as it was."""
-    larger: Predicted | None = proof.facts.get("larger")
-    if "larger" in proof.facts and larger is None:
+    larger = proof.get_facts(HostFacts).larger
+    if larger is None and isinstance(proof.facts, HostFacts):
         return None
-    times = int(proof.facts.get("times", 4 if larger else 2))
-    batch = proof.facts.get("batch")
-    target = f"batch_size={batch * times}" if batch else f"a batch {times} times as large"
-    among = around(times, 2, proof.facts.get("most_times"))
+    device = proof.get_facts(DeviceFacts)
+    times = device.times or (4 if larger else 2)
+    target = f"a batch {times} times as large"
+    if device.batch:
+        target = f"batch_size={device.batch * times}"
+    among = around(times, 2, device.most_times)
     return Proposal(
         summary=f"DataLoader(..., {target}), with the learning rate scaled to it: linearly for "
         "SGD with warm-up, by the square root for Adam",
@@ -41,13 +44,13 @@ def larger_batch(proof: Proof) -> Proposal | None:
         ),
         predicted=larger,
         risk="memory grows with the batch; generalisation and learning rate may need care; the "
-        f"input pipeline must deliver more samples per second{_layerwise(proof, times)}",
+        f"input pipeline must deliver more samples per second{_layerwise(device, times)}",
     )
 
 
-def _layerwise(proof: Proof, times: int) -> str:
+def _layerwise(device: DeviceFacts, times: int) -> str:
     """What batches want that are known to become so large; empty for others."""
-    samples = (proof.facts.get("batch") or 0) * times * proof.facts.get("ranks", 1)
+    samples = (device.batch or 0) * times * device.ranks
     if samples < LARGE:
         return ""
     return (

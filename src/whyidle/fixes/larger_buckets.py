@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DistributedFacts
 
 DEFAULT_MB = 25
 """DistributedDataParallel's own ``bucket_cap_mb``"""
@@ -18,8 +19,13 @@ MANY = 50
 def larger_buckets(proof: Proof) -> Proposal | None:
     """Exchange many small gradients together, in buckets that start while the backward pass still
     runs. Declines where calls are few or large already."""
-    calls, size = proof.facts.get("calls", 0.0), proof.facts.get("mean_bytes")
-    small = size < SMALL_BYTES if size is not None else proof.facts.get("median_s", 1.0) < SHORT_S
+    facts = proof.get_facts(DistributedFacts)
+    calls, size = facts.calls, facts.mean_bytes
+    small = (
+        size < SMALL_BYTES
+        if size is not None
+        else facts.median_s is not None and facts.median_s < SHORT_S
+    )
     if calls < MANY or not small:
         return None
     return Proposal(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Edit, Predicted
+from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DeviceFacts
 
 
 @fix("batch-too-small", consent="rounding")
@@ -14,9 +15,9 @@ def larger_microbatch(proof: Proof) -> Proposal | None:
     micro-batches of unequal size, as at the end of an epoch, are weighed by their samples where the
     loss is a mean. Whether the loss stays the same only who knows the job can tell, so this is
     advice. Declines where a step is seen to have one backward pass, or none to be joined."""
-    passes: int | None = proof.facts.get("passes")
-    joined: tuple[int, Predicted] | None = proof.facts.get("microbatch")
-    times, predicted = joined or (int(proof.facts.get("times", 2)), None)
+    facts = proof.get_facts(DeviceFacts)
+    passes, joined = facts.passes, facts.microbatch
+    times, predicted = joined or (facts.times or 2, None)
     steps = f"accumulation steps divided by {times}"
     if passes is not None:
         if joined is None:

@@ -6,6 +6,7 @@ from whyidle.fixes._values import around
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InputFacts
 
 
 @fix(
@@ -24,19 +25,20 @@ def loader_workers(proof: Proof) -> Proposal | None:
     workers; applied at run time its loader gets one worker at most. A dataset that launches kernels
     is left to people: CUDA does not survive a fork; so is one that is seen to hold what survives
     none, or a random generator that all workers would copy."""
-    workers = proof.facts.get("workers")
-    on_device = bool(proof.facts.get("device_work", False))
-    number = "more" if workers is None else max(2, int(workers))
+    facts = proof.get_facts(InputFacts)
+    workers = facts.workers
+    on_device = facts.device_work
+    number = "more" if workers is None else max(2, workers)
     edits = [Edit(knob="loader.persistent_workers", value=True)]
     if workers is not None:
-        was = proof.facts.get("was", 0)
-        value = max(2, int(workers))
-        among = around(value, was + 1, proof.facts.get("most_workers"))
-        if proof.facts.get("undivided"):  # then one may be all that the data bears
+        was = facts.was or 0
+        value = max(2, workers)
+        among = around(value, was + 1, facts.most_workers)
+        if facts.undivided:  # then one may be all that the data bears
             among = tuple(dict.fromkeys((value, was + 1, *among)))
         edits.insert(0, Edit(knob="loader.workers", value=value, was=was, among=among))
     freed = ""
-    if proof.facts.get("bound"):
+    if facts.bound:
         freed = ", each on all cores of the command (os.sched_setaffinity in worker_init_fn)"
         edits.append(Edit(knob="loader.full_affinity", value=True, was=False))
     risk = (
@@ -47,19 +49,19 @@ def loader_workers(proof: Proof) -> Proposal | None:
     if on_device:
         risk = "the dataset launches kernels, which a forked worker cannot; " + risk
     first = ""
-    if proof.facts.get("undivided"):
+    if facts.undivided:
         first = (
             "see that the IterableDataset gives each worker its own part (torch.utils.data."
             "get_worker_info), or every worker gives all of it; then "
         )
-    if unfit := proof.facts.get("unfit"):
+    if unfit := facts.unfit:
         first += f"{unfit}; then "
     bound = ", at most the cores that this process may use" if workers is None else ""
     return Proposal(
         summary=f"{first}DataLoader(..., num_workers={number}, persistent_workers=True)"
         f"{bound}{freed}",
         edits=tuple(edits),
-        predicted=proof.facts.get("by_workers"),
+        predicted=facts.by_workers,
         risk=risk,
         automatic=workers is not None and not on_device and not unfit,
     )

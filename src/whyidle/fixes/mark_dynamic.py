@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
 
 
 @fix("recompilation-storm", consent="rounding")
@@ -15,6 +16,6 @@ def mark_dynamic(proof: Proof) -> Proposal:
         summary="torch.compile(model, dynamic=True), or torch._dynamo.mark_dynamic on the changing "
         "dimension",
         edits=(Edit(knob="model.compile_dynamic", value=True, was=None),),
-        predicted=proof.facts.get("dynamic"),
+        predicted=proof.get_facts(HostFacts).dynamic,
         risk="code for any length can be slower than code for one",
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DistributedFacts
 
 
 @fix("allreduce-every-microstep", consent="rounding")
 def no_sync_accumulation(proof: Proof) -> Proposal | None:
     """Run all but the last micro-batch of a step without the exchange. Gradients are the same sums
     in another order."""
-    count = int(proof.facts.get("micro_batches", 2))
+    count = proof.get_facts(DistributedFacts).micro_batches
     return Proposal(
         summary=f"run the first {count - 1} of {count} micro-batches under `with model.no_sync():`",
         edits=(Edit(knob="ddp.no_sync", value=count),),

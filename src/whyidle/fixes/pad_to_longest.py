@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit, Predicted
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DeviceFacts
 
 LEAST = 0.1
 """share of the padding that must lie beyond the longest of each batch"""
@@ -14,12 +15,11 @@ LEAST = 0.1
 def pad_to_longest(proof: Proof) -> Proposal | None:
     """Pad to the longest of the batch instead of to a maximum. Declines where that is done
     already. Whether the model ignores padding only its author knows, so this is advice."""
-    beyond = float(proof.facts.get("beyond_longest") or 0.0)
+    facts = proof.get_facts(DeviceFacts)
+    beyond = facts.beyond_longest
     if beyond < LEAST:
         return None
-    low, middle, high = (
-        beyond * gain for gain in (proof.low, float(proof.facts["expected"]), proof.high)
-    )
+    low, middle, high = (beyond * gain for gain in (proof.low, facts.expected, proof.high))
     return Proposal(
         summary="pad in the collate function to the longest of each batch, instead of every sample "
         'to a fixed maximum (a tokenizer\'s padding="longest", DataCollatorWithPadding, '

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit, Predicted
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import TransferFacts
 
 
 @fix("pageable-h2d-copy", "blocking-h2d-copy", consent="none")
@@ -13,7 +14,8 @@ def pinned_copies(proof: Proof) -> Proposal | None:
     ``non_blocking=True``. Only copies to the device: one back to the host would be read before it
     has arrived. Pinning in the training loop itself is never proposed: it costs more than it
     wins."""
-    low, expected = proof.low, float(proof.facts.get("without_overlap", proof.low))
+    low, expected = proof.low, proof.get_facts(TransferFacts).without_overlap
+    expected = low if expected is None else expected
     if expected <= 0.0:
         return None
     return Proposal(

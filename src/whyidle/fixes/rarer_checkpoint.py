@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InterruptionFacts
 
 
 @fix("sync-checkpoint", consent="none")
@@ -13,15 +14,16 @@ def rarer_checkpoint(proof: Proof) -> Proposal | None:
     a checkpoint times that between failures. Nothing that is learned depends on it, but a job that
     is killed repeats more: so it is left to people. A job that lasts no longer than that saves at
     its end only. Declines where the recording shows one checkpoint only, or they are as rare."""
-    apart = proof.facts.get("interval_s")
+    facts = proof.get_facts(InterruptionFacts)
+    apart = facts.interval_s
     if apart is None:
         return None
     now_s, seconds = apart
     factor = max(2, round(seconds / now_s))
     return Proposal(
-        summary=_summary(now_s, seconds, proof.facts.get("seen_s")),
+        summary=_summary(now_s, seconds, facts.seen_s),
         edits=(Edit(knob="checkpoint.interval_factor", value=factor, was=1),),
-        predicted=proof.facts.get("rarer"),
+        predicted=facts.rarer,
         risk=f"a job that is killed repeats up to {_lasting(seconds)} of work",
         automatic=False,
     )

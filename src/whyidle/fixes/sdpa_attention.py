@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DeviceFacts
 
 FUSED = "F.scaled_dot_product_attention(q, k, v)"
 PYTORCH = "nn.MultiheadAttention called with need_weights=False where nobody looks at them"
@@ -18,7 +19,7 @@ def sdpa_attention(proof: Proof) -> Proposal | None:
     dropout draws other random numbers. Models of transformers have a switch, which is set; advice
     where the script writes attention out, or calls ``nn.MultiheadAttention`` for weights that it
     may need."""
-    libraries = proof.facts.get("libraries")
+    libraries = proof.get_facts(DeviceFacts).libraries
     if libraries is not None and "models" not in libraries:
         summary = PYTORCH if libraries else f"{FUSED} instead of product, softmax and product"
         return Proposal(summary=summary, risk=RISK, automatic=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import MemoryFacts
 
 EVERY = 500
 
@@ -13,7 +14,7 @@ EVERY = 500
 def throttle_empty_cache(proof: Proof) -> Proposal:
     """Call ``torch.cuda.empty_cache()`` and ``gc.collect()`` every few hundred steps at most.
     Applied only where the recording shows the calls."""
-    seen = bool(proof.facts.get("emptied"))
+    seen = proof.get_facts(MemoryFacts).emptied
     return Proposal(
         summary=f"torch.cuda.empty_cache() and gc.collect() at most every {EVERY} steps"
         + ("" if seen else ", where the loop calls them"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.importers._process_facts import read_value
 from whyidle.importers._samples import SAMPLE, decode_samples
 from whyidle.model.loading import (
     BATCH,
@@ -20,12 +21,15 @@ from whyidle.model.loading import (
     Worker,
     WorkerSamples,
 )
+from whyidle.model.process_facts import LoaderFacts
 from whyidle.model.stack_samples import StackSamples
 
 
 def loading(folder: Path, pid: str, base: int) -> Loading:
     """The loaders of process ``pid``; empty where it had none. Files may end anywhere."""
     told = document(folder / f"{pid}.loaders.json")
+    loaders = read_value(tuple[LoaderFacts, ...], told.get("settings")) or ()
+    made = read_value(tuple[tuple[int, int, int], ...], told.get("made")) or ()
     mine = [pid, *sorted(_children(folder, pid))]
     batches = [records(folder / f"{one}.batches", BATCH) for one in mine]
     pairs = zip(mine[1:], batches[1:], strict=True)
@@ -38,14 +42,15 @@ def loading(folder: Path, pid: str, base: int) -> Loading:
         padding=_joined([records(folder / f"{pid}.padding", PADDING)], PADDING, base, "time"),
         worker_samples=samples,
         workers=tuple(_worker(folder, one, base) for one in mine[1:]),
-        settings=tuple(x for x in told.get("settings", ()) if isinstance(x, dict)),
+        loaders=loaders,
         iterators=tuple(
             Iterator(begin - base, end - base, number)
-            for begin, end, number in told.get("made", ())
+            for begin, end, number in made
+            if 0 <= number < len(loaders)
         ),
-        cores=told.get("cores"),
-        threads=told.get("threads"),
-        tensors=told.get("tensors") or None,
+        cores=read_value(float, told.get("cores")),
+        threads=read_value(int, told.get("threads")),
+        tensors=read_value(int, told.get("tensors")) or None,
     )
 
 

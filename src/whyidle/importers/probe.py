@@ -7,7 +7,6 @@ end is dropped. Stack samples are only decoded here; ``analysis.sampling`` inter
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,10 @@ from whyidle.errors import BrokenTraceError
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._closures import without_closures
 from whyidle.importers._loading import document, lines, loading, records
+from whyidle.importers._process_facts import read_facts
 from whyidle.importers._samples import SAMPLE, decode_samples
 from whyidle.model.marks import MARK
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.roles import Role
 from whyidle.model.stack_samples import StackSamples
 from whyidle.model.timeline import (
@@ -93,8 +94,9 @@ def load(path: Path) -> Timeline:
     place = document(folder / f"{pid.split('-')[0]}.rank.json")
     facts = document(folder / f"{pid}.facts.json") or document(folder / f"{pid}.seen.json")
     facts |= {key: value for key, value in place.items() if value is not None}
-    facts["compile"] = document(folder / f"{pid}.compiles.json")
+    facts["compile"] = document(folder / f"{pid}.compiles.json") or None
     facts["bursts"] = document(folder / f"{pid}.bursts.json")
+    process = read_facts(facts)
     spans = records(path, SPAN, MAGIC)
     samples = records(folder / f"{pid}.samples", SAMPLE)
     called = [split_name(line) for line in lines(folder / f"{pid}.names")]
@@ -124,7 +126,7 @@ def load(path: Path) -> Timeline:
         memory=MemorySamples(none, none, none),
         source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
         base_ns=base,
-        info=_device_info(facts),
+        info=_device_info(process),
         rank=_number(facts.get("rank")),
         world_size=_number(facts.get("world_size")),
         backend=place.get("backend"),
@@ -132,7 +134,7 @@ def load(path: Path) -> Timeline:
         framework="pytorch",
         vocabulary=VOCABULARY,
         roles=tuple(role for role, _ in called),
-        settings=facts,
+        process=process,
         loading=loading(folder, pid, base),
         stack_samples=StackSamples(decode_samples(samples, threads, base), tuple(stacks)),
         sources={n: text for n, text in document(folder / SOURCES).items() if text is not None},
@@ -187,11 +189,11 @@ def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int | str) and str(value).isdigit() else None
 
 
-def _device_info(facts: Mapping[str, Any]) -> DeviceInfo:
+def _device_info(facts: ProcessFacts) -> DeviceInfo:
     """What the process trained on. An emulated device is called so, whatever its name."""
-    told = str(facts.get("device") or "cpu")
+    told = facts.device or "cpu"
     kind = told if told in ("cuda", "cpu", "emulated") else "other"
-    name = facts.get("device_name")
+    name = facts.device_name
     if kind == "emulated" and not str(name or "").lower().startswith(kind):
         name = f"{kind} {name or 'accelerator'}"
     return DeviceInfo(kind=kind, name=name)

@@ -7,11 +7,12 @@ program must know about it stands in its ``@cause`` line and its docstring, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.diagnosis import Evidence, Place, Predicted
+from whyidle.model.proof_facts import ProofFacts
 from whyidle.model.signals import SIGNALS
 
 SECTIONS = (
@@ -23,6 +24,10 @@ SECTIONS = (
     "References",
 )
 """The headings that every cause's docstring has, in this order."""
+
+
+NOTHING = ProofFacts()
+F = TypeVar("F", bound=ProofFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,15 @@ class Proof:
     evidence: tuple[Evidence, ...]
     confidence: float = 0.8
     where: tuple[Place, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-    """numbers that a fix may need (for example ``workers``)"""
+    facts: ProofFacts = NOTHING
+    """what a fix may need, in the class of the cause's family"""
     bucket: Bucket | None = None
     """where its time lies in this run, if not in the cause's own bucket: on a job whose device is
     the CPU, what the host does in a call is the work itself"""
+
+    def get_facts(self, kind: type[F]) -> F:
+        """The facts, where they are of this class; else its defaults."""
+        return self.facts if isinstance(self.facts, kind) else kind()
 
 
 Test = Callable[[Any], "Proof | None"]

@@ -6,13 +6,13 @@ is *not read* and never leaves the analysis in that form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.model.process_facts import LoaderFacts
 from whyidle.model.stack_samples import StackSamples
 
 _TIMES = ("start", "end", "cpu", "process_cpu", "delay", "collate", "pickle", "chars", "read")
@@ -54,11 +54,11 @@ SAMPLE = np.dtype([("time", "<i8"), ("stack", "<i4")])
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """An iterator of a loader: when it was made, ns, and the index of its settings."""
+    """An iterator of a loader: when it was made, ns, and the index of its loader."""
 
     start: int
     end: int
-    settings: int
+    loader: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class WorkerSamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loading:
-    """All loaders of one training process. ``settings`` are as ``loader_facts.describe``
-    reads them; ``cores`` may be used by the process; ``threads`` are its operators', ``tensors``
+    """All loaders of one training process. ``iterators`` index
+    ``loaders``; ``cores`` may be used by the process; ``threads`` are its operators', ``tensors``
     those of a batch that it made itself or took from workers (None: not told). ``still`` is the
     share of the looks at workers in the midst of a batch that found them asleep while their
     interpreter's lock was taken: not for storage, and not for a core. ``worker_samples`` are as
@@ -100,7 +100,7 @@ class Loading:
     stacks: tuple[str, ...] = ()
     workers: tuple[Worker, ...] = ()
     worker_samples: tuple[WorkerSamples, ...] = ()
-    settings: tuple[Mapping[str, Any], ...] = ()
+    loaders: tuple[LoaderFacts, ...] = ()
     iterators: tuple[Iterator, ...] = ()
     still: float = 0.0
     cores: float | None = None

@@ -19,6 +19,14 @@ from numpy.typing import NDArray
 from whyidle.model.loading import Loading
 from whyidle.model.marks import EMPTY
 from whyidle.model.operators import Operator
+from whyidle.model.process_facts import (
+    BurstInRun,
+    KeptLoss,
+    LifePhases,
+    Neighbours,
+    ProcessFacts,
+    Stepless,
+)
 from whyidle.model.roles import IMPLIED, Role, Vocabulary
 from whyidle.model.stack_samples import StackSamples
 from whyidle.model.telemetry import Telemetry
@@ -211,8 +219,17 @@ class Timeline:
     framework: str | None = None
     cut: bool = False
     """the file ended before its document did"""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """what a watched process said about itself: loader, optimizer and debug settings, versions"""
+    process: ProcessFacts = field(default_factory=ProcessFacts)
+    """what a watched process said about itself"""
+    phases: LifePhases = field(default_factory=LifePhases)
+    """what of its life is no training"""
+    kept_losses: tuple[KeptLoss, ...] = ()
+    """lines that keep a loss of every step, where its memory grows"""
+    neighbours: Neighbours | None = None
+    stepless: Stepless | None = None
+    """of a command in which no training step was seen; None: steps are to be looked for"""
+    burst: BurstInRun | None = None
+    """which steps of its run it is a recording of; None: it is no burst"""
     loading: Loading = field(default_factory=Loading)
     pace: Pace | None = None
     """of a rank on a CPU; None: not recorded"""
@@ -308,9 +325,9 @@ class Timeline:
         found |= {"memory_events"} if len(self.memory.time) else set()
         found |= {"memory_capacity"} if self.info.memory_bytes else set()
         found |= {"gpu_model"} if self.info.name else set()
-        found |= {"own_settings"} if "switches" in self.settings else set()
-        found |= {"own_allocator"} if self.settings.get("allocator") else set()
-        found |= {"own_process"} if "imported" in self.settings else set()
+        found |= {"own_settings"} if self.process.switches is not None else set()
+        found |= {"own_allocator"} if self.process.allocator is not None else set()
+        found |= {"own_process"} if self.process.imported is not None else set()
         found |= {"world_size"} if self.world_size else set()
         found |= {"worker_batches"} if (self.loading.batches["worker"] >= 0).any() else set()
         found |= {"row_sums"} if len(self.loading.rows) else set()

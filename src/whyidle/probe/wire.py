@@ -57,8 +57,7 @@ class Switches(TypedDict, total=False):
     num_interop_threads: int
     autocast: bool
     gc_threshold: list[int]
-    seen: dict[str, int]
-    """how often each was on, of how many ``looks``"""
+    seen: dict[str, int]  # how often each was on, of how many ``looks``
 
 
 class OptimizerFacts(TypedDict):
@@ -82,8 +81,7 @@ class AllocatorFacts(TypedDict):
     allocated_peak_bytes: int
     reserved_peak_bytes: int
     device_bytes: int
-    out_of_memory: int
-    """how often there was no memory"""
+    out_of_memory: int  # how often there was no memory
     reads: list[list[int]]
     """[when ns, after how many steps, how often the cache was emptied to make room]"""
 
@@ -104,50 +102,38 @@ class ProcessFacts(TypedDict, total=False):
     pid: int
     ppid: int
     argv: list[str]
-    torch: str
-    """version of the framework"""
+    torch: str  # version of the framework
     cuda_built: str | None
     cuda_initialized: bool
-    gpus: list[str]
-    """of the host, whatever the framework can see"""
-    main: int | None
-    """the main thread"""
-    thread: int | None
-    """the thread that trains"""
+    gpus: list[str]  # of the host, whatever the framework can see
+    main: int | None  # the main thread
+    thread: int | None  # the thread that trains
     process_start: int | None
-    imported: int
-    """when the framework had been imported"""
+    imported: int  # when the framework had been imported
     first_step: int
     ended: int
     environment: dict[str, str]
-    device: str
-    """its type, such as ``cuda`` or ``cpu``"""
+    device: str  # its type, such as ``cuda`` or ``cpu``
     device_index: int | None
     device_name: str | None
-    cores: float
-    """that the thread that trains may use"""
-    cores_given: float | None
-    """that the process might use when it started"""
+    cores: float  # that the thread that trains may use
+    cores_given: float | None  # that the process might use when it started
     rank: str | None
     world_size: str | None
     switches: Switches
     optimizer: OptimizerFacts
-    optimizers: dict[str, OptimizerFacts]
-    """further ones, by the label of their steps"""
-    memory: list[list[int]]
-    """[when, after how many steps, resident bytes]"""
+    optimizers: dict[str, OptimizerFacts]  # further ones, by the label of their steps
+    memory: list[list[int]]  # [when, after how many steps, resident bytes]
     allocator: AllocatorFacts
     saves: list[SaveFacts]
     skipped_steps: int
     own: dict[str, int]
     """modes of the thread that trains: how often each was on, of how many ``looks``"""
-    asked: dict[str, str]
-    """debugging mode -> the stack that asked for it"""
+    asked: dict[str, str]  # debugging mode -> the stack that asked for it
     ddp: dict[str, Any]
     sampler: dict[str, Any]
     died_of: str
-    enough: str
-    """why no more was recorded"""
+    enough: str  # why no more was recorded
 
 
 NO_ROLE = ""
@@ -202,36 +188,6 @@ STARTUP = "startup"
 """before the training loop; found by the reader, not recorded"""
 SHUTDOWN = "shutdown"
 """after the training loop; found by the reader, not recorded"""
-
-ROLES = frozenset(
-    {
-        LOADER_START,
-        BATCH_INLINE,
-        BATCH_FROM_WORKERS,
-        BATCH_FROM_ITERATOR,
-        BACKWARD,
-        OPTIMIZER,
-        OPTIMIZER_OPERATORS,
-        STEP_MARKED,
-        GRADIENT_SEARCH,
-        EVALUATION,
-        EVALUATION_WITH_GRADIENTS,
-        CHECKPOINT,
-        LOGGING,
-        COMPILE,
-        RECOMPILE,
-        GARBAGE_COLLECTION,
-        GARBAGE_COLLECTION_CALL,
-        CACHE_RELEASE,
-        PROFILING,
-        COLLECTIVE,
-        COLLECTIVE_WAIT,
-        SYNCHRONIZE,
-        SCALAR_READ,
-        STARTUP,
-        SHUTDOWN,
-    }
-)
 
 
 def join_name(role: str, label: str) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.model.loading import PADDING, ROW, Loading
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.timeline import Detail, DeviceInfo, HostKind, MemorySamples, Timeline
 
 _LOADER = re.compile(r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)|batch$")
@@ -32,10 +33,10 @@ def _pauses(timeline: Timeline) -> Timeline:
     return _without_host(_stacks(timeline), HostKind.ANNOTATION, HostKind.OP)
 
 
-def _settings(*keys: str) -> Callable[[Timeline], Timeline]:
+def _process(**changes: None) -> Callable[[Timeline], Timeline]:
     def strip(timeline: Timeline) -> Timeline:
-        kept = {key: timeline.settings[key] for key in timeline.settings if key not in keys}
-        return replace(timeline, settings=kept)
+        process: ProcessFacts = replace(timeline.process, **changes)  # type: ignore[arg-type]
+        return replace(timeline, process=process)
 
     return strip
 
@@ -106,9 +107,9 @@ STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     "batch_padding": _loading(padding=np.zeros(0, PADDING)),
     "pause_marks": _pauses,
     "python_stacks": _stacks,
-    "own_settings": _settings("switches"),
-    "own_allocator": _settings("allocator"),
-    "own_process": _settings("imported"),
+    "own_settings": _process(switches=None),
+    "own_allocator": _process(allocator=None),
+    "own_process": _process(imported=None),
     "shapes": _shapes,
     "memory_events": _memory,
     "memory_capacity": _info(memory_bytes=None),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from whyidle.importers._process_facts import read_document, read_facts
+from whyidle.model.process_facts import BurstInRun, LoaderFacts
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.model.timeline import Timeline
 
@@ -19,7 +21,7 @@ def watched(
     values: Mapping[str, float | tuple[float, float]],
     *,
     facts: Mapping[str, str] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    process: Mapping[str, Any] | None = None,
 ) -> Timeline:
     """A number is a gauge that holds; a pair is what a counter grows by per second of the
     recording, and the number that it begins at."""
@@ -32,5 +34,23 @@ def watched(
         series[name] = Series(
             time + timeline.base_ns, np.asarray(start + rate * time / 1e9, dtype=np.float64)
         )
-    told = {**timeline.settings, **(settings or {})}
-    return replace(timeline, telemetry=Telemetry(series, facts or {}), settings=told)
+    told = replace(timeline, telemetry=Telemetry(series, facts or {}))
+    return add_facts(told, process or {})
+
+
+def add_facts(timeline: Timeline, document: Mapping[str, Any]) -> Timeline:
+    """A recording whose process says more of itself, in the words of the probe's documents. With a
+    ``burst`` it is the recording of one."""
+    told = read_facts(document)
+    names = document.keys() - {"burst"}
+    burst = document.get("burst")
+    return replace(
+        timeline,
+        process=replace(timeline.process, **{name: getattr(told, name) for name in names}),
+        burst=timeline.burst if burst is None else read_document(BurstInRun, burst),
+    )
+
+
+def loader_facts(*documents: Mapping[str, Any]) -> tuple[LoaderFacts, ...]:
+    """Loaders in the words of the probe's documents."""
+    return tuple(read_document(LoaderFacts, one) for one in documents)

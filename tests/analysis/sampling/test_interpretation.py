@@ -1,5 +1,9 @@
 """What stack samples of a watched process stand for once they are read."""
 
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -15,13 +19,15 @@ from whyidle.testing.guest import Guest
 LINE = ";/job/train.py(9): prepare;/job/train.py(20): <module>"
 
 
-def train(leaf, look, memory=None):
+def train(leaf, look, memory=None, source=""):
     job = Guest(**({"memory": memory} if memory else {}))
     for _ in range(12):
         getattr(job, look)(leaf + LINE, ms(60))
         job.backward("/job/train.py(21): <module>", ms(30))
         job.step("/job/train.py(22): <module>", ms(10))
-    return job.timeline()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sources.json").write_text(json.dumps({"/job/a.py": source}))
+        return read_process(job.save(Path(folder)))
 
 
 TORCH = "/lib/python3.11/site-packages/torch/nn/modules/linear.py(5): forward"
@@ -42,11 +48,17 @@ def test_native_code_of_others_is_no_operator(leaf, look, compute):
     assert Facts(train(leaf, look)).attribution["compute"] == pytest.approx(compute, abs=0.1)
 
 
+def kept(memory):
+    """Lines that keep a loss, in a process whose memory was so large."""
+    source = "loss.backward()\nlosses.append(loss)"
+    timeline = train("/job/a.py(1): f", "work", memory=memory, source=source)
+    return [found.line for found in timeline.kept_losses]
+
+
 def test_sources_are_read_only_where_memory_grows():
     reads = [[0, 1, 100], [1, 6, 101], [2, 12, 102]]
-    assert "kept" not in train("/job/a.py(1): f", "work", memory=reads).settings
-    grown = [*reads[:2], [2, 12, 200]]
-    assert train("/job/a.py(1): f", "work", memory=grown).settings["kept"] == []
+    assert kept(reads) == []
+    assert kept([*reads[:2], [2, 12, 200]]) == [2]
 
 
 @pytest.fixture

@@ -1,10 +1,15 @@
 """What a watched thread did between two looks, where phases are shorter than the time between."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.sampling.sample_classification import runs_operators_alone
+from whyidle.importers import probe
+from whyidle.model.process_facts import ProcessFacts, Switches
 from whyidle.model.timeline import HostKind
 from whyidle.testing import guest
 from whyidle.testing.builder import ms
@@ -127,15 +132,17 @@ def test_a_trainer_of_a_library_is_no_call_that_waits():
 
 
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("device", "switches", "world", "expected"),
     [
-        ({"device": "cpu", "switches": ONE_THREAD}, True),
-        ({"device": "cpu", "switches": ONE_THREAD, "world_size": "1"}, True),
-        ({"device": "cpu", "switches": ONE_THREAD, "world_size": 2}, False),
-        ({"device": "cuda", "switches": ONE_THREAD}, False),
-        ({"device": "cpu", "switches": {}}, False),
-        ({"device": "cpu", "switches": {"num_threads": 8}}, False),
+        ("cpu", ONE_THREAD, None, True),
+        ("cpu", ONE_THREAD, 1, True),
+        ("cpu", ONE_THREAD, 2, False),
+        ("cuda", ONE_THREAD, None, False),
+        ("cpu", {}, None, False),
+        ("cpu", {"num_threads": 8}, None, False),
     ],
 )
-def test_whose_operators_never_sleep(facts, expected):
-    assert runs_operators_alone(facts) is expected
+def test_whose_operators_never_sleep(device, switches, world, expected):
+    process = ProcessFacts(device=device, switches=Switches(**switches))
+    timeline = replace(probe.blank(Path()), process=process, world_size=world)
+    assert runs_operators_alone(timeline) is expected

@@ -9,6 +9,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.loading import BATCH, Loading, Worker
+from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.pairs import Pair
@@ -43,7 +44,7 @@ def trained(loader_ms: float = 0.0, steps: int = 6):
 
 
 def recorded(values, timeline=None):
-    return watched(timeline or trained(), values, settings={"pid": 7})
+    return watched(timeline or trained(), values, process={"pid": 7})
 
 
 def judge(cause, values, timeline=None):
@@ -168,14 +169,14 @@ def test_a_small_job_on_a_big_gpu():
 def test_gpus_that_nvml_saw_idle():
     rest = {f"busy_ratio@gpu{i}": 0.0 for i in (1, 2, 3)} | {f"processes@gpu{i}": 0 for i in (1, 2)}
     proof = judge("idle-allocated-gpu", {**BUSY, **rest})
-    assert proof.facts == {"used": 1, "listed": 4}
+    assert proof.facts == AllocationFacts(used=1, listed=4)
     taken = {**rest, "processes@gpu1": 1, "busy_ratio@gpu2": 0.3, "processes@gpu3": 2}
     assert judge("idle-allocated-gpu", {**BUSY, **taken}) is None
 
 
 def test_a_diagnosis_tells_how_well_the_gpus_were_used():
     values = {**BUSY, "power_w@gpu0": 300.0, "energy_j@gpu0": (300.0, 1e6)}
-    made = watched(trained(), values, settings={"pid": 7})
+    made = watched(trained(), values, process={"pid": 7})
     told = diagnose([made]).utilization
     assert (told.gpu_util, told.power_w) == pytest.approx((0.97, 300.0))
     assert told.energy_j_per_step == pytest.approx(300.0 * Facts(made).step_s, rel=0.01)

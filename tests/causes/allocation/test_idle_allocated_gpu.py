@@ -4,6 +4,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
+from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.pairs import Pair
@@ -31,12 +32,12 @@ def judge(*jobs: Builder):
 def test_one_process_and_eight_gpus():
     proof = judge(job(8, 1))
     assert proof is not None
-    assert proof.facts == {"used": 1, "listed": 8}
+    assert proof.facts == AllocationFacts(used=1, listed=8)
     assert proof.predicted.low == 1.0
 
 
 def test_two_recorded_ranks_of_two():
-    assert judge(job(4, 2, 0), job(4, 2, 1)).facts == {"used": 2, "listed": 4}
+    assert judge(job(4, 2, 0), job(4, 2, 1)).facts == AllocationFacts(used=2, listed=4)
 
 
 @pytest.mark.parametrize(("listed", "world"), [(8, 8), (8, 64), (1, 1), (8, None)])

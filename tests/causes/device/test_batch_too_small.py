@@ -37,9 +37,9 @@ def test_the_prediction_holds_the_larger_batch():
     small = forward(8)
     proof = judge(CAUSE, small)
     assert proof is not None
-    times = int(proof.facts["times"])
+    times = int(proof.facts.times)
     assert times == 8
-    assert proof.facts["ranks"] == 1
+    assert proof.facts.ranks == 1
     now, then = (Facts(forward(batch).timeline()).step_s for batch in (8, 8 * times))
     assert covers(proof, times * now / then)
     assert proof.high <= Facts(small.timeline()).share("host")
@@ -62,7 +62,7 @@ def test_silent(job):
 def test_memory_limits_the_factor():
     proof = judge(CAUSE, forward(8, memory=30))
     assert proof is not None
-    assert proof.facts["times"] == 2
+    assert proof.facts.times == 2
 
 
 def accumulated(passes, batch=8):
@@ -92,7 +92,7 @@ def fixes(proof):
 @pytest.mark.parametrize(("passes", "times"), [(2, 2), (6, 6), (8, 8), (12, 6), (7, 7)])
 def test_passes_that_are_accumulated_can_be_joined(passes, times):
     proof = judge(CAUSE, accumulated(passes))
-    assert proof.facts["passes"] == passes
+    assert proof.facts.passes == passes
     (plan,) = fixes(proof)
     assert plan.edits[0].value == times
     assert not plan.automatic
@@ -103,13 +103,13 @@ def test_passes_that_are_accumulated_can_be_joined(passes, times):
 @pytest.mark.parametrize("passes", [1, 11])
 def test_a_single_pass_has_nothing_to_exchange(passes):
     proof = judge(CAUSE, accumulated(passes))
-    assert proof.facts["passes"] == passes
+    assert proof.facts.passes == passes
     assert not fixes(proof)
 
 
 def test_where_passes_are_not_recorded_it_is_said_with_its_condition():
     proof = judge(CAUSE, forward(8))
-    assert proof.facts["passes"] is None
+    assert proof.facts.passes is None
     (plan,) = fixes(proof)
     assert plan.summary.startswith("with gradient accumulation: batch_size times 8")
     assert plan.predicted is None

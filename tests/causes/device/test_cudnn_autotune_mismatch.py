@@ -1,7 +1,5 @@
 """Searches for the fastest convolutions: again and again, in the warm-up only, or never."""
 
-from dataclasses import replace
-
 import pytest
 
 from whyidle import catalog
@@ -10,6 +8,7 @@ from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.watched import add_facts
 
 CAUSE = "cudnn-autotune-mismatch"
 CONV = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
@@ -41,7 +40,7 @@ def train(searching=(), *, steps=6, sizes=1, conv=8, gemm=4):
 
 def told(job, settings):
     """The cause's answer where the process tells of its switches."""
-    timeline = replace(job.timeline(), settings=settings)
+    timeline = add_facts(job.timeline(), settings)
     return contracts.run_cause(catalog.causes()[CAUSE], [timeline])
 
 

@@ -13,6 +13,7 @@ from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers
+from whyidle.testing.watched import add_facts
 
 CAUSE = "naive-attention"
 
@@ -126,7 +127,9 @@ def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
     missed = {one.cause: one.missing for one in diagnose([live]).abstentions}
     assert CAUSE in missed
     told = {"file": "1.burst-1.json", "state": "recorded", "step": 2, "steps": 6, "cost_s": 0.1}
-    burst = replace(train(), settings={**live.settings, "burst": {**told, "window": "burst"}})
+    burst = add_facts(
+        replace(train(), process=live.process), {"burst": {**told, "window": "burst"}}
+    )
     seen = diagnose([replace(live, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert {one.window for one in found.evidence} == {"burst"}
@@ -148,7 +151,9 @@ def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
     told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
     told |= {"begin": begin, "end": live.now}
     run = live.timeline()
-    burst = replace(job.timeline(), info=DeviceInfo(), settings={**run.settings, "burst": told})
+    burst = add_facts(
+        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": told}
+    )
     seen = diagnose([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
@@ -176,7 +181,7 @@ def test_what_a_library_wrote_out_can_be_switched(library):
         live.step("/job/train.py(5): main", ms(2))
     told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
     run = live.timeline()
-    burst = replace(train(), settings={**run.settings, "burst": told})
+    burst = add_facts(replace(train(), process=run.process), {"burst": told})
     seen = diagnose([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
@@ -205,7 +210,9 @@ def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
             job.op("aten::_softmax", host=ms(1))
     told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
     run = live.timeline()
-    burst = replace(job.timeline(), info=DeviceInfo(), settings={**run.settings, "burst": told})
+    burst = add_facts(
+        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": told}
+    )
     seen = diagnose([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert found.where == []

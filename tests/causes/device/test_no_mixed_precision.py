@@ -36,7 +36,7 @@ def train(precision="fp32", *, gemm=600, add=100, host=6, **device):
 def test_fp32_on_tensor_cores_is_found():
     proof = judge(CAUSE, train())
     assert proof is not None
-    assert proof.facts["dtype"] == "bfloat16"
+    assert proof.facts.dtype == "bfloat16"
     assert proof.low > 0.2
 
 
@@ -164,7 +164,7 @@ def test_a_host_with_time_to_spare_is_expected_to_lose_it_to_casts(monkeypatch):
 def test_volta_gets_float16():
     proof = judge(CAUSE, train(device="Tesla V100-SXM2-32GB", capability=(7, 0)))
     assert proof is not None
-    assert proof.facts["dtype"] == "float16"
+    assert proof.facts.dtype == "float16"
 
 
 @pytest.mark.parametrize(

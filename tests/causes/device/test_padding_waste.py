@@ -13,6 +13,7 @@ from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers
+from whyidle.testing.watched import loader_facts
 
 LOOP = "/job/train.py(20): <module>"
 ROWS = 16
@@ -53,7 +54,7 @@ def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400
     timeline = job.timeline()
     table = np.array(rows, dtype=PADDING)
     table["time"] -= timeline.base_ns
-    loading = Loading(padding=table, settings=(COLLATE,))
+    loading = Loading(padding=table, loaders=loader_facts(COLLATE))
     return replace(timeline, loading=loading), total / steps
 
 
@@ -122,7 +123,7 @@ def test_rounding_a_length_up_to_a_multiple_of_eight_is_no_waste():
     assert judge(train(**short, multiple=8, told=1)[0]) is None
     wasteful = judge(train(**short, multiple=24)[0])  # as a fixed maximum would be
     assert wasteful
-    assert wasteful.facts["beyond_longest"] > 0.5
+    assert wasteful.facts.beyond_longest > 0.5
 
 
 def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
@@ -132,7 +133,7 @@ def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
     assert proof
     assert proof.low > 0.2
     assert proof.confidence > 0.8
-    assert proof.facts["beyond_longest"] > 0.4
+    assert proof.facts.beyond_longest > 0.4
     assert covers(proof, slow / fast)
     assert 1 / proof.predicted.speedup == pytest.approx(fast / slow, abs=0.12)
     plans = catalog.fixes()
@@ -144,7 +145,7 @@ def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
 def test_the_optimizer_s_work_does_not_depend_on_padding():
     light, _ = train(0.9, all_positions, fixed=512)
     heavy, _ = train(0.9, all_positions, fixed=512, update=40)
-    assert judge(heavy).facts["expected"] < 0.7 * judge(light).facts["expected"]
+    assert judge(heavy).facts.expected < 0.7 * judge(light).facts.expected
 
 
 def test_work_on_padding_that_is_skipped_in_part_costs_that_much_less():
@@ -152,7 +153,7 @@ def test_work_on_padding_that_is_skipped_in_part_costs_that_much_less():
     sick, slow = train(0.9, lambda real, total: (real + 0.8 * (total - real)) / 200, fixed=512)
     _, fast = train(0.9, real_positions)
     proof = judge(sick)
-    assert proof.facts["expected"] < 0.97 * judge(full).facts["expected"]
+    assert proof.facts.expected < 0.97 * judge(full).facts.expected
     assert covers(proof, slow / fast)
 
 
@@ -165,7 +166,7 @@ def test_one_length_in_few_steps_may_be_skipped():
     for proof in (masks, sizes):
         assert proof.low == 0.0
         assert proof.confidence <= 0.5
-    assert 0.0 < sizes.facts["expected"] < 0.6 * masks.facts["expected"]
+    assert 0.0 < sizes.facts.expected < 0.6 * masks.facts.expected
 
 
 def test_a_run_too_short_for_a_fit_is_no_warning():

@@ -33,7 +33,7 @@ def job(micro: int, *, exchanges: int | None = None, optimizers: int = 1) -> Bui
 def test_four_exchanges_for_one_step():
     proof = judge(CAUSE, job(4))
     assert proof is not None
-    assert proof.facts["micro_batches"] == 4
+    assert proof.facts.micro_batches == 4
     assert covers(proof, measured(job(4), job(4, exchanges=1)))
     plan = catalog.fixes()["no-sync-accumulation"].decide(proof)
     assert "first 3 of 4" in plan.summary
@@ -50,7 +50,7 @@ def test_no_accumulation_no_finding():
 def test_two_optimizers_per_step_are_one_step():
     assert judge(CAUSE, job(1, optimizers=2)) is None
     proof = judge(CAUSE, job(3, optimizers=2))
-    assert proof.facts["micro_batches"] == 3
+    assert proof.facts.micro_batches == 3
 
 
 def test_two_models_that_take_turns_are_not_accumulation():

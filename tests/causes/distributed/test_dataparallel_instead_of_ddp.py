@@ -31,7 +31,7 @@ def job(devices: int, *, marks: bool = True, layer: float = 20) -> Builder:
 def test_replicas_launched_in_turn():
     proof = judge(CAUSE, job(4))
     assert proof is not None
-    assert proof.facts["devices"] == 4
+    assert proof.facts.devices == 4
     assert proof.high > 0.3
 
 

@@ -7,6 +7,7 @@ from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, judge_all, measured
+from whyidle.testing.watched import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COPY = "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
@@ -96,7 +97,7 @@ def watched(*, walk: float, told: dict[str, object], waits: tuple[float, ...] = 
                     made.quiet(us(waits[number]))
             with made.span("Optimizer.step#SGD.step"):
                 made.quiet(us(100))
-    return replace(made.timeline(), settings={"ddp": told}, info=DeviceInfo(kind="cpu"))
+    return add_facts(replace(made.timeline(), info=DeviceInfo(kind="cpu")), {"ddp": told})
 
 
 TOLD = {

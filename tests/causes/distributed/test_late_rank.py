@@ -30,7 +30,7 @@ def fleet(loading_us) -> Fleet:
 def test_a_slow_loader_on_one_rank():
     sick = fleet(lambda step, rank: 2500 if rank == 2 else 100).timelines()
     proof = judge_all(CAUSE, sick)
-    assert proof.facts["rank"] == 2
+    assert proof.facts.rank == 2
     assert "loading data" in proof.headline
     assert proof.headline.startswith("Rank 2 makes the others wait 2.4 ms")
     assert judge_all("rank-workload-imbalance", sick) is None
@@ -69,7 +69,7 @@ def test_once_the_late_rank_is_in_time_transfers_are_hidden_again():
 
     sick, well = overlapping(20_000), overlapping(10)
     proof = judge_all(CAUSE, sick)
-    assert proof.facts["rank"] == 2
+    assert proof.facts.rank == 2
     assert covers(proof, Facts(sick[0]).step_s / Facts(well[0]).step_s)
 
 

@@ -40,7 +40,7 @@ def test_a_constant_late_rank_and_its_even_twin():
     clocks = (0, 9_000, -4_000, 0)
     sick = fleet(lambda step, rank: 5000 if rank == 2 else 3000, offsets_ns=clocks)
     proof = judge_all(CAUSE, sick.timelines())
-    assert proof.facts["rank"] == 2
+    assert proof.facts.rank == 2
     assert proof.headline.startswith("Rank 2 computes 2 ms longer")
     assert proof.where[0].rank == 2
     even = fleet(lambda step, rank: 3500)

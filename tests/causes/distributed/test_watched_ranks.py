@@ -14,6 +14,7 @@ from whyidle.model.timeline import HostKind, Pace
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers, judge, judge_all, measured
+from whyidle.testing.watched import add_facts
 
 FORWARD, BACKWARD = "/job/train.py(20): train", "/job/train.py(21): train"
 SLOW, STEP = "/job/train.py(31): train", "/job/train.py(40): train"
@@ -45,7 +46,7 @@ def test_exchanges_of_every_micro_batch():
     sick = accumulating(4)
     proof = judge("allreduce-every-microstep", sick)
     assert proof is not None
-    assert proof.facts["micro_batches"] == 4
+    assert proof.facts.micro_batches == 4
     assert [place.line for place in proof.where] == [21]
     assert covers(proof, measured(sick, accumulating(1)))
     assert judge("allreduce-every-microstep", accumulating(1)) is None
@@ -58,7 +59,7 @@ def test_a_promise_above_the_cost_says_what_is_saved_besides():
     step = int(Facts(plain).step_s * 1e9) // 4
     pace = Pace(time=rounds * step, ran=rounds * step, queued=rounds * 0)
     ddp = {"total_parameter_size_bytes": 5_000_000}
-    copying = replace(plain, pace=pace, settings={**plain.settings, "ddp": ddp})
+    copying = add_facts(replace(plain, pace=pace), {"ddp": ddp})
     without, proof = (judge_all("allreduce-every-microstep", [one]) for one in (plain, copying))
     assert 1.0 - 1.0 / proof.predicted.high > proof.high + 0.02
     assert "saves copying gradients, too: about" in proof.headline
@@ -145,7 +146,7 @@ def jittering(*python, seed=5):
 def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_longer():
     sick, cured = jittering(4, 0), jittering(0, 0)
     proof = judge_all("late-rank", sick)
-    assert proof.facts["rank"] == 0
+    assert proof.facts.rank == 0
     assert "late most often" in proof.headline
     gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
     assert covers(proof, gained)
@@ -191,7 +192,7 @@ def test_turns_of_work_that_varies_are_won_and_turns_of_chance_are_not():
 def test_of_a_rank_with_more_work_chance_takes_nothing_away():
     """What it has beyond the other in every step is expected; what chance adds is not."""
     proof = judge_all("rank-workload-imbalance", taking_turns(0.1, more=0.4))
-    assert proof.facts["rank"] == 1
+    assert proof.facts.rank == 1
     always = 10 * 0.4 / (20 * 1.4 + 3)  # half of what it has more, by the longer rank's step
     always *= 2 - 1 / 0.825  # dealt evenly it runs on both cores at once, each worth 82.5 %
     assert proof.predicted.speedup == pytest.approx(1 / (1 - always), rel=0.02)

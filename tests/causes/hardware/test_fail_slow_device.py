@@ -8,6 +8,7 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
+from whyidle.model.proof_facts import HardwareFacts
 from whyidle.model.timeline import Pace
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
@@ -45,7 +46,7 @@ def step_s(made: Fleet) -> float:
 def test_a_slow_device():
     sick = fleet(1.25)
     proof = judge_all(CAUSE, sick.timelines())
-    assert proof.facts["rank"] == 1
+    assert proof.facts.rank == 1
     assert "rank 1 takes 25% longer" in proof.headline
     assert judge_all("rank-workload-imbalance", sick.timelines()) is None
     assert covers(proof, step_s(sick) / step_s(fleet(1.0)))
@@ -90,7 +91,7 @@ LATE_US = 0.25 * 8 * (400 + 60)
 def test_a_rank_that_waits_for_a_core_is_slow_and_has_no_more_work():
     timelines = paced(fleet(1.25, grids=False), queued_us=LATE_US)
     proof = judge_all(CAUSE, timelines)
-    assert proof.facts == {"rank": 1, "cpu": True}
+    assert proof.facts == HardwareFacts(rank=1, cpu=True)
     assert "Rank 1 waits 0.97 ms of each step for a CPU core" in proof.headline
     assert proof.where[0].rank == 1
     assert judge_all("rank-workload-imbalance", timelines) is None
@@ -105,7 +106,7 @@ def test_a_rank_that_runs_longer_has_more_work_as_far_as_can_be_told():
     timelines = paced(fleet(1.25, grids=False), queued_us=0, ran_us=LATE_US)
     assert judge_all(CAUSE, timelines) is None
     proof = judge_all("rank-workload-imbalance", timelines)
-    assert proof.facts["rank"] == 1
+    assert proof.facts.rank == 1
     uncounted = judge_all("rank-workload-imbalance", fleet(1.25, grids=False).timelines())
     assert proof.high == uncounted.high
     said = (proof.predicted.speedup, uncounted.predicted.speedup, proof.predicted.high)

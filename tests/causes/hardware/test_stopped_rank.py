@@ -58,7 +58,7 @@ def judge(cause, timelines):
 def test_the_stopped_rank_is_named_and_the_others_wait_for_it():
     sick = train()
     proof = judge(CAUSE, sick)
-    assert proof.facts["rank"] == 1
+    assert proof.facts.rank == 1
     assert proof.where[0].rank == 1
     assert "The process of rank 1 is stopped" in proof.headline
     assert covers(proof, Facts(sick[0]).step_s / Facts(train(0.0)[0]).step_s, slack=0.05)

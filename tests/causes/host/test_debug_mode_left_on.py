@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from whyidle import catalog
@@ -8,6 +6,7 @@ from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, launch_bound
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.watched import add_facts
 
 CAUSE = "debug-mode-left-on"
 NODE = "autograd::engine::evaluate_function: MmBackward0"
@@ -42,7 +41,7 @@ def test_blocking_launches(kernel, host):
     sick, cured = (blocking(on, kernel=kernel, host=host) for on in (True, False))
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.facts["mode"] == "CUDA_LAUNCH_BLOCKING"
+    assert proof.facts.mode == "CUDA_LAUNCH_BLOCKING"
     assert covers(proof, measured(sick, cured))
 
 
@@ -54,7 +53,7 @@ def test_anomaly_mode():
     sick = anomaly(True)
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.facts["mode"] == "anomaly_mode"
+    assert proof.facts.mode == "anomaly_mode"
     assert covers(proof, measured(sick, anomaly(False)))
 
 
@@ -70,14 +69,14 @@ def test_ordinary_launches(job):
 def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
     def told(**settings):
         timeline = launch_bound().timeline()
-        return replace(timeline, settings={**timeline.settings, **settings})
+        return add_facts(timeline, settings)
 
     def found(**settings):
         return catalog.causes()[CAUSE].test(Facts(told(**settings)))
 
     assert not found(environment={"PYTHONMALLOC": "default"}, switches={"sync_debug": False})
     proof = found(environment={"PYTHONMALLOC": "debug"})
-    assert (proof.facts["mode"], proof.bucket) == ("PYTHONMALLOC", "host")
+    assert (proof.facts.mode, proof.bucket) == ("PYTHONMALLOC", "host")
     assert 1 - 1 / proof.predicted.speedup < 0.03
     assert proof.low == 0.0
     plan = catalog.fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))

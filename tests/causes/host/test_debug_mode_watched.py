@@ -10,6 +10,7 @@ from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.engine.trial.candidates import SAFE, candidates
 from whyidle.fixes.debug_mode_off import SWITCHES
+from whyidle.model.proof_facts import HostFacts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers, judge, measured
@@ -135,7 +136,7 @@ def test_a_variable_that_switches_a_debugging_mode_on_is_a_remark_without_a_prom
         assert judge(CAUSE, job) is None  # nothing is exchanged
         job = exchanging(environment={variable: value})
     proof = judge(CAUSE, job)
-    assert proof.facts == {"mode": variable, "was": value}
+    assert proof.facts == HostFacts(mode=variable, was=value)
     assert variable in proof.headline
     assert proof.evidence[0].quantity == f"{variable} was set, share of looks"
     (finding,) = [one for one in diagnose([job.timeline()]).findings if one.cause == CAUSE]
@@ -166,7 +167,7 @@ def test_variables_that_cost_nothing_are_no_mode(variable, value):
 def test_what_is_certain_comes_before_what_a_variable_may_cost():
     job = train(tracing=20.0, **seen("anomaly_mode", 10), environment={"PYTHONDEVMODE": "1"})
     proof = judge(CAUSE, job)
-    assert proof.facts["mode"] == "anomaly_mode"
+    assert proof.facts.mode == "anomaly_mode"
     assert "PYTHONDEVMODE was set, share of looks" in [one.quantity for one in proof.evidence]
 
 

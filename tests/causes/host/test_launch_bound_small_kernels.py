@@ -87,7 +87,7 @@ def test_what_recording_costs_is_not_claimed():
 
 def test_a_larger_batch_is_foretold_beside_it():
     """Kernels that take as long with four times the batch, or four times as long."""
-    larger = judge(CAUSE, eager()).facts["larger"]
+    larger = judge(CAUSE, eager()).facts.larger
     for kernel in (4, 16):
         gain = 4 * measured(eager(), eager(kernel=kernel))
         assert larger.low <= gain <= larger.high

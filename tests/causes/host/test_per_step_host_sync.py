@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from whyidle import catalog
@@ -9,6 +7,7 @@ from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, synchronising
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.watched import add_facts
 
 CAUSE = "per-step-host-sync"
 
@@ -34,7 +33,7 @@ def test_a_scalar_read_after_every_layer_is_named_with_its_place():
 
 
 def test_whether_single_numbers_are_all_that_is_read():
-    assert judge(CAUSE, synchronising()).facts["scalar"] is True
+    assert judge(CAUSE, synchronising()).facts.scalar is True
     mixed = Builder()
     for _ in range(5):
         with mixed.step():
@@ -44,7 +43,7 @@ def test_whether_single_numbers_are_all_that_is_read():
                     mixed.item()
                 elif layer % 3 == 1:
                     mixed.sync("cudaDeviceSynchronize")
-    assert judge(CAUSE, mixed).facts["scalar"] is False
+    assert judge(CAUSE, mixed).facts.scalar is False
 
 
 @pytest.mark.parametrize("every", [6, 20, 60])
@@ -63,9 +62,7 @@ def test_what_recording_cost_is_left_out_where_it_was_measured():
     recorded, alone, cured = (train(every=n, host=h) for n, h in ((3, 70), (3, 50), (0, 50)))
     during, before = (Facts(each.timeline()).step_s for each in (recorded, alone))
     told = {"burst": {"before_s": before, "during_s": during}}
-    proof = contracts.run_cause(
-        catalog.causes()[CAUSE], [replace(recorded.timeline(), settings=told)]
-    )
+    proof = contracts.run_cause(catalog.causes()[CAUSE], [add_facts(recorded.timeline(), told)])
     gain = measured(alone, cured)
     assert judge(CAUSE, recorded).predicted.speedup < 0.95 * gain
     assert proof.predicted.speedup == pytest.approx(gain, rel=0.05)

@@ -8,6 +8,7 @@ from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.watched import add_facts
 
 CAUSE = "unfused-optimizer"
 OPERATORS = ("lerp_", "mul_", "addcmul_", "sqrt", "div_", "add_", "addcdiv_")
@@ -52,7 +53,7 @@ def test_the_prediction_covers_the_fused_twin(how, fused_us):
     sick = train(how)
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.facts["implementation"] == how
+    assert proof.facts.implementation == how
     assert covers(proof, measured(sick, train("fused", fused_us=fused_us)), slack=0.04)
 
 
@@ -115,7 +116,7 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
     """Unrecorded, the host would be ahead of its device all the time."""
     sick = on_device("loop", 4000, 20.0, host=26)
     burst = {"burst": {"before_s": 0.084, "during_s": 0.12}}
-    seen = replace(sick.timeline(), settings=burst)
+    seen = add_facts(sick.timeline(), burst)
     assert judge(CAUSE, sick).bucket == "host"
     assert contracts.run_cause(catalog.causes()[CAUSE], [seen]).bucket == "compute"
 
@@ -123,8 +124,8 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
 @pytest.mark.parametrize(("noun", "risk"), [("CPU", "floating-point"), ("GPU", "on the GPU")])
 def test_the_risk_names_the_device_that_it_is_about(noun, risk):
     proof = judge(CAUSE, train("loop"))
-    assert proof.facts["noun"] == "GPU"
-    told = replace(proof, facts={**proof.facts, "noun": noun})
+    assert proof.facts.noun == "GPU"
+    told = replace(proof, facts=replace(proof.facts, noun=noun))
     assert catalog.fixes()["fused-optimizer"].decide(told).risk.endswith(risk)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from whyidle.causes.host._updating import fused_s
+from whyidle.model.process_facts import OptimizerFacts
 
 US = 1e-6
 KEYS = ("name", "momentum", "tensors", "elements")
@@ -29,13 +30,13 @@ KEYS = ("name", "momentum", "tensors", "elements")
     ],
 )
 def test_the_ends_hold_what_was_measured(told, looped, fused):
-    ends = fused_s(dict(zip(KEYS, told, strict=True)), looped * US)
+    ends = fused_s(OptimizerFacts(**dict(zip(KEYS, told, strict=True))), looped * US)
     assert ends.hopeful <= ends.expected <= ends.careful
     assert ends.hopeful * 0.95 <= fused * US <= ends.careful * 1.05
 
 
 def test_a_slower_machine_is_slower_at_either():
-    told = dict(zip(KEYS, ("SGD", 0, 2, 110), strict=True))
+    told = OptimizerFacts("SGD", tensors=2, elements=110)
     quiet, busy = fused_s(told, 75 * US), fused_s(told, 225 * US)
     assert busy == pytest.approx([3 * one for one in quiet], rel=0.01)
     assert busy.expected == pytest.approx(225 * US, rel=0.1)

@@ -8,6 +8,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine.diagnose import diagnose
 from whyidle.model.loading import BATCH, Iterator, Loading
+from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -39,7 +40,7 @@ def job(stack, *, cores, waits=False, computing=30):
     made["worker"], made["start"], made["samples"] = -1, begun, 32
     made["end"] = made["start"] + ms(60)
     made["cpu"] = 1_000 if waits else ms(60)
-    loading = Loading(batches=made, cores=cores, threads=1, settings=({"asked": LOOP},))
+    loading = Loading(batches=made, cores=cores, threads=1, loaders=(LoaderFacts(asked=LOOP),))
     return replace(guest.timeline(), loading=loading)
 
 
@@ -96,11 +97,11 @@ def test_what_is_applied_by_itself_comes_first_unless_it_wins_far_less():
 
 
 def led(*epochs, transforms=True):
-    """The same job, whose loader was begun so often; each with the number of its settings."""
+    """The same job, whose loader was begun so often; each with the number of its loader."""
     timeline = job(COLLATE, cores=1)
-    told = tuple({"asked": LOOP, "transforms": transforms, "batch_size": n} for n in range(2))
+    told = tuple(LoaderFacts(asked=LOOP, transforms=transforms, batch_size=n) for n in range(2))
     begun = tuple(Iterator(i, i + 1, number) for i, number in enumerate(epochs))
-    loading = replace(timeline.loading, settings=told, iterators=begun)
+    loading = replace(timeline.loading, loaders=told, iterators=begun)
     return fixes(replace(timeline, loading=loading))
 
 

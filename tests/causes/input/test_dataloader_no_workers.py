@@ -7,9 +7,11 @@ import pytest
 from imagined import MS, Imagined, finding
 
 from whyidle.model.loading import BATCH, ROW, Loading
+from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge, judge_all, measured
+from whyidle.testing.watched import add_facts, loader_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -40,7 +42,7 @@ def test_loading_far_beyond_compute_leaves_what_eight_workers_cannot_hide():
     sick = job(200_000)
     proof = judge("dataloader-no-workers", sick)
     assert proof is not None
-    assert proof.facts["workers"] == 8
+    assert proof.facts.workers == 8
     eight = job(200_000 / 8, workers=8)
     assert proof.predicted.high == pytest.approx(measured(sick, eight), rel=0.05)
 
@@ -73,7 +75,7 @@ def test_stacks_name_the_function_that_loads():
     assert proof is not None
     assert proof.where[0].function == "__getitem__"
     assert proof.where[0].line == 12
-    assert not proof.facts["device_work"]
+    assert not proof.facts.device_work
 
 
 def test_a_dataset_that_launches_kernels_is_told_apart():
@@ -87,7 +89,7 @@ def test_a_dataset_that_launches_kernels_is_told_apart():
             sick.sync()
     proof = judge("dataloader-no-workers", sick)
     assert proof is not None
-    assert proof.facts["device_work"]
+    assert proof.facts.device_work
 
 
 CAUSE = "dataloader-no-workers"
@@ -108,7 +110,7 @@ def small(loading):
 def parted(tensors, *, pinned=False):
     """Steps of 3.2 ms, of which 1.2 go by in making a batch of so many tensors."""
     made = small(1_200)
-    told = Loading(cores=2.0, threads=1, tensors=tensors, settings=({"pinned": pinned},))
+    told = Loading(cores=2.0, threads=1, tensors=tensors, loaders=(LoaderFacts(pinned=pinned),))
     return replace(made.timeline(), loading=told)
 
 
@@ -128,15 +130,15 @@ def waiting(batches):
     rows["worker"], rows["cpu"] = -1, us(1_000)
     calls = [name.startswith("enumerate") for name in np.array(seen.names)[seen.host.name]]
     rows["start"], rows["end"] = seen.host.start[calls], seen.host.end[calls]
-    settings = ({"workers": 0, "batches": batches},)
-    return replace(seen, loading=Loading(cores=2.0, threads=1, batches=rows, settings=settings))
+    loaders = (LoaderFacts(batches=batches),)
+    return replace(seen, loading=Loading(cores=2.0, threads=1, batches=rows, loaders=loaders))
 
 
 @pytest.mark.parametrize("batches", [8, 20, 40])
 def test_workers_that_wait_are_waited_for_at_the_beginning_of_short_epochs(batches):
     """All batches of the shortest are asked for at once; of the longest, some a second time."""
     found = judge_all(CAUSE, [waiting(batches)])
-    rounds, last = divmod(batches - 1, found.facts["workers"])
+    rounds, last = divmod(batches - 1, found.facts.workers)
     epoch = max(100 * (rounds + 1) + 2 * (last + 1), 100 + 2 * batches)
     assert found.predicted.speedup == pytest.approx(102 * batches / epoch, rel=0.05)
     endless = judge_all(CAUSE, [waiting(None)])
@@ -148,32 +150,36 @@ def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was
     """Else workers would have to share the core with the training, and bring nothing."""
     free = parted(1)
     bound = replace(free, loading=replace(free.loading, cores=1.0))
-    given = replace(bound, settings={**bound.settings, "cores_given": 2.0})
-    assert not judge_all(CAUSE, [free]).facts["bound"]
+    given = add_facts(bound, {"cores_given": 2.0})
+    assert not judge_all(CAUSE, [free]).facts.bound
     found = judge_all(CAUSE, [given])
-    assert found.facts["bound"]
+    assert found.facts.bound
     assert found.predicted == judge_all(CAUSE, [free]).predicted
     assert found.predicted.speedup > judge_all(CAUSE, [bound]).predicted.speedup
 
 
 def test_data_that_several_workers_may_repeat_is_told_apart():
-    def told(*settings):
+    def told(*loaders):
         seen = parted(1)
-        return judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, settings=settings))])
+        return judge_all(
+            CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
+        )
 
-    assert told({"workers": 0, "iterable": True}).facts["undivided"]
-    assert not told({"workers": 0, "iterable": False}).facts["undivided"]
-    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).facts["undivided"]
+    assert told({"workers": 0, "iterable": True}).facts.undivided
+    assert not told({"workers": 0, "iterable": False}).facts.undivided
+    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).facts.undivided
 
 
 def test_data_that_workers_cannot_have_is_told_apart():
-    def told(*settings):
+    def told(*loaders):
         seen = parted(1)
-        return judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, settings=settings))])
+        return judge_all(
+            CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
+        )
 
-    assert told({"workers": 0, "unfit": "x is open"}).facts["unfit"] == "x is open"
-    assert not told({"workers": 0}).facts["unfit"]
-    assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts["unfit"]
+    assert told({"workers": 0, "unfit": "x is open"}).facts.unfit == "x is open"
+    assert not told({"workers": 0}).facts.unfit
+    assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts.unfit
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def saw_tooth(workers: int, making: float, steps: int = 13) -> Builder:
 def test_a_saw_tooth_tells_the_workers_and_more_of_them_help_as_predicted():
     proof = judge("dataloader-too-few-workers", saw_tooth(3, 42_000))
     assert proof is not None
-    assert proof.facts["was"] == 3
-    assert proof.facts["workers"] >= 4
+    assert proof.facts.was == 3
+    assert proof.facts.workers >= 4
     for workers in (4, 5, 6):
         assert covers(proof, measured(saw_tooth(3, 42_000), saw_tooth(workers, 42_000)))
 
@@ -42,7 +42,7 @@ def test_a_saw_tooth_tells_the_workers_and_more_of_them_help_as_predicted():
 def test_waits_in_every_step_without_a_rhythm_do_not_tell_the_workers():
     proof = judge("dataloader-too-few-workers", job([5_000, 6_000, 4_000, 7_000, 5_500, 4_500]))
     assert proof is not None
-    assert proof.facts["workers"] is None
+    assert proof.facts.workers is None
     assert covers(proof, measured(job([5_000] * 6), job([40] * 6)), slack=0.05)
 
 

@@ -101,7 +101,7 @@ def test_waiting_is_no_transform_and_more_than_eight_workers_hide_it():
     assert judge_all("heavy-cpu-transform", [waits]) is None
     few = judge_all("dataloader-no-workers", [works])
     many = judge_all("dataloader-no-workers", [waits])
-    assert (few.facts["workers"], many.facts["workers"]) == (2, 32)
+    assert (few.facts.workers, many.facts.workers) == (2, 32)
     assert few.predicted.speedup < 2.5
     assert many.predicted.speedup > 410 / 40
 
@@ -112,7 +112,7 @@ def test_that_a_thread_waited_is_no_function(cause):
     proof = judge(cause, in_loader(400_000, "whyidle::blocked"))
     assert proof is not None
     assert not any("whyidle::" in str(one.value) for one in proof.evidence)
-    assert proof.facts.get("function") is None
+    assert proof.facts.function is None
     named = judge(cause, in_loader(400_000))
     assert any("__getitem__" in str(one.value) for one in named.evidence)
 

@@ -20,6 +20,7 @@ from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers
+from whyidle.testing.watched import add_facts, loader_facts
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 LOOP = "/job/train.py(20): <module>"
@@ -103,10 +104,9 @@ class Job:
             takes.append((guest.now, guest.now, 0, 0, self._iterator(epochs)))  # none is left
         timeline = guest.timeline()
         tables = batches, takes, rows, looks, epochs
-        return replace(
-            timeline,
-            loading=self._loading(timeline.base_ns, tables),
-            settings={**timeline.settings, "cores": self.cores, "cores_given": self.given},
+        return add_facts(
+            replace(timeline, loading=self._loading(timeline.base_ns, tables)),
+            {"cores": self.cores, "cores_given": self.given},
         )
 
     def _iterator(self, epochs):
@@ -150,7 +150,7 @@ class Job:
             workers=tuple(
                 Worker(i, 0, ms(1), self.threads, 50 + i, self.cores) for i in range(self.workers)
             ),
-            settings=(settings,),
+            loaders=loader_facts(settings),
             iterators=tuple(Iterator(at - base, at - base + 1, 0) for at in kept),
             still=self.still,
             cores=self.cores,
@@ -253,7 +253,7 @@ def test_more_workers_wait_for_more_at_a_time():
     job = replace(STORED, train=5)
     proof = judge("remote-storage-fetch-stall", job)
     told = catalog.fixes()["loader-workers"].decide(proof).predicted
-    more = replace(job, workers=proof.facts["workers"])
+    more = replace(job, workers=proof.facts.workers)
     assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
     assert told.low == 1.0
 
@@ -263,9 +263,9 @@ def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
     """The fix says how many hide it, which may be more than there are cores."""
     sick = replace(STORED, storage=storage, steps=400, epoch=400)
     proof = judge("remote-storage-fetch-stall", sick)
-    wanted = proof.facts["workers"]
+    wanted = proof.facts.workers
     assert wanted > (sick.cores if storage > 100 else sick.workers)
-    told = proof.facts["by_workers"].speedup
+    told = proof.facts.by_workers.speedup
     assert told == pytest.approx(speedup(sick, replace(sick, workers=wanted)), rel=0.1)
     assert speedup(sick, replace(sick, workers=2 * wanted)) < 1.15 * told
 
@@ -275,16 +275,16 @@ def test_short_epochs_begin_with_a_wait_that_no_worker_hides(epoch):
     """All workers begin with the epoch: the fewer batches each makes, the more is waited for."""
     sick = replace(STORED, storage=300, train=5, steps=20 * epoch, epoch=epoch, counted=True)
     proof = judge("remote-storage-fetch-stall", sick)
-    more = replace(sick, workers=proof.facts["workers"])
-    told = proof.facts["by_workers"].speedup
+    more = replace(sick, workers=proof.facts.workers)
+    told = proof.facts.by_workers.speedup
     assert told == pytest.approx(speedup(sick, more), rel=0.1)
     endless = judge("remote-storage-fetch-stall", replace(sick, counted=False))
-    assert endless.facts["by_workers"].speedup > 1.2 * told
+    assert endless.facts.by_workers.speedup > 1.2 * told
 
 
 def test_no_more_wait_than_an_interpreter_each_is_worth():
     proof = judge("remote-storage-fetch-stall", replace(STORED, storage=5000, steps=60))
-    assert WAITING / 1.05 <= proof.facts["workers"] <= WAITING
+    assert WAITING / 1.05 <= proof.facts.workers <= WAITING
 
 
 def test_the_first_batch_of_an_epoch_is_waited_for_once():
@@ -525,7 +525,7 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
     """Fewer workers of many threads each are still a crowd, and so is one thread for each of far
     too many workers."""
     run = used_up(replace(SURPLUS, threads=4, others=8))
-    run = replace(run, settings={**run.settings, "switches": {"num_threads": 8}})
+    run = add_facts(run, {"switches": {"num_threads": 8}})
     every = catalog.fixes()
     found = contracts.run_cause(catalog.causes()["cpu-oversubscription"], [run])
     plan = every["threads-to-cores"].decide(found)
@@ -584,8 +584,8 @@ def used_up(job, *, waits=0.4, used=1.95):
     series = {name: Series(ends, np.array([0.0, 4.0 * rate])) for name, rate in grown.items()}
     series["cores_effective"] = Series(ends, np.array([job.cores] * 2))
     series["job_running"] = Series(ends, np.array([3.0] * 2))
-    told = {**timeline.settings, "sampler": {"core_wait_s": 4 * waits, "core_seen_s": 4.0}}
-    return replace(timeline, telemetry=Telemetry(series, {}), settings=told)
+    told = {"sampler": {"core_wait_s": 4 * waits, "core_seen_s": 4.0}}
+    return add_facts(replace(timeline, telemetry=Telemetry(series, {})), told)
 
 
 def test_workers_that_take_the_cores_from_training_hold_it_up():
@@ -602,14 +602,14 @@ def test_threads_that_burn_more_than_the_training_thread_itself_spin():
     """Its work is at most as often its own time as operators have threads."""
     timeline = used_up(replace(BESIDE, cpu=15), waits=0.5)
     series = dict(timeline.telemetry.series)
-    pid = timeline.settings.get("pid")
+    pid = timeline.process.pid
     taken = series["cpu_user_s@pid1"]
     for kind, rate in (("user", 1.3), ("system", 0.1)):
         series[f"cpu_{kind}_s@pid{pid}"] = Series(taken.time_ns, np.array([0.0, 4.0 * rate]))
     seen = replace(timeline, telemetry=Telemetry(series, {}))
     cause = catalog.causes()["cpu-oversubscription"]
-    told = [{**timeline.settings, "switches": {"num_threads": threads}} for threads in (4, 2)]
-    proofs = [contracts.run_cause(cause, [replace(seen, settings=one)]) for one in told]
+    told = [{"switches": {"num_threads": threads}} for threads in (4, 2)]
+    proofs = [contracts.run_cause(cause, [add_facts(seen, one)]) for one in told]
     speedups = [proof.predicted.speedup for proof in proofs]
     assert speedups[1] > speedups[0] + 0.05
 
@@ -669,8 +669,8 @@ def test_what_workers_prepare_is_not_to_be_moved_into_them():
 
 def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
     timeline = replace(WORK, cores=2.0).run
-    seen = tuple({**settings, "chained": True} for settings in timeline.loading.settings)
-    chained = replace(timeline, loading=replace(timeline.loading, settings=seen))
+    seen = tuple(replace(loader, chained=True) for loader in timeline.loading.loaders)
+    chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
     proof = judged(catalog.causes()["heavy-cpu-transform"], chained)
     assert "cheap-transforms-first" in treat(proof)
 
@@ -679,7 +679,7 @@ def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
 def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_was_seen(persistent):
     """Of workers that stay, too, which one iterator asks for all epochs."""
     twice = replace(WORK, cores=2.0, steps=96, persistent=persistent)
-    found = transforming(twice).facts["leading"]
+    found = transforming(twice).facts.leading
     kept = speedup(twice, replace(twice, cpu=0.0))
     assert found.low == 1.0
     assert found.high == pytest.approx(kept, rel=0.1)
@@ -692,8 +692,8 @@ def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_was_seen(p
 def transforming(job):
     """What is found of it where its dataset holds a chain of transforms."""
     timeline = job.run
-    seen = tuple({**settings, "transforms": True} for settings in timeline.loading.settings)
-    chained = replace(timeline, loading=replace(timeline.loading, settings=seen))
+    seen = tuple(replace(loader, transforms=True) for loader in timeline.loading.loaders)
+    chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
     return judged(catalog.causes()["heavy-cpu-transform"], chained)
 
 
@@ -714,9 +714,9 @@ def test_workers_that_something_in_the_process_bound_to_a_core():
 
 
 def test_what_binds_them_is_named_where_the_environment_tells():
-    told = {**BOUND.run.settings, "environment": {"OMP_PROC_BIND": "true", "KMP_AFFINITY": "none"}}
+    told = {"environment": {"OMP_PROC_BIND": "true", "KMP_AFFINITY": "none"}}
     declared = catalog.causes()["narrowed-cpu-affinity"]
-    found = judged(declared, replace(BOUND.run, settings=told))
+    found = judged(declared, add_facts(BOUND.run, told))
     assert found.headline.endswith(": OMP_PROC_BIND=true binds them")
 
 
@@ -746,8 +746,8 @@ def test_more_workers_are_given_the_cores_that_something_took():
     job = replace(WORK, workers=1, cores=1.0, given=8.0)
     assert Facts(job.run).workers.kind == "work"
     found = judge("dataloader-too-few-workers", job)
-    assert found.facts["bound"]
-    assert found.facts["workers"] > 1
+    assert found.facts.bound
+    assert found.facts.workers > 1
     assert judge("dataloader-too-few-workers", replace(job, given=None)) is None
 
 

@@ -10,7 +10,7 @@ from whyidle.model.loading import Loading
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import judge_all
-from whyidle.testing.watched import watched
+from whyidle.testing.watched import add_facts, watched
 
 CAUSE = "sync-checkpoint"
 LOOP = "/job/train.py(20): main"
@@ -26,10 +26,8 @@ def job(saves=(), *, only=None, device="cpu", cores=2.0, threads=2):
             with guest.call("save_checkpoint"):
                 guest.python(f"torch/serialization.py(900): save;{LOOP}", ms(40))
     told = guest.timeline()
-    return replace(
-        told,
-        loading=Loading(cores=cores, threads=threads),
-        settings={**told.settings, "saves": list(saves)},
+    return add_facts(
+        replace(told, loading=Loading(cores=cores, threads=threads)), {"saves": list(saves)}
     )
 
 
@@ -72,7 +70,7 @@ def test_cores_are_those_of_its_process_in_a_job_that_has_no_loader():
     """A trial's look reads nothing beside it."""
     untold = job(saves(0.04), cores=None, threads=None)
     told = {"cores": 2.0, "switches": {"num_threads": 1}}
-    known = replace(untold, settings={**untold.settings, **told})
+    known = add_facts(untold, {**told})
     assert promised(known) == promised(job(saves(0.04), threads=1))
 
 
@@ -103,7 +101,7 @@ def test_as_rare_as_loses_the_least_time():
     proof = judge_all(CAUSE, [job()])
     plan = catalog.fixes()["rarer-checkpoint"].decide(proof)
     apart = (2 * 0.04 * FAILURES_S[1]) ** 0.5
-    assert proof.facts["interval_s"][1] == pytest.approx(apart, rel=0.01)
+    assert proof.facts.interval_s[1] == pytest.approx(apart, rel=0.01)
     assert "at the end only, if the job lasts less than 83 seconds" in plan.summary
     assert "else every 83 seconds, instead of every 0.06" in plan.summary
     assert not plan.automatic
@@ -114,7 +112,7 @@ def test_a_long_job_is_not_told_of_its_end():
     fix = catalog.fixes()["rarer-checkpoint"]
     proof = judge_all(CAUSE, [job()])
     for seen_s, short in ((82.0, True), (84.0, False)):
-        told = replace(proof, facts={**proof.facts, "interval_s": (4.0, 83.0), "seen_s": seen_s})
+        told = replace(proof, facts=replace(proof.facts, interval_s=(4.0, 83.0), seen_s=seen_s))
         assert ("at the end only" in fix.decide(told).summary) == short
     assert "save every 83 seconds instead of every 4 seconds:" in fix.decide(told).summary
 
@@ -123,7 +121,7 @@ def test_a_job_that_ends_at_once_has_its_last_checkpoint_left():
     """Twelve saves in its second of life: eleven of them are not needed."""
     proof = judge_all(CAUSE, [job()])
     share = 1.0 - 1.0 / promised(job(), "rarer-checkpoint").low
-    whole = 1.0 - 1.0 / proof.facts["rarer"].high
+    whole = 1.0 - 1.0 / proof.facts.rarer.high
     assert share < whole * 11 / 12 + 0.01
 
 

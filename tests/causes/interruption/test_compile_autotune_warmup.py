@@ -15,6 +15,7 @@ from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.pairs import Pair
 from whyidle.testing.twins import covers, judge
+from whyidle.testing.watched import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"
@@ -42,7 +43,7 @@ def test_a_cold_start_and_its_steady_steps():
     facts = Facts(sick.timeline())
     assert facts.cold_start
     assert covers(proof, facts.step_s / float(facts.steps.seconds.mean()), slack=0.01)
-    assert proof.facts["compiler"]
+    assert proof.facts.compiler
 
 
 def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
@@ -58,7 +59,7 @@ def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
 def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
     """Its steps take longer then; a run of many has made up for the start."""
     sick = job([ms(400), *[0] * (steps - 1)]).timeline()
-    watched = replace(sick, settings={**sick.settings, "compile": {"functions": 1}})
+    watched = add_facts(sick, {"compile": {"functions": 1}})
     proof = contracts.run_cause(catalog.causes()["compile-autotune-warmup"], [watched])
     plan = proof and catalog.fixes()["compile-long-runs"].decide(proof)
     assert bool(plan) is advised

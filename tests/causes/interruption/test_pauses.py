@@ -58,7 +58,7 @@ def test_recurring_pauses_and_their_twin_without(cause):
     ],
 )
 def test_trackers_whose_calls_are_known(frame, known):
-    assert judge("blocking-logging-upload", job(frame, ms(12))).facts["tracker"] is known
+    assert judge("blocking-logging-upload", job(frame, ms(12))).facts.tracker is known
 
 
 @pytest.mark.parametrize("cause", FRAMES)
@@ -125,8 +125,8 @@ def test_asked_for_collections_are_told_from_automatic_ones():
     asked = judge("python-gc-pauses", job("<built-in function collect>", ms(12)))
     assert automatic is not None
     assert asked is not None
-    assert not automatic.facts["explicit"]
-    assert asked.facts["explicit"]
+    assert not automatic.facts.explicit
+    assert asked.facts.explicit
 
 
 def test_rarer_collections_win_what_the_rarer_ones_do_not_take():
@@ -136,7 +136,7 @@ def test_rarer_collections_win_what_the_rarer_ones_do_not_take():
     for every, made in sick.items():
         proof = judge("python-gc-pauses", made)
         assert proof is not None
-        won[every] = proof.facts["thinned"]
+        won[every] = proof.facts.thinned
         assert 1 - 1 / won[every].low == pytest.approx(proof.high * (1 - every / 100), abs=0.01)
     assert won[1].low > won[2].low
 
@@ -145,8 +145,8 @@ def test_collections_that_are_rare_are_not_to_be_made_rarer():
     made = job("<built-in function collect>", ms(900), every=110, steps=220)
     proof = judge("python-gc-pauses", made)
     assert proof is not None
-    assert proof.facts["explicit"]
-    assert proof.facts["thinned"] is None
+    assert proof.facts.explicit
+    assert proof.facts.thinned is None
 
 
 def test_a_pause_while_the_host_is_steps_ahead_is_still_seen():
@@ -229,11 +229,11 @@ def test_evaluations_are_counted_not_their_batches(frames, count, told):
 def test_rarer_evaluations_win_what_they_took():
     often, rare = job(FRAMES["heavy-evaluation"], ms(12)), job(None, 0)
     proof = judge("heavy-evaluation", often)
-    rarer = proof.facts["rarer"]
+    rarer = proof.facts.rarer
     assert rarer.low < 0.95 * measured(often, rare) < 1.05 * rarer.high
     assert rarer.speedup > proof.predicted.speedup
     assert (
-        judge("heavy-evaluation", job(FRAMES["heavy-evaluation"], ms(30), every=4)).facts["rarer"]
+        judge("heavy-evaluation", job(FRAMES["heavy-evaluation"], ms(30), every=4)).facts.rarer
         is None
     )
 
@@ -260,8 +260,8 @@ def test_how_a_watched_job_evaluates_is_told(name, asks):
             with guest.call(EVALUATE, HostKind.PYTHON):  # a mark tells of gradients, this does not
                 guest.work(LOOP, ms(5))
     proof = contracts.run_cause(catalog.causes()["heavy-evaluation"], [guest.timeline()])
-    assert proof.facts["batches"] == asks
-    spared = proof.facts["without_graph"]
+    assert proof.facts.batches == asks
+    spared = proof.facts.without_graph
     assert (spared is not None) == (name == "evaluation#grad")
     assert spared is None or 1.0 < spared.low < spared.speedup < spared.high < 1.5
 

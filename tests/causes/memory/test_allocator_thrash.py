@@ -36,7 +36,7 @@ def test_a_job_that_allocates_in_every_step():
     proof = judge(CAUSE, allocating())
     assert proof
     assert proof.high > 0.2
-    assert proof.facts["emptied"] is False
+    assert proof.facts.emptied is False
 
 
 def test_the_prediction_covers_the_twin():
@@ -49,7 +49,7 @@ def test_the_prediction_covers_the_twin():
 def test_an_emptied_cache_is_named_with_its_place():
     proof = judge(CAUSE, train(every=1, emptied=True))
     assert proof
-    assert proof.facts["emptied"] is True
+    assert proof.facts.emptied is True
     assert "cache is emptied" in proof.headline
     assert proof.where[0].function == "clear"
 
@@ -59,7 +59,7 @@ def test_of_a_burst_its_run_tells_that_the_cache_is_emptied():
     burst, live = Facts(train(every=1).timeline()), Facts(told().timeline())
     burst.live = live
     proof = catalog.causes()[CAUSE].test(burst)
-    assert proof.facts["emptied"] is True
+    assert proof.facts.emptied is True
     assert proof.where[0].function == "clear"
     told_per_step = {one.quantity: one.value for one in proof.evidence}
     assert told_per_step["calls that empty the cache, per step"] == 1.0
@@ -69,7 +69,7 @@ def test_a_cache_that_is_emptied_once_an_epoch_is_not_what_steps_allocate_for():
     burst, live = Facts(train(every=1).timeline()), Facts(told(every=20).timeline())
     burst.live = live
     proof = catalog.causes()[CAUSE].test(burst)
-    assert proof.facts["emptied"] is False
+    assert proof.facts.emptied is False
     assert "emptied" not in proof.headline
 
 

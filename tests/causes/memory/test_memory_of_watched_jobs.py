@@ -92,13 +92,13 @@ def test_what_does_not_grow_is_not_blamed(tmp_path, used):
 def test_lines_that_keep_a_loss():
     stacks = ["/x/site-packages/a.py(1): b;/job/train.py(5): fit;<frozen x>(1): y"]
     found = find_kept_losses(stacks, {"/job/train.py": SOURCE, "/x/site-packages/a.py": SOURCE})
-    assert [one["line"] for one in found] == [10, 14, 15]
-    assert {one["function"] for one in found} == {"fit"}
+    assert [one.line for one in found] == [10, 14, 15]
+    assert {one.function for one in found} == {"fit"}
 
 
 def test_source_that_cannot_be_parsed_tells_nothing():
     stacks = ["/job/broken.py(1): f;/job/gone.py(1): g"]
-    assert find_kept_losses(stacks, {"/job/broken.py": "def ("}) == []
+    assert find_kept_losses(stacks, {"/job/broken.py": "def ("}) == ()
 
 
 def test_memory_pressure_while_data_are_waited_for(tmp_path):

@@ -32,7 +32,7 @@ def test_two_hundred_small_copies_and_one():
     sick = job(200, 8_000)
     proof = judge("oversized-or-fragmented-h2d", sick)
     assert proof is not None
-    assert proof.facts["fragmented"]
+    assert proof.facts.fragmented
     packed = measured(sick, job(1, 200 * 8_000))
     assert covers(proof, packed)
     # its bytes travel at the rate of an unknown board, half of the twin's
@@ -66,7 +66,7 @@ def test_wide_batches_and_narrow_ones(type_, dims, ratio):
     sick = job(1, 100_000_000, type_=type_, dims=dims)
     proof = judge("oversized-or-fragmented-h2d", sick)
     assert proof is not None
-    assert not proof.facts["fragmented"]
+    assert not proof.facts.fragmented
     assert covers(proof, measured(sick, job(1, int(100_000_000 * ratio))))
     assert proof.predicted.low == 1.0
 

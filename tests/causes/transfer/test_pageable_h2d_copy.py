@@ -35,7 +35,7 @@ def test_what_pinning_alone_wins_is_expected_as_measured():
     sick = job(60_000_000, pinned=False)
     proof = judge("pageable-h2d-copy", sick)
     assert proof is not None
-    expected = 1 / (1 - proof.facts["without_overlap"])
+    expected = 1 / (1 - proof.facts.without_overlap)
     assert measured(sick, job(60_000_000, pinned=True)) == pytest.approx(expected, rel=0.03)
 
 
@@ -47,7 +47,7 @@ def test_pinning_does_not_make_a_slow_machine_one_of_its_class(times):
     assert proof is not None
     pinned = measured(sick, job(600_000, pinned=True, **rates))
     assert covers(proof, pinned)
-    assert 1 / (1 - proof.facts["without_overlap"]) == pytest.approx(pinned, rel=0.15)
+    assert 1 / (1 - proof.facts.without_overlap) == pytest.approx(pinned, rel=0.15)
 
 
 def test_pinned_copies_are_not_pageable():

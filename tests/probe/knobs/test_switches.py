@@ -12,6 +12,7 @@ from whyidle import catalog
 from whyidle.causes.interruption._generations import THINNED_STEPS, WHOLE_STEPS
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.probe import knobs
 from whyidle.probe.knobs import gc as collector
 
@@ -56,13 +57,18 @@ def test_full_collections_come_as_often_as_is_foretold():
         0.1,
         Predicted(speedup=1.1, low=1.1, high=1.1, method=""),
         (),
-        facts={"explicit": False},
+        facts=InterruptionFacts(),
     )
     plan = catalog.fixes()["gc-freeze"].decide(proof)
     edits = {edit.knob: edit.value for edit in plan.edits}
     assert edits["gc.collect_interval_steps"] * collector.WHOLE == WHOLE_STEPS
     asked = Proof(
-        "", 0.1, 0.1, proof.predicted, (), facts={"explicit": True, "thinned": proof.predicted}
+        "",
+        0.1,
+        0.1,
+        proof.predicted,
+        (),
+        facts=InterruptionFacts(explicit=True, thinned=proof.predicted),
     )
     plan = catalog.fixes()["gc-thinned"].decide(asked)
     assert [edit.value for edit in plan.edits] == [THINNED_STEPS]

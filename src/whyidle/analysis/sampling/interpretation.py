@@ -35,6 +35,7 @@ from whyidle.analysis.sampling.stack_frames import StackFrames
 from whyidle.analysis.sampling.startup_and_tail import find_surroundings
 from whyidle.analysis.sampling.thread_idleness import find_idle
 from whyidle.analysis.sampling.worker_samples import interpret_workers
+from whyidle.model.process_facts import LifePhases
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Detail, HostEvents, HostKind, Timeline
 
@@ -56,8 +57,7 @@ def interpret_samples(timeline: Timeline) -> Timeline:
     samples, stacks = timeline.stack_samples.rows, list(timeline.stack_samples.stacks)
     taken = find_taken_lock(samples)
     calls, names, threads = timeline.host, list(timeline.names), list(timeline.threads)
-    settings = dict(timeline.settings)
-    ident = str(int(settings.get("thread") or 0))
+    ident = str(timeline.process.thread or 0)
     thread = threads.index(ident) if ident in threads else len(threads)
     found = find_surroundings(timeline, samples, stacks, thread)
     if found is not None:
@@ -65,10 +65,8 @@ def interpret_samples(timeline: Timeline) -> Timeline:
         samples, taken = samples[later], taken[later]
         inside = calls.take(calls.start >= found.begin)
         calls = inside.join(found.calls(names, thread))
-        settings["around"] = dict(found.facts)
         threads += [ident][: thread + 1 - len(threads)]
-    if _grows(settings.get("memory")):
-        settings["kept"] = find_kept_losses(stacks, timeline.sources)
+    grows = _grows(timeline.process.memory)
     samples = subtract_wakeup(samples, taken)
     python = find_python(samples, taken, stacks)
     told = replace(
@@ -76,7 +74,8 @@ def interpret_samples(timeline: Timeline) -> Timeline:
         names=tuple(names),
         threads=tuple(threads),
         host=calls,
-        settings=settings,
+        phases=found.phases if found else LifePhases(),
+        kept_losses=find_kept_losses(stacks, timeline.sources) if grows else (),
         loading=interpret_workers(timeline.loading),
         stack_samples=None,
     )
@@ -107,8 +106,8 @@ def _add_samples(
         stacks,
         idle,
         found.python,
-        alone=runs_operators_alone(timeline.settings),
-        single=is_single_process(timeline.settings),
+        alone=runs_operators_alone(timeline),
+        single=is_single_process(timeline),
     )
     rows, start, end = weigh_samples(phases, samples)
     looks = make_looks(phases, samples, spoken=(rows, end - start), found=found, own=own)
@@ -135,7 +134,7 @@ def _add_samples(
     )
 
 
-def _grows(reads: object) -> bool:
+def _grows(reads: Sequence[tuple[int, int, int]]) -> bool:
     """Whether the process's memory ended clearly above where its steps began."""
-    rows: Sequence[Any] = [row for row in reads if row[1]] if isinstance(reads, list) else []
+    rows = [row for row in reads if row[1]]
     return len(rows) > 1 and rows[-1][2] > GROWN * rows[0][2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +19,7 @@ from whyidle.analysis.sampling.gil_waits import (
     sum_sleep,
 )
 from whyidle.model.frames import INSTALLED, TORCH
-from whyidle.model.timeline import HostKind
+from whyidle.model.timeline import HostKind, Timeline
 
 Mask = NDArray[np.bool_]
 
@@ -47,17 +46,16 @@ _LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|^
 """code that is not the user's own"""
 
 
-def runs_operators_alone(facts: Mapping[str, Any]) -> bool:
+def runs_operators_alone(timeline: Timeline) -> bool:
     """Whether the operators of a process never sleep: they run on the CPU, on the thread that calls
     them, and wait for no other rank."""
-    switches = facts.get("switches") or {}
-    return is_single_process(facts) and switches.get("num_threads") == 1
+    return is_single_process(timeline) and timeline.process.operator_threads == 1
 
 
-def is_single_process(facts: Mapping[str, Any]) -> bool:
+def is_single_process(timeline: Timeline) -> bool:
     """Whether operators run on the CPU and wait for no other rank: one that sleeps then waits for
     threads of its own."""
-    return facts.get("device") == "cpu" and str(facts.get("world_size") or 1) == "1"
+    return timeline.process.device == "cpu" and (timeline.world_size or 1) == 1
 
 
 def classify_samples(

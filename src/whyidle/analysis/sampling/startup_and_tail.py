@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.thread_idleness import find_idle
+from whyidle.model.process_facts import LifePhases
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostEvents, HostKind, Timeline
 
@@ -34,12 +35,12 @@ _MOMENTS = ("process_start", "imported", "first_step", "ended")
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """Where the loop lies in the life of its process, ns on the timeline's clock. ``startup`` and
-    ``after`` are (begin, end), None where there is nothing to tell; ``facts`` are their lengths."""
+    ``after`` are (begin, end), None where nothing is to be told; ``phases`` are their lengths."""
 
     begin: int
     startup: tuple[int, int] | None
     after: tuple[int, int] | None
-    facts: Mapping[str, float | None]
+    phases: LifePhases
 
     def calls(self, names: list[str], thread: int) -> HostEvents:
         """Start-up and end as host events; their names are added to ``names``."""
@@ -66,7 +67,7 @@ def find_surroundings(
     loop = calls.take(timeline.playing(calls, *_LOOP))
     if not len(loop):
         return None
-    told = {name: _moment(timeline.settings.get(name), base_ns) for name in _MOMENTS}
+    told = {name: _moment(getattr(timeline.process, name), base_ns) for name in _MOMENTS}
     begin = int(loop.start.min())
     mine = samples[samples["thread"] == thread]
     mine = mine[np.argsort(mine["time"], kind="stable")]
@@ -80,19 +81,19 @@ def find_surroundings(
         begin=startup[0] if startup else begin,
         startup=startup,
         after=after,
-        facts={
-            "import_s": _seconds(told["process_start"], told["imported"]),
-            "startup_s": _seconds(*startup) if startup else None,
-            "importing_s": importing(startup[1]) / 1e9 if startup else None,
-            "after_s": _seconds(*after) if after else None,
-            "life_s": _seconds(told["process_start"], last),
-        },
+        phases=LifePhases(
+            import_s=_seconds(told["process_start"], told["imported"]),
+            startup_s=_seconds(*startup) if startup else None,
+            importing_s=importing(startup[1]) / 1e9 if startup else None,
+            after_s=_seconds(*after) if after else None,
+            life_s=_seconds(told["process_start"], last),
+        ),
     )
 
 
-def _moment(told: object, base_ns: int) -> int | None:
+def _moment(told: int | None, base_ns: int) -> int | None:
     """A moment of the process's facts on the timeline's clock; None where it was not told."""
-    return told - base_ns if isinstance(told, int) and told else None
+    return told - base_ns if told else None
 
 
 def _measure_imports(samples: NDArray[Any], stacks: Sequence[str]) -> Callable[[int], int]:

@@ -10,6 +10,7 @@ from whyidle.analysis.loading_alone import loading_alone
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import AllocationFacts
 
 FEW = 2.0
 """cores for a training process with which preparing data and training fight for them; GPU nodes
@@ -119,7 +120,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
             *([measured("training thread waits for a core", kept, "ratio")] if kept else []),
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
-        facts={"cores": cores, "threads": _threads(facts)},
+        facts=AllocationFacts(threads=_threads(facts)),
         bucket="compute" if computing else "input",
     )
 
@@ -159,7 +160,6 @@ def _held(facts: Facts, outside: Outside) -> Proof | None:
         evidence=_shown(cores, used, held),
         confidence=0.8,
         bucket="unknown",
-        facts={"cores": cores},
     )
 
 

@@ -8,6 +8,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.outside import Outside
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import AllocationFacts
 
 SCALING = 0.9
 """expected efficiency of spreading a job over all devices of one host"""
@@ -121,5 +122,5 @@ def _proof(used: int, listed: int, evidence: tuple[Evidence, ...]) -> Proof:
         ),
         evidence=evidence,
         confidence=0.6,
-        facts={"used": used, "listed": listed},
+        facts=AllocationFacts(used=used, listed=listed),
     )

@@ -64,13 +64,13 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     """
     if facts.stepless:
         return _never(facts)
-    told = facts.timeline.settings.get("around") or {}
+    phases = facts.timeline.phases
     asking = prompts(facts) & facts.part("blocked")
     asked = facts.share_of(asking)
-    after, share = told.get("after_s") or 0.0, facts.share("after")
+    after, share = phases.after_s or 0.0, facts.share("after")
     if asked > max(share, LEAST_SHARE):
         return _proof(facts, "It waits at a prompt or a debugger", asking, asked, ())
-    if not after or after < LEAST_SHARE * (told.get("life_s") or after):
+    if not after or after < LEAST_SHARE * (phases.life_s or after):
         return None
     headline = f"The process waits for {lasting(after)} after its last step, and holds its device"
     evidence = (measured("after the last step", after, "s", source="clock"),)

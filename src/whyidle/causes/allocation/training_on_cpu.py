@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
@@ -12,6 +9,7 @@ from whyidle.analysis.intervals import union
 from whyidle.analysis.samples import lines
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
@@ -84,13 +82,13 @@ def training_on_cpu(facts: Facts) -> Proof | None:
 
 def _told(facts: Facts) -> Proof | None:
     """A watched process that says that its parameters are on the CPU."""
-    settings, outside, work = facts.timeline.settings, facts.outside, facts.share("compute")
-    gpus = max(len(settings.get("gpus") or ()), len(outside.gpus) if outside else 0)
-    if settings.get("device") != "cpu" or not facts.on_cpu or not gpus or work < LEAST_SHARE:
+    process, outside, work = facts.timeline.process, facts.outside, facts.share("compute")
+    gpus = max(len(process.gpus), len(outside.gpus) if outside else 0)
+    if process.device != "cpu" or not facts.on_cpu or not gpus or work < LEAST_SHARE:
         return None
     return Proof(
         headline=f"The model trains on the CPU, beside {gpus} GPU{'s' if gpus > 1 else ''}: "
-        f"{_why(settings)}",
+        f"{_why(process)}",
         low=0.5 * work,
         high=0.95 * work,
         predicted=remove(0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"),
@@ -105,10 +103,10 @@ def _told(facts: Facts) -> Proof | None:
     )
 
 
-def _why(settings: Mapping[str, Any]) -> str:
+def _why(process: ProcessFacts) -> str:
     """What keeps the process from its GPU, as far as it says."""
-    visible = settings.get("environment", {}).get("CUDA_VISIBLE_DEVICES")
-    if "cuda_built" in settings and not settings["cuda_built"]:
+    visible = process.environment.get("CUDA_VISIBLE_DEVICES")
+    if process.cuda_built == "":
         return "this PyTorch is built without CUDA"
     if visible is not None and visible.strip() in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES={visible!r} hides them"

@@ -15,6 +15,7 @@ from whyidle.causes.device._attending import callers, libraries, softmaxed
 from whyidle.causes.device._softmaxes import of_framework
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
@@ -66,7 +67,7 @@ def written_out_on_cpu(facts: Facts) -> Proof | None:
         ),
         confidence=0.8,
         where=(place,) if place else seen or callers(facts),
-        facts={"libraries": libraries(facts), "compiled": compiled},
+        facts=DeviceFacts(attention=True, libraries=libraries(facts), compiled=compiled),
     )
 
 

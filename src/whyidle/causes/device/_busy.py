@@ -14,6 +14,7 @@ from whyidle.analysis.pacing import far_ahead, pace_s
 from whyidle.analysis.replay import Saved, nothing
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import ProofFacts
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -138,7 +139,7 @@ def proof(
     method: str,
     evidence: tuple[Evidence, ...],
     confidence: float,
-    told: dict[str, object] | None = None,
+    told: ProofFacts | None = None,
     besides: tuple[Saved, Saved, Saved] = (nothing, nothing, nothing),
 ) -> Proof | None:
     """A proof that these kernels are dearer than they need be; None where cheaper ones would win
@@ -168,5 +169,5 @@ def proof(
         evidence=evidence,
         confidence=confidence,
         where=where(facts, rows),
-        facts=told or {},
+        facts=told or ProofFacts(),
     )

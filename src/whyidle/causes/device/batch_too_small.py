@@ -11,6 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import DeviceFacts
 
 STEPS: Final = (2, 4, 8)
 """the factors that are tried; more than eightfold is not predicted from one size"""
@@ -87,14 +88,14 @@ def batch_too_small(facts: Facts) -> Proof | None:
         predicted=_predicted(best),
         evidence=_evidence(facts, best, used),
         confidence=0.55 if used is None else 0.65,
-        facts={
-            "times": best.times,
-            "batch": size(facts),
-            "ranks": max(facts.timeline.world_size or 1, 1),
-            "most_times": None if not used else max(int(ROOM / used), int(best.times)),
-            "passes": passes(facts),
-            "microbatch": _microbatch(facts, best),
-        },
+        facts=DeviceFacts(
+            times=int(best.times),
+            batch=size(facts),
+            ranks=max(facts.timeline.world_size or 1, 1),
+            most_times=None if not used else max(int(ROOM / used), int(best.times)),
+            passes=passes(facts),
+            microbatch=_microbatch(facts, best),
+        ),
     )
 
 

@@ -11,6 +11,8 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
+from whyidle.model.process_facts import Switches
+from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 
 I64 = NDArray[np.int64]
@@ -100,14 +102,14 @@ def _searching(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=tuple(p for p in [facts.places.of(facts.waits.operator_row(int(waits[0])))] if p),
-        facts={"benchmark": True},
+        facts=DeviceFacts(benchmark=True),
     )
 
 
 def _steps(facts: Facts) -> tuple[int, int]:
     """In how many steps of how many something is searched for. Of a burst all count: it was taken
     behind the warm-up, and only its figures leave out steps that recording may have made longer."""
-    host, whole = facts.timeline.host, "burst" in facts.timeline.settings
+    host, whole = facts.timeline.host, facts.timeline.burst is not None
     waits = facts.waits.searching
     if whole:
         waits = facts.waits.in_convolutions(facts.host.rows(Role.SYNC))
@@ -132,9 +134,9 @@ def _gains(facts: Facts, waits: I64, spent: Intervals) -> tuple[float, float, fl
 
 def _never(facts: Facts) -> Proof | None:
     """The same shapes in every step, and the switch is off."""
-    switches = facts.timeline.settings.get("switches") or {}
-    off = switches.get("cudnn_benchmark") is False
-    strict = switches.get("cudnn_deterministic") or switches.get("deterministic")
+    switches = facts.timeline.process.switches or Switches()
+    off = switches.cudnn_benchmark is False
+    strict = switches.cudnn_deterministic or switches.deterministic
     rows = facts.kernels[facts.group[facts.kernels] == "convolution"]
     if not off or strict or facts.timeline.info.kind != "cuda" or not _settled(facts, rows):
         return None
@@ -152,7 +154,7 @@ def _never(facts: Facts) -> Proof | None:
         method="class figure: what a search has found at best; a trial tells",
         evidence=(_busy.share_evidence("convolutions, share of busy time", share, rows),),
         confidence=0.5,
-        told={"benchmark": False},
+        told=DeviceFacts(benchmark=False),
     )
 
 

@@ -12,6 +12,7 @@ from whyidle.causes.device._attention import Written, written_out
 from whyidle.causes.device._attention_cpu import written_out_on_cpu
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.proof_facts import DeviceFacts
 
 REACHED = (0.15, 0.3, 0.5)
 """share of the peak that fused attention reaches, forward and backward: FlashAttention-2 reports 50
@@ -104,7 +105,7 @@ def naive_attention(facts: Facts) -> Proof | None:
             *_sequence(facts, found),
         ),
         confidence=0.85 if fused is not None else 0.65,
-        told={"libraries": libraries(facts)},
+        told=DeviceFacts(attention=True, libraries=libraries(facts)),
     )
 
 

@@ -13,6 +13,7 @@ from whyidle.analysis.pauses import RECORDED, RECORDING
 from whyidle.causes.device import _busy
 from whyidle.causes.device._recomputed import recomputed
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
@@ -130,7 +131,7 @@ def _gradients_in_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7,
         where=(place,) if place else (),
-        facts={"gradients": True},
+        facts=DeviceFacts(gradients=True),
         bucket="interruption",
     )
 

@@ -9,6 +9,7 @@ from whyidle.analysis.replay import nothing
 from whyidle.causes.device import _busy
 from whyidle.causes.device._narrower import casts, launched_casts, narrower
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import DeviceFacts
 
 MOSTLY = 0.5
 """share of matrix time in 32 bits from which the model runs in 32 bits"""
@@ -101,7 +102,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
             _busy.share_evidence("matrix share of busy time", _busy.busy_share(facts, rows), rows),
         ),
         confidence=0.7,
-        told={"dtype": dtype},
+        told=DeviceFacts(dtype=dtype),
         besides=(careful, expected, nothing),
     )
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -12,6 +9,7 @@ from whyidle.analysis.padding import Padding, padding
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import DeviceFacts
 
 LEAST_PADDING = 0.05
 """share of padding that batches of similar lengths have anyway"""
@@ -101,11 +99,7 @@ def padding_waste(facts: Facts) -> Proof | None:
         evidence=_evidence(found),
         confidence=SURE[found.told_by] if fitted else 0.5,
         where=_places(facts),
-        facts={
-            "constant": found.constant,
-            "beyond_longest": found.beyond_longest / found.share,
-            "expected": expected,
-        },
+        facts=DeviceFacts(beyond_longest=found.beyond_longest / found.share, expected=expected),
     )
 
 
@@ -158,10 +152,10 @@ def _evidence(found: Padding) -> tuple[Evidence, ...]:
 
 def _places(facts: Facts) -> tuple[Place, ...]:
     """Where batches are padded: the user's collate function, else the dataset, else the loop."""
-    settings: tuple[Mapping[str, Any], ...] = facts.timeline.loading.settings
-    for key in ("collating", "making", "asked"):
-        for one in settings:
-            place = frame_place(str(one.get(key) or ""), facts.rank)
-            if place is not None and not in_library(place):
-                return (place,)
+    loaders = facts.timeline.loading.loaders
+    told = [one.collating for one in loaders] + [one.making for one in loaders]
+    for text in told + [one.asked for one in loaders]:
+        place = frame_place(text or "", facts.rank)
+        if place is not None and not in_library(place):
+            return (place,)
     return ()

@@ -7,6 +7,7 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.causes.device import _busy
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import DeviceFacts
 
 LEFT = (0.5, 0.15, 0.0)
 """share of the conversions that stays with channels-last tensors (edges of the model, operators
@@ -76,5 +77,5 @@ def wrong_memory_format(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.8 if facts.timeline.info.kind == "cuda" else 0.6,
-        told={"rocm": facts.timeline.info.kind == "rocm"},
+        told=DeviceFacts(rocm=facts.timeline.info.kind == "rocm"),
     )

@@ -11,6 +11,7 @@ from whyidle.analysis.imbalance import MOSTLY, Imbalance, Laggard
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind
 
 LEAST_SHARE = 0.01
@@ -126,12 +127,11 @@ def proof(
         evidence=evidence(job, late),
         confidence=confidence,
         where=(_sampled(job, late) or Place(file=None, line=None, function=None, rank=late.rank),),
-        facts={
-            "rank": late.rank,
-            "reason": late.reason,
-            "constant": late.constant,
-            "source": job.ranks[late.index].timeline.source.shown,
-        },
+        facts=DistributedFacts(
+            rank=late.rank,
+            constant=late.constant,
+            source=job.ranks[late.index].timeline.source.shown,
+        ),
     )
 
 

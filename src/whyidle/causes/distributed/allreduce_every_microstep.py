@@ -15,6 +15,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.places import in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 MOST_LOOKED = 200
@@ -102,7 +103,7 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
         ),
         where=_where(job.lead),
         confidence=0.9,
-        facts={"micro_batches": rhythm.per_update},
+        facts=DistributedFacts(micro_batches=rhythm.per_update),
     )
 
 

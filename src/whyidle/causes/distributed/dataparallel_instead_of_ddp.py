@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import union
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
@@ -89,7 +90,7 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
         ),
         where=tuple(place for place in [facts.places.of(int(rows[0]))] if place),
         confidence=0.85,
-        facts={"devices": len(busy)},
+        facts=DistributedFacts(devices=len(busy)),
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +14,8 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.analysis.places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
+from whyidle.model.process_facts import ExchangeFacts
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.005
@@ -131,13 +132,13 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
         where=_made(facts),
         bucket="compute" if facts.on_cpu else None,
         confidence=0.85,
-        facts={
-            "walks": bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
-            "copies": bool(len(facts.rows_of(Role.GRADIENT_COPY))),
-            "all_used": _told(facts).get("unused_parameter_size") == 0,
-            "predicted_walks": searching.spared(),
-            "predicted_copies": copying.spared(),
-        },
+        facts=DistributedFacts(
+            walks=bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
+            copies=bool(len(facts.rows_of(Role.GRADIENT_COPY))),
+            all_used=_told(facts).unused_parameter_size == 0,
+            predicted_walks=searching.spared(),
+            predicted_copies=copying.spared(),
+        ),
     )
 
 
@@ -153,31 +154,23 @@ def _searching(facts: Facts, lost: float, searches: bool) -> Shares:
 
 def _used(facts: Facts) -> bool:
     """Whether a watched run says that parameters stay unused, so that somebody must look."""
-    return bool(_told(facts).get("unused_parameter_size"))
+    return bool(_told(facts).unused_parameter_size)
 
 
-def _told(facts: Facts) -> Mapping[str, Any]:
-    told = facts.timeline.settings.get("ddp")
-    return told if isinstance(told, Mapping) else {}
+def _told(facts: Facts) -> ExchangeFacts:
+    return facts.timeline.process.ddp or ExchangeFacts()
 
 
 def _marking_s(facts: Facts) -> float:
     """What noting the use of every parameter takes per step, s; 0 where it is not known."""
     told = _told(facts)
     walks = len(facts.rows_of(Role.GRADIENT_SEARCH)) / max(facts.step_count, 1)
-    return (
-        float(told.get("mark_ns") or 0)
-        * float(told.get("num_parameter_tensors") or 0)
-        * walks
-        / 1e9
-    )
+    return told.mark_ns * told.num_parameter_tensors * walks / 1e9
 
 
 def _made(facts: Facts) -> tuple[Place, ...]:
     """Where the model was wrapped, where a watched run noted it."""
-    places = [
-        frame_place(text, facts.rank) for text in str(_told(facts).get("made", "")).split(";")
-    ]
+    places = [frame_place(text, facts.rank) for text in _told(facts).made.split(";")]
     found = [place for place in places if place is not None]
     own = [place for place in found if not in_library(place)]
     return tuple((own or found)[:1])

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import DistributedFacts
 
 FROM_FEWER_BYTES = 0.6
 """expected part of what half of the bytes would save: latency stays, or what else comes between"""
@@ -91,16 +92,16 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
         ),
         evidence=_evidence(seen),
         confidence=0.9 if seen.told else 0.75,
-        facts={
-            "calls": seen.calls,
-            "mean_bytes": seen.mean_bytes,
-            "median_s": seen.median_s,
-            "kinds": seen.kinds,
-            "hidden": seen.hidden_ratio >= LITTLE_HIDDEN,
-            "on_cpu": job.lead.on_cpu,
-            "compressed": remove(0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES),
-            "fewer": _fewer(job, half, kept),
-        },
+        facts=DistributedFacts(
+            calls=seen.calls,
+            mean_bytes=seen.mean_bytes,
+            median_s=seen.median_s,
+            kinds=seen.kinds,
+            hidden=seen.hidden_ratio >= LITTLE_HIDDEN,
+            on_cpu=job.lead.on_cpu,
+            compressed=remove(0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES),
+            fewer=_fewer(job, half, kept),
+        ),
     )
 
 

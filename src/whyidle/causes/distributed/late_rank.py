@@ -7,6 +7,7 @@ from dataclasses import replace
 from whyidle.analysis.job import Job
 from whyidle.causes.distributed import _waiting
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.units import lasting
 
 
@@ -74,4 +75,6 @@ def late_rank(job: Job) -> Proof | None:
     if relieved is None:
         return proof
     high = max(proof.high, min(job.imbalance.lost[1], 1.0 - 1.0 / relieved.high))
-    return replace(proof, high=high, facts={**proof.facts, "constant": True})
+    return replace(
+        proof, high=high, facts=replace(proof.get_facts(DistributedFacts), constant=True)
+    )

@@ -8,6 +8,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LARGE_BYTES = 16 << 20
@@ -92,7 +93,7 @@ def _gloo(job: Job) -> Proof | None:
             measured("device idle meanwhile, share of step", blocked, "ratio"),
         ),
         confidence=0.85,
-        facts={"backend": "gloo"},
+        facts=DistributedFacts(backend="gloo"),
     )
 
 
@@ -131,5 +132,5 @@ def _slow_bus(job: Job) -> Proof | None:
             measured("exposed transfer, share of step", seen.transfer, "ratio"),
         ),
         confidence=0.8,
-        facts={"backend": "nccl"},
+        facts=DistributedFacts(backend="nccl"),
     )

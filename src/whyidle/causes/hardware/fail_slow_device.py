@@ -9,6 +9,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.stopping import Stops
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import HardwareFacts
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -105,7 +106,7 @@ def fail_slow_device(job: Job) -> Proof | None:
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=late.rank),),
-        facts={"rank": late.rank, "cpu": short},
+        facts=HardwareFacts(rank=late.rank, cpu=short),
     )
 
 
@@ -132,7 +133,7 @@ def _stopped(job: Job) -> Proof | None:
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=rank),),
-        facts={"rank": rank, "stopped": True},
+        facts=HardwareFacts(rank=rank, stopped=True),
     )
 
 

@@ -10,6 +10,7 @@ from whyidle.analysis.places import at_place
 from whyidle.analysis.sampling.share_error import bounds
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
@@ -41,7 +42,7 @@ def one_by_one(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=found.where[:3],
         bucket="compute",
-        facts={"calls": round(found.calls)},
+        facts=HostFacts(calls=round(found.calls)),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from whyidle.analysis import compiling
 from whyidle.analysis.evidence import measured
@@ -94,9 +93,10 @@ def _breaks(facts: Facts) -> list[tuple[Place, str, int]]:
     """Place of the user's, reason and count of each break, the most frequent first. Breaks that
     PyTorch's own optimizers make on purpose are nobody's fault."""
     vocabulary = facts.timeline.vocabulary
-    found: dict[tuple[Any, ...], tuple[Place, str, int]] = {}
-    for one in compiling.told(facts).get("graph_breaks") or ():
-        frames = [frame_place(text, facts.rank) for text in str(one.get("stack")).split(";")]
+    found: dict[tuple[str | None, int | None], tuple[Place, str, int]] = {}
+    told = compiling.told(facts)
+    for one in told.graph_breaks if told else ():
+        frames = [frame_place(text, facts.rank) for text in one.stack.split(";")]
         places = [place for place in frames if place is not None]
         own = next((place for place in places if not in_library(place)), None)
         if own is None or vocabulary.plays(Role.OPTIMIZER_FRAME, places[0].file or ""):
@@ -105,8 +105,8 @@ def _breaks(facts: Facts) -> list[tuple[Place, str, int]]:
         if resumed:
             own = Place(file=own.file, line=own.line, function=resumed["function"], rank=own.rank)
         key = (own.file, own.line)
-        count = int(one.get("count") or 1) + (found[key][2] if key in found else 0)
-        found[key] = own, compiling.first_line(str(one.get("reason"))), count
+        count = one.count + (found[key][2] if key in found else 0)
+        found[key] = own, compiling.first_line(one.reason), count
     return sorted(found.values(), key=lambda item: -item[2])
 
 

@@ -21,6 +21,7 @@ from whyidle.causes.host._modes import MODES, Mode, seen_on
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import HostFacts
 
 LEAST_SHARE = 0.01
 
@@ -49,14 +50,13 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
         confidence=0.8,
         where=_where(facts, mode),
         bucket=mode.within or _bucket(facts, gains[1]),
-        facts={"mode": mode.id, "was": _value(facts, mode)},
+        facts=HostFacts(mode=mode.id, was=_value(facts, mode)),
     )
 
 
 def _value(facts: Facts, mode: Mode) -> str | None:
     """How the variable is set that switches it on."""
-    value = (facts.timeline.settings.get("environment") or {}).get(mode.variable)
-    return None if value is None else str(value)
+    return facts.timeline.process.environment.get(mode.variable)
 
 
 def _state(mode: Mode) -> str:
@@ -107,8 +107,7 @@ def _bucket(facts: Facts, gain: float) -> Bucket:
 
 def _where(facts: Facts, mode: Mode) -> tuple[Place, ...]:
     """The line that switched it on; the frames of a tracer's own program are none of the job's."""
-    asked = (facts.timeline.settings.get("asked") or {}).get(mode.id) or ""
-    for text in str(asked).split(";"):
+    for text in facts.timeline.process.asked.get(mode.id, "").split(";"):
         place = frame_place(text, facts.rank)
         if place is not None and not in_library(place):
             return (place,)

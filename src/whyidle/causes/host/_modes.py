@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from whyidle.analysis.facts import Facts
 from whyidle.model.buckets import Bucket
+from whyidle.model.process_facts import Switches
 from whyidle.model.roles import Role
 
 
@@ -97,15 +97,13 @@ MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *SWITCHED)
 def seen_on(facts: Facts, mode: Mode) -> float:
     """In what share of the looks a mode was on. Modes of the training thread count only where they
     were on in its first step and in all: profilers are meant to be on for a few steps."""
-    settings = facts.timeline.settings
+    process = facts.timeline.process
     if mode.variable:
-        value = (settings.get("environment") or {}).get(mode.variable)
-        return float(bool(mode.values.search(str(value or ""))))
-    own: dict[str, Any] = settings.get("own") or {}
+        return float(bool(mode.values.search(process.environment.get(mode.variable, ""))))
     if mode in (PROFILER, TRACER, HOOKED):
-        return float(bool(own.get("looks")) and own.get(mode.id) == own.get("looks"))
-    switches: dict[str, Any] = settings.get("switches") or {}
-    seen: dict[str, Any] = switches.get("seen") or {}
-    if seen.get("looks"):
-        return min(float(seen.get(mode.id) or 0) / float(seen["looks"]), 1.0)
-    return float(bool(switches.get(mode.id)))
+        looks = process.own.get("looks")
+        return float(bool(looks) and process.own.get(mode.id) == looks)
+    switches = process.switches or Switches()
+    if looks := switches.seen.get("looks"):
+        return min(switches.seen.get(mode.id, 0) / looks, 1.0)
+    return float(bool(getattr(switches, mode.id)))

@@ -7,8 +7,9 @@ quiet machine; how much slower this one is, the loop itself tells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from whyidle.model.process_facts import OptimizerFacts
 
 
 class Ends(NamedTuple):
@@ -61,12 +62,12 @@ tensors) to 12.2 MB (18) took 0.39 to 0.86 ms between training steps, a loop 1.6
 perceptrons, PyTorch 2.13, one virtual core)"""
 
 
-def fused_s(told: Mapping[str, Any], taken_s: float) -> Ends:
+def fused_s(told: OptimizerFacts, taken_s: float) -> Ends:
     """What a fused update takes of an optimizer whose loop took ``taken_s``. The machine is taken
     to be slower by what bytes do not explain of the loop: they explain least where memory is fast,
     so that the careful end is of fast memory in the loop and of slow memory in the fused update."""
-    each = PLAIN if told["name"] == "SGD" and not told.get("momentum") else UPDATES[told["name"]]
-    tensors, elements = int(told["tensors"]), int(told.get("elements") or 0)
+    each = PLAIN if told.name == "SGD" and not told.momentum else UPDATES[told.name]
+    tensors, elements = told.tensors, told.elements
     expected = KEPT_BYTES_PER_S if elements * each.held <= KEPT_BYTES else BYTES_PER_S.expected
     speeds = BYTES_PER_S._replace(expected=expected)
     return Ends(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +20,8 @@ from whyidle.causes.host._debugging import debugging
 from whyidle.causes.host._updating import fused_s
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.process_facts import OptimizerFacts
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -79,7 +78,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"before": before, "library": library},
+        facts=HostFacts(before=before, library=library),
     )
 
 
@@ -106,8 +105,8 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     often = {span: _per_step(facts, span) for span in looping}
     each = [_fused(facts, span, told, often[span]) for span, told in looping.items()]
     floors = tuple(sum(costs) for costs in zip(*each, strict=True))
-    tensors = round(sum(often[span] * int(told["tensors"]) for span, told in looping.items()))
-    name = " and ".join(dict.fromkeys(str(told["name"]) for told in looping.values()))
+    tensors = round(sum(often[span] * told.tensors for span, told in looping.items()))
+    name = " and ".join(dict.fromkeys(told.name for told in looping.values()))
     if (taken - floors[1]) / max(facts.step_s, 1e-9) < LEAST_SHARE:
         return None
     careful, expected, lost = (
@@ -130,7 +129,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
         confidence=0.8,
         where=where,
         bucket="compute",
-        facts={"optimizer": name.split()[0], "implementation": "loop", "noun": facts.noun},
+        facts=HostFacts(optimizer=name.split()[0], implementation="loop", noun=facts.noun),
     )
 
 
@@ -148,30 +147,27 @@ def _rows(facts: Facts, *names: str) -> NDArray[np.int64]:
     return rows[[facts.timeline.names[i] in names for i in facts.timeline.host.name[rows]]]
 
 
-def _fused(facts: Facts, span: str, told: Mapping[str, Any], often: float) -> list[float]:
+def _fused(facts: Facts, span: str, told: OptimizerFacts, often: float) -> list[float]:
     """What the updates of a step take where one optimizer is fused, s."""
     spans, _ = _calls(facts, span)
     taken_s = facts.share_of(spans) * facts.step_s / max(often, 1e-9)
     return [often * cost for cost in fused_s(told, taken_s)]
 
 
-def _looping(facts: Facts) -> dict[str, Mapping[str, Any]]:
+def _looping(facts: Facts) -> dict[str, OptimizerFacts]:
     """Optimizers that could be fused and are not, by the name of their steps' spans."""
-    first = facts.timeline.settings.get("optimizer") or {}
-    more = facts.timeline.settings.get("optimizers") or {}
     timeline = facts.timeline
+    first = timeline.process.optimizer or OptimizerFacts()
     spans = [
         timeline.names[i]
         for i in timeline.names_of(Role.OPTIMIZER)
-        if timeline.label(Role.OPTIMIZER, int(i)) == first.get("name")
+        if timeline.label(Role.OPTIMIZER, int(i)) == first.name
     ]
-    known = {**dict.fromkeys(spans[:1], first), **more}
+    known = {**dict.fromkeys(spans[:1], first), **timeline.process.optimizers}
     return {
         span: told
         for span, told in known.items()
-        if told.get("name") in FUSED
-        and not (told.get("fused") or told.get("differentiable"))
-        and int(told.get("tensors") or 0)
+        if told.name in FUSED and not (told.fused or told.differentiable) and told.tensors
     }
 
 
@@ -188,7 +184,7 @@ def _in_burst(facts: Facts) -> tuple[Evidence, ...]:
     mine = [one for one in burst.operators if one.phase == "optimizer"]
     calls = sum(one.count for one in mine) / max(burst.step_count, 1)
     share = sum(one.share for one in mine)
-    window = burst.timeline.settings.get("burst", {}).get("window", "burst")
+    window = burst.timeline.burst.window if burst.timeline.burst else "burst"
     return (
         measured(
             "operators in the optimizer, per step", calls, None, source="burst", window=window

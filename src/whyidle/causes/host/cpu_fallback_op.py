@@ -14,6 +14,7 @@ from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
@@ -124,7 +125,7 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
         confidence=0.8,
         bucket=longest,
         where=tuple(place for place in [_place(facts, int(spans[0][0]))] if place),
-        facts={"operators": names},
+        facts=HostFacts(operators=tuple(names)),
     )
 
 

@@ -12,6 +12,7 @@ from whyidle.analysis.launching import replay_of
 from whyidle.causes.host import _debugging
 from whyidle.causes.host._modes import SWITCHED
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostEvents
 
@@ -113,7 +114,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.9,
-        facts={"mode": mode},
+        facts=HostFacts(mode=mode),
     )
 
 

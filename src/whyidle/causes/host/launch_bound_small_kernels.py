@@ -12,6 +12,7 @@ from whyidle.analysis.launching import RECORDING
 from whyidle.analysis.replay import added
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
@@ -91,7 +92,7 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
         predicted=from_gains(gains, "P4: recorded steps replayed with fewer, shorter launches"),
         evidence=_evidence(facts, kernel_s, exposed),
         confidence=0.9 if launching.starved > 0.5 else 0.7,
-        facts={"launches": launching.per_step, "kernel_s": kernel_s, "larger": _larger(facts)},
+        facts=HostFacts(launches=launching.per_step, larger=_larger(facts)),
     )
 
 

@@ -12,6 +12,7 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.launching import RECORDING, replay_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 LEAST_GAIN = 0.005
@@ -84,7 +85,7 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, len(rows), blocked, lost, operators),
         confidence=0.85,
         where=_places(facts, rows),
-        facts={"scalar": _reads_scalars(facts, operators), "every": 10},
+        facts=HostFacts(scalar=_reads_scalars(facts, operators)),
     )
 
 

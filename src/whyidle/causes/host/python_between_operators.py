@@ -16,6 +16,7 @@ from whyidle.analysis.places import called_at, package
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -90,7 +91,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"every": 10, "library": library},
+        facts=HostFacts(library=library),
     )
 
 

@@ -126,7 +126,6 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if where else 0.5,
         where=where,
-        facts={"every": 10},
     )
 
 

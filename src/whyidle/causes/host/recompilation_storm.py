@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import from_gains, interruptions
 from whyidle.analysis.intervals import EMPTY, Intervals, union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
@@ -86,9 +87,9 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if compiling.told(facts) else 0.85,
         where=_where(facts),
-        facts={
-            "dynamic": from_gains((careful, expected, hopeful), "P9: compiled once for all lengths")
-        },
+        facts=HostFacts(
+            dynamic=from_gains((careful, expected, hopeful), "P9: compiled once for all lengths")
+        ),
     )
 
 

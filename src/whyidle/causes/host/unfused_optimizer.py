@@ -13,6 +13,7 @@ from whyidle.causes.host import _watched as watched
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 F64 = NDArray[np.float64]
@@ -99,11 +100,7 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
         where=tuple(
             place for place in [facts.places.of(int(facts.rows_of(Role.OPTIMIZER)[0]))] if place
         ),
-        facts={
-            "optimizer": work.name,
-            "implementation": work.implementation,
-            "noun": facts.noun,
-        },
+        facts=HostFacts(optimizer=work.name, implementation=work.implementation, noun=facts.noun),
         bucket=_bucket(facts, work),
     )
 

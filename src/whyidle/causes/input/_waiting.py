@@ -12,6 +12,7 @@ from whyidle.analysis.scoped import Scoped
 from whyidle.analysis.workers import Workers
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import InputFacts
 
 SOURCE = "loader workers"
 KEPT = (0.5, 0.1, 0.0)
@@ -115,15 +116,15 @@ def for_storage(
         evidence=evidence,
         confidence=0.85,
         where=workers.where,
-        facts={
-            "workers": workers.best if workers.best > workers.count else None,
-            "was": workers.count,
-            "by_workers": _by_workers(workers),
-            "bound": workers.loads_bound,
-            "most_workers": most_workers(workers.facts, workers.count, waits=True),
-            "opened": workers.mean("opens") / max(workers.mean("samples"), 1.0),
-            "later_epoch": workers.later_epoch is not None,
-        },
+        facts=InputFacts(
+            workers=workers.best if workers.best > workers.count else None,
+            was=workers.count,
+            by_workers=_by_workers(workers),
+            bound=workers.loads_bound,
+            most_workers=most_workers(workers.facts, workers.count, waits=True),
+            opened=workers.mean("opens") / max(workers.mean("samples"), 1.0),
+            later_epoch=workers.later_epoch is not None,
+        ),
     )
 
 
@@ -177,7 +178,7 @@ def leading_once(facts: Facts, share: float) -> Predicted | None:
 
 def leading_once_by_workers(workers: Workers) -> Predicted | None:
     """The same of samples that loader workers make, as many as there are."""
-    stay = workers.settings.get("persistent") and workers.settings.get("transforms")
+    stay = workers.loader.persistent and workers.loader.transforms
     if not _led_again(workers.facts) and not (stay and workers.later_epoch is not None):
         return None
     gains = []
@@ -196,5 +197,5 @@ def _kept(workers: Workers, made: float, work: float) -> float:
 def _led_again(facts: Facts | Scoped) -> bool:
     """Whether a dataset with a chain of transforms was seen to be gone through a second time."""
     loading = facts.timeline.loading
-    begun = Counter(each.settings for each in loading.iterators)
-    return any(begun[i] > 1 and one.get("transforms") for i, one in enumerate(loading.settings))
+    begun = Counter(each.loader for each in loading.iterators)
+    return any(begun[i] > 1 and one.transforms for i, one in enumerate(loading.loaders))

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import STALL_ERROR, remove
 from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.units import lasting
 
 FACTORS = (2, 4, 8)
@@ -77,11 +78,9 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=(*workers.where, *workers.places("asked")),
-        facts={
-            "prefetch": 4 * workers.ahead,
-            "was": workers.ahead,
-            "most_prefetch": _most(facts, workers),
-        },
+        facts=InputFacts(
+            prefetch=4 * workers.ahead, was=workers.ahead, most_prefetch=_most(facts, workers)
+        ),
     )
 
 

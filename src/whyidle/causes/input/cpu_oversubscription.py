@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from whyidle.analysis.cores import kept_waiting, training, usable
 from whyidle.analysis.evidence import measured
@@ -13,6 +14,8 @@ from whyidle.analysis.workers import Workers
 from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
+from whyidle.model.process_facts import Neighbours
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind
 
 FULL = 0.85
@@ -127,23 +130,19 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=workers.where,
-        facts={
-            "threads": threads,
-            "workers": enough,
-            "was": workers.count,
-            **_main(facts, workers),
-        },
+        facts=replace(_main(facts, workers), threads=threads, workers=enough, was=workers.count),
         bucket=bucket,
     )
 
 
-def _main(facts: Facts, workers: Workers) -> dict[str, int]:
+def _main(facts: Facts, workers: Workers) -> InputFacts:
     """Threads of operators of a training process on the CPU, where workers leave it fewer cores:
     they have to load as much as now."""
-    threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
+    threads = facts.timeline.process.operator_threads or 0
     busy = max(1, min(math.ceil(_loading(facts, workers)), workers.enough))
     most = max(1, int(workers.cores) // max(facts.timeline.world_size or 1, 1) - busy)
-    return {"main": most, "main_was": threads} if facts.on_cpu and threads > most else {}
+    crowded = facts.on_cpu and threads > most
+    return InputFacts(main=most, main_was=threads) if crowded else InputFacts()
 
 
 def _loading(facts: Facts, workers: Workers) -> float:
@@ -166,7 +165,7 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
     own = training(facts)
     if own is None:
         return waits / 2
-    threads = facts.timeline.settings.get("switches", {}).get("num_threads")
+    threads = facts.timeline.process.operator_threads
     if threads:
         own = min(own, threads * (1.0 - waits - workers.waiting))
     loading = _loading(facts, workers)
@@ -179,12 +178,12 @@ def _shared_well(facts: Facts, workers: Workers, waits: float) -> float:
 def _own_threads(facts: Facts) -> Proof | None:
     """Operators of the training process, and of those beside it, on more threads than the cores
     that they may use."""
-    threads = facts.timeline.settings.get("switches", {}).get("num_threads") or 0
+    threads = facts.timeline.process.operator_threads or 0
     outside, share, cores = facts.outside, _kept_waiting(facts), usable(facts)
     processes, together = _together(facts, threads)
     if outside is None or not cores or together <= cores or share < WAITED or threads < 2:
         return None
-    beside = bool(facts.timeline.settings.get("beside"))
+    beside = facts.timeline.neighbours is not None
     high = max(share, _fastest(facts)) if beside else share
     expected = high / 2 if beside else min(_slowed(together / cores), share)
     method = (
@@ -218,7 +217,7 @@ def _own_threads(facts: Facts) -> Proof | None:
         ),
         confidence=0.7,
         where=tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1]),
-        facts={"threads": threads, "own": int(max(1, cores // processes))},
+        facts=InputFacts(threads=threads, own=int(max(1, cores // processes))),
         bucket="compute",
     )
 
@@ -227,9 +226,9 @@ def _together(facts: Facts, threads: int) -> tuple[int, int]:
     """Training processes that compute at a time, this one among them, and threads of all their
     operators. Ranks that were not seen are taken to be as this one."""
     ranks = max(facts.timeline.world_size or 1, 1)
-    beside = facts.timeline.settings.get("beside") or {}
-    processes = max(ranks, 1 + beside.get("processes", 0))
-    return processes, max(threads * ranks, threads + beside.get("threads", 0))
+    beside = facts.timeline.neighbours or Neighbours(0, 0)
+    processes = max(ranks, 1 + beside.processes)
+    return processes, max(threads * ranks, threads + beside.threads)
 
 
 def _fastest(facts: Facts) -> float:
@@ -271,6 +270,6 @@ def _crowd(facts: Facts) -> Proof | None:
             measured("cores that the command may use", cores, None, source="affinity and quota"),
         ),
         confidence=0.6,
-        facts={"threads": 1},
+        facts=InputFacts(threads=1),
         bucket="unknown",
     )

@@ -27,6 +27,7 @@ from whyidle.analysis.samples import lines
 from whyidle.causes.input._waiting import leading_once, made_cheaper, prepared_once
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -129,22 +130,23 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         evidence=_evidence(calls, hot, blocked, per_step, facts),
         confidence=0.95,
         where=tuple(where)[:MOST_PLACES],
-        facts={
-            "workers": given,
-            "undivided": _undivided(facts),
-            "unfit": _unfit(facts),
-            "bound": facts.workers.loads_bound,
-            "most_workers": most_workers(facts, 0, waits=mostly_waits(facts)),
-            "device_work": launches_inside(facts, calls.start, calls.end) > 0,
-            "same_again": facts.workers.same_again,
-            "cached": prepared_once(blocked),
-            "leading": leading_once(facts, blocked),
-            "cheaper": made_cheaper(blocked) if left > LEFT else None,
-            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
-            "media": decoded(facts, windows),
-            "storage": stored(facts, windows),
-            "function": making[0].function if making else None,
-        },
+        facts=InputFacts(
+            workers=given,
+            undivided=_undivided(facts),
+            unfit=_unfit(facts),
+            bound=facts.workers.loads_bound,
+            most_workers=most_workers(facts, 0, waits=mostly_waits(facts)),
+            device_work=launches_inside(facts, calls.start, calls.end) > 0,
+            same_again=facts.workers.same_again,
+            cached=prepared_once(blocked),
+            leading=leading_once(facts, blocked),
+            cheaper=made_cheaper(blocked) if left > LEFT else None,
+            hidden_by_workers=left <= LEFT,
+            compute=1.0 if facts.on_cpu else facts.share("compute"),
+            media=decoded(facts, windows),
+            storage=stored(facts, windows),
+            function=making[0].function if making else None,
+        ),
     )
 
 
@@ -167,17 +169,14 @@ def _same(place: Place, other: Place | None) -> bool:
 
 def _undivided(facts: Facts) -> bool:
     """Whether each of several workers may give all of the data."""
-    settings = [each for each in facts.timeline.loading.settings if not each.get("workers")]
-    return any(each.get("iterable") for each in settings)
+    return any(each.iterable for each in facts.timeline.loading.loaders if not each.workers)
 
 
 def _unfit(facts: Facts) -> str:
     """Why workers cannot have a dataset as it is; empty where nothing was seen that speaks against
     it."""
-    told = [
-        each.get("unfit") for each in facts.timeline.loading.settings if not each.get("workers")
-    ]
-    return next((str(why) for why in told if why), "")
+    told = (each.unfit for each in facts.timeline.loading.loaders if not each.workers)
+    return next(filter(None, told), "")
 
 
 def _workers(work: float, blocked: float, bounds: tuple[int, int]) -> int:
@@ -190,7 +189,7 @@ def _ends(facts: Facts, blocked: float, workers: int) -> float:
     """P2: share of the step that as many ``workers`` would be waited for, who mostly wait
     themselves and begin anew with every epoch; 0 where no loader tells how long its epochs are."""
     loading = facts.timeline.loading
-    lengths = {each.get("batches") for each in loading.settings if not each.get("workers")}
+    lengths = {each.batches for each in loading.loaders if not each.workers}
     rows = loading.batches
     rows = rows[(rows["worker"] < 0) & facts.scope.covers(rows["end"])]
     length = lengths.pop() if len(lengths) == 1 else None

@@ -14,6 +14,7 @@ from whyidle.analysis.loader import Nexts, awaited, nexts
 from whyidle.causes.input._waiting import evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -94,7 +95,7 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, calls, waits, blocked, workers),
         confidence=0.85,
         where=tuple(place for place in [facts.places.of(int(calls.rows[0]))] if place),
-        facts={"workers": _enough(blocked, workers), "was": workers},
+        facts=InputFacts(workers=_enough(blocked, workers), was=workers),
     )
 
 
@@ -117,12 +118,12 @@ def _from_within(facts: Facts) -> Proof | None:
         evidence=evidence(workers, "cpu", "delay"),
         confidence=0.9,
         where=(*workers.places("asked"), *workers.where),
-        facts={
-            "workers": workers.best,
-            "was": workers.count,
-            "bound": workers.loads_bound,
-            "most_workers": most_workers(facts, workers.count, waits=workers.waits_for_storage),
-        },
+        facts=InputFacts(
+            workers=workers.best,
+            was=workers.count,
+            bound=workers.loads_bound,
+            most_workers=most_workers(facts, workers.count, waits=workers.waits_for_storage),
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from whyidle.causes.input._waiting import (
 )
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -101,16 +102,16 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=tuple(place for place in (_user_place(facts), hot and hot.place) if place),
-        facts={
-            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
-            "function": hot.name if hot else None,
-            "media": decoded(facts, _windows(facts, spent, left)),
-            "storage": stored(facts, _windows(facts, spent, left)),
-            "chained": _chained(facts),
-            "same_again": facts.workers.same_again and left >= LEAST_SHARE,
-            "cached": prepared_once(left),
-            "leading": leading_once(facts, left) if left >= LEAST_SHARE else None,
-        },
+        facts=InputFacts(
+            compute=1.0 if facts.on_cpu else facts.share("compute"),
+            function=hot.name if hot else None,
+            media=decoded(facts, _windows(facts, spent, left)),
+            storage=stored(facts, _windows(facts, spent, left)),
+            chained=_chained(facts),
+            same_again=facts.workers.same_again and left >= LEAST_SHARE,
+            cached=prepared_once(left),
+            leading=leading_once(facts, left) if left >= LEAST_SHARE else None,
+        ),
     )
 
 
@@ -135,21 +136,21 @@ def _from_within(facts: Facts) -> Proof | None:
         evidence=evidence(workers, "cpu", "delay", "collate"),
         confidence=0.85,
         where=workers.where,
-        facts={
-            "compute": 1.0 if facts.on_cpu else facts.share("compute"),
-            "same_again": False,
-            "inside": True,
-            "media": decoded_by_workers(facts),
-            "storage": stored_by_workers(facts),
-            "chained": _chained(facts),
-            "leading": leading_once_by_workers(workers),
-        },
+        facts=InputFacts(
+            compute=1.0 if facts.on_cpu else facts.share("compute"),
+            same_again=False,
+            inside=True,
+            media=decoded_by_workers(facts),
+            storage=stored_by_workers(facts),
+            chained=_chained(facts),
+            leading=leading_once_by_workers(workers),
+        ),
     )
 
 
 def _chained(facts: Facts) -> bool:
     """Whether a dataset holds a list of transforms, which could come in another order."""
-    return any(settings.get("chained") for settings in facts.timeline.loading.settings)
+    return any(loader.chained for loader in facts.timeline.loading.loaders)
 
 
 def _left_to_workers(facts: Facts) -> float:

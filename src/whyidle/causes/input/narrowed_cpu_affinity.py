@@ -8,6 +8,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.causes.input._waiting import evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import InputFacts
 
 BINDING = ("OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """variables of the environment with which OpenMP binds threads to cores (OpenMP 5.2, 21.1.7; the
@@ -61,11 +62,11 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "bound")
     if workers is None or workers.own_cores is None:
         return None
-    own, given = workers.own_cores, float(facts.timeline.settings["cores_given"])
+    own, given = workers.own_cores, facts.timeline.process.cores_given or 0.0
     gains = on_cores(facts, given, workers.waiting)
     if gains is None:
         return None
-    told = facts.timeline.settings.get("environment", {})
+    told = facts.timeline.process.environment
     by = [f"{name}={told[name]}" for name in BINDING if _binds(told.get(name))]
     return Proof(
         headline=f"Loader workers may use {own:g} of the {given:g} cores that the command was given"
@@ -80,7 +81,7 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
         ),
         confidence=0.95,
         where=workers.places("asked"),
-        facts={"variables": tuple(one.partition("=")[0] for one in by)},
+        facts=InputFacts(variables=tuple(one.partition("=")[0] for one in by)),
     )
 
 

@@ -99,7 +99,7 @@ def _from_within(facts: Facts) -> Proof | None:
         held_up(workers.restarts, idle, made, cost, left) / max(facts.scope.total, 1)
         for left in (0.0, LEFT)
     )
-    if share < LEAST_SHARE or workers.settings.get("persistent"):
+    if share < LEAST_SHARE or workers.loader.persistent:
         return None
     took = [one.first - one.started for one in workers.loading.workers if one.started is not None]
     low = interruptions(share, 0.5) if count > 1 else 0.0

@@ -10,6 +10,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import may_cost, remove
 from whyidle.analysis.pauses import Pauses
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.proof_facts import InterruptionFacts
 
 COPY_S_PER_BYTE = (1 / 0.2e9, 1 / 1e9, 1 / 8e9)
 """copying the state within host memory (careful, expected, hopeful): into memory that the process
@@ -50,27 +51,27 @@ def beside(facts: Facts, found: Pauses) -> Predicted | None:
 
 def _cores(facts: Facts) -> float | None:
     """Cores that the job may use, as its process tells, or as was read beside it."""
-    told = facts.timeline.loading.cores or facts.timeline.settings.get("cores")
+    told = facts.timeline.loading.cores or facts.timeline.process.cores
     return told or (facts.outside.mean("cores_effective") if facts.outside else None)
 
 
 def _threads(facts: Facts, usual: float) -> float:
     """Threads of its operators."""
-    switches = facts.timeline.settings.get("switches") or {}
-    return float(facts.timeline.loading.threads or switches.get("num_threads") or usual)
+    timeline = facts.timeline
+    return float(timeline.loading.threads or timeline.process.operator_threads or usual)
 
 
 def _noted(facts: Facts) -> tuple[float, float]:
     """Share of saving that was work of a core, and bytes of the largest file: all of it, and none,
     where nobody noted."""
-    told = facts.timeline.settings.get("saves") or ()
-    worked = [(one["cpu_s"], one["seconds"]) for one in told if one.get("cpu_s") is not None]
+    told = facts.timeline.process.saves
+    worked = [(one.cpu_s, one.seconds) for one in told if one.cpu_s is not None]
     cpu, wall = (sum(column) for column in zip(*worked, strict=True)) if worked else (0.0, 0.0)
-    size = max((int(one["bytes"]) for one in told if one.get("bytes")), default=0)
+    size = max((one.bytes for one in told if one.bytes), default=0)
     return (min(cpu / wall, 1.0) if wall > 0.0 else 1.0), float(size)
 
 
-def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
+def rarer(facts: Facts, found: Pauses) -> InterruptionFacts:
     """Written as often as loses the least time: ``sqrt(2 C M)`` apart, for a checkpoint of ``C``
     seconds and a failure every ``M`` (Young, "A First Order Approximation to the Optimum Checkpoint
     Interval", CACM 17(9), 1974). ``rarer`` is what that wins, ``interval_s`` from how many
@@ -78,12 +79,12 @@ def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
     has its last checkpoint left, at the careful end; nothing where they are seen once only, or are
     as rare."""
     if not found.recurring:
-        return {}
+        return InterruptionFacts()
     each_s = found.seconds / found.steps_hit
     now_s = facts.scope_s / found.steps_hit
     apart = [(2.0 * each_s * failures) ** 0.5 for failures in FAILURES_S]
     if apart[1] <= now_s:
-        return {}
+        return InterruptionFacts()
     shares = (found.least, found.share, found.most)
     careful = min(apart[0], facts.scope_s)
     low, expected, high = (
@@ -92,4 +93,4 @@ def rarer(facts: Facts, found: Pauses) -> dict[str, object]:
     )
     method = "P9: checkpoints as far apart as a failure a day asks for (Young 1974)"
     told = remove(low, high, method, expected)
-    return {"rarer": told, "interval_s": (now_s, apart[1]), "seen_s": facts.scope_s}
+    return InterruptionFacts(rarer=told, interval_s=(now_s, apart[1]), seen_s=facts.scope_s)

@@ -13,6 +13,7 @@ from whyidle.analysis.places import at_place
 from whyidle.analysis.samples import busiest, prompts
 from whyidle.analysis.sampling.share_error import bounds, counted
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
@@ -90,13 +91,13 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
         ),
         confidence=0.85 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={
-            "tracker": _known_tracker(facts, found),
-            "mlflow": _mostly(facts, found, Role.TRACKER_SERVER),
-            "plot": _plots(facts, found),
-            "histograms": _mostly(facts, found, Role.HISTOGRAM),
-            "beside": remove(low, found.most, "P9: encoded by a thread beside the training"),
-        },
+        facts=InterruptionFacts(
+            tracker=_known_tracker(facts, found),
+            mlflow=_mostly(facts, found, Role.TRACKER_SERVER),
+            plot=_plots(facts, found),
+            histograms=_mostly(facts, found, Role.HISTOGRAM),
+            beside=remove(low, found.most, "P9: encoded by a thread beside the training"),
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from whyidle.analysis.forecast import remove
 from whyidle.analysis.intervals import Intervals, union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 from whyidle.model.units import lasting
 
@@ -86,7 +87,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         evidence.append(measured("a steady step", steady, "s", source="steps"))
         evidence.append(measured("set-up in steady steps", seconds / steady, None))
     if told := compiling.told(facts):
-        functions = measured("functions compiled", told["functions"], None, source="torch._dynamo")
+        functions = measured("functions compiled", told.functions, None, source="torch._dynamo")
         evidence.append(functions)
     return Proof(
         headline=f"The recording {'is of' if share else 'begins with'} a cold start: "
@@ -102,12 +103,11 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         evidence=tuple(evidence),
         confidence=0.9 if facts.steps.found_by else 0.7,
         where=compiling.compiled(facts, again=False),
-        facts={
-            "compiler": len(facts.rows_of(Role.COMPILER)) > 0,
-            "seconds": seconds,
-            "cached": _cached(share, known),
-            "eager": _eager(recorded, _compiling(facts, setup)) if told else None,
-        },
+        facts=InterruptionFacts(
+            compiler=len(facts.rows_of(Role.COMPILER)) > 0,
+            cached=_cached(share, known),
+            eager=_eager(recorded, _compiling(facts, setup)) if told else None,
+        ),
     )
 
 

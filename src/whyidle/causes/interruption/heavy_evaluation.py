@@ -12,6 +12,7 @@ from whyidle.analysis.intervals import union
 from whyidle.analysis.pauses import RECORDED, RECORDING, Pauses, pauses
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
@@ -88,11 +89,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         ),
         confidence=0.7 if found.recurring else 0.6,
         where=(found.place,) if found.place else (),
-        facts={
-            "rarer": _rarer(passed) if found.recurring else None,
-            "without_graph": _without_graph(passed) if _may_record(facts, found) else None,
-            "batches": _takes_batches(facts, found),
-        },
+        facts=InterruptionFacts(
+            rarer=_rarer(passed) if found.recurring else None,
+            without_graph=_without_graph(passed) if _may_record(facts, found) else None,
+            batches=_takes_batches(facts, found),
+        ),
     )
 
 

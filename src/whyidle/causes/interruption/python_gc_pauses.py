@@ -12,6 +12,7 @@ from whyidle.analysis.pauses import Pauses, pauses
 from whyidle.causes.interruption._generations import THINNED_STEPS, left, whole
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.01
@@ -93,11 +94,11 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found.recurring else 0.7,
         where=(found.place,) if found.place else (),
-        facts={
-            "explicit": explicit,
-            "left_over": left_over,
-            "thinned": _thinned(facts, found, left_over) if explicit else None,
-        },
+        facts=InterruptionFacts(
+            explicit=explicit,
+            left_over=left_over,
+            thinned=_thinned(facts, found, left_over) if explicit else None,
+        ),
     )
 
 

@@ -59,8 +59,8 @@ def slow_startup(facts: Facts) -> Proof | None:
     Gao et al., ICSE 2024 (installing libraries for 10 minutes and more: 1.7 % of issues);
     webdataset, issue 267 (first batch after 613 s).
     """
-    told = facts.timeline.settings.get("around") or {}
-    seconds, life = told.get("startup_s"), told.get("life_s")
+    phases = facts.timeline.phases
+    seconds, life = phases.startup_s, phases.life_s
     if not seconds or not life or seconds < LEAST_SHARE * life:
         return None
     spans = facts.partition.parts["startup"]
@@ -79,8 +79,8 @@ def slow_startup(facts: Facts) -> Proof | None:
         evidence=(
             measured("before the first step, the framework imported", seconds, "s", source="clock"),
             measured("its share of the process's life", seconds / life, "ratio", source="clock"),
-            measured("importing", told.get("importing_s") or 0.0, "s", source="samples"),
-            *_before(told.get("import_s")),
+            measured("importing", phases.importing_s or 0.0, "s", source="samples"),
+            *_before(phases.import_s),
         ),
         confidence=0.9 if found else 0.7,
         where=tuple(place for place, _ in found[:3]),

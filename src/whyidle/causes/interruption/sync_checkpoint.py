@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from whyidle.analysis.evidence import measured
@@ -85,18 +87,13 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found.recurring else 0.7,
         where=(found.place,) if found.place else (),
-        facts={
-            "seconds": found.longest_idle_s,
-            "beside": beside(facts, found),
-            **rarer(facts, found),
-        },
+        facts=replace(rarer(facts, found), beside=beside(facts, found)),
     )
 
 
 def _size(facts: Facts) -> tuple[Evidence, ...]:
     """The largest file that a watched job saved."""
-    told = facts.timeline.settings.get("saves") or ()
-    sizes = [int(one["bytes"]) for one in told if one.get("bytes")]
+    sizes = [one.bytes for one in facts.timeline.process.saves if one.bytes]
     if not sizes:
         return ()
     largest = max(sizes)

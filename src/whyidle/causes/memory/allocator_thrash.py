@@ -11,6 +11,8 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.process_facts import AllocatorFacts
+from whyidle.model.proof_facts import MemoryFacts
 from whyidle.model.roles import Role
 
 LEAST_GAIN = 0.005
@@ -86,7 +88,7 @@ def allocator_thrash(facts: Facts) -> Proof | None:
         evidence=_evidence(facts, calls, len(emptied) / seen.step_count, lost),
         confidence=0.9,
         where=tuple(place for place in [_place(facts, calls, emptied, seen)] if place),
-        facts={"emptied": bool(len(emptied))},
+        facts=MemoryFacts(emptied=bool(len(emptied))),
     )
 
 
@@ -138,8 +140,8 @@ def _evidence(
 def _told(facts: Facts) -> Proof | None:
     """A watched job: how often its allocator had to flush the cache and ask again, per step. What
     that took is not told; it is at most the time in which NVML saw no kernel."""
-    told, outside = facts.timeline.settings.get("allocator") or {}, facts.outside
-    reads = np.array(told.get("reads") or np.empty((0, 3)), dtype=np.float64)  # time, step, retries
+    told, outside = facts.timeline.process.allocator or AllocatorFacts(), facts.outside
+    reads = np.array(told.reads, dtype=np.float64).reshape(-1, 3)  # time, step, retries
     gpu = outside.own_gpus[0] if outside and outside.own_gpus else ""
     busy = outside.mean("busy_ratio", gpu) if outside else None
     if len(reads) < 2 or busy is None or outside is None:
@@ -169,5 +171,5 @@ def _told(facts: Facts) -> Proof | None:
         ),
         confidence=0.6,
         bucket="unknown",
-        facts={"emptied": False},
+        facts=MemoryFacts(emptied=False),
     )

@@ -7,6 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.process_facts import AllocatorFacts
 
 FULL = 0.90
 """peak use of device memory that counts as full (peers warn between 80 and 92 %)"""
@@ -94,8 +95,8 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
 
 def _told(facts: Facts) -> Proof | None:
     """A watched job, from what its allocator says and NVML reads."""
-    told, outside = facts.timeline.settings.get("allocator") or {}, facts.outside
-    peak, whole = told.get("allocated_peak_bytes"), told.get("device_bytes")
+    told, outside = facts.timeline.process.allocator or AllocatorFacts(), facts.outside
+    peak, whole = told.allocated_peak_bytes, told.device_bytes
     gpu = outside.own_gpus[0] if outside and outside.own_gpus else ""
     busy = outside.mean("busy_ratio", gpu) if outside else None
     if not peak or not whole or busy is None or peak < FULL * whole:

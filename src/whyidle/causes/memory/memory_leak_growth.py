@@ -124,7 +124,7 @@ def _at_step_ends(facts: Facts) -> NDArray[np.float64]:
 
 def _on_host(facts: Facts) -> Proof | None:
     """The memory of a watched process, against its steps."""
-    reads = np.array(facts.timeline.settings.get("memory") or np.empty((0, 3)), dtype=np.float64)
+    reads = np.array(facts.timeline.process.memory, dtype=np.float64).reshape(-1, 3)
     reads = reads[reads[:, 1] >= WARM_STEPS]  # ns, steps, bytes
     if len(reads) < LEAST_READS or np.ptp(reads[:, 1]) == 0:
         return None
@@ -140,8 +140,8 @@ def _on_host(facts: Facts) -> Proof | None:
     seconds = f" ({left * facts.step_s:.2g} s)" if left is not None else ""
     fate = f"; the host is full in about {left} steps{seconds}" if left is not None else ""
     high = min(slope / CLEARED_PER_S / max(facts.step_s, 1e-9), facts.share("compute"))
-    kept = facts.timeline.settings.get("kept") or []
-    blame = f": {kept[0]['text']} keeps each step's graph" if kept else ""
+    kept = facts.timeline.kept_losses
+    blame = f": {kept[0].text} keeps each step's graph" if kept else ""
     return Proof(
         headline=f"The process grows by {digits(slope / 1e6)} MB per step{fate}{blame}",
         low=0.0,
@@ -150,13 +150,13 @@ def _on_host(facts: Facts) -> Proof | None:
         evidence=(
             measured("growth of the process per step", slope, "bytes", samples=len(reads)),
             measured("memory of the process at the end", float(used[-1]), "bytes", source="/proc"),
-            measured("its process id", int(facts.timeline.settings.get("pid") or 0), None),
+            measured("its process id", facts.timeline.process.pid or 0, None),
             *([] if left is None else [measured("steps until the host is full", left, None)]),
         ),
         confidence=0.9 if kept else 0.7,
         bucket="compute",
         where=tuple(
-            Place(file=one["file"], line=one["line"], function=one["function"], rank=facts.rank)
+            Place(file=one.file, line=one.line, function=one.function, rank=facts.rank)
             for one in kept[:3]
         ),
     )

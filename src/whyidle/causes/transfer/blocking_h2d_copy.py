@@ -7,6 +7,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import TransferFacts
 from whyidle.model.units import digits, lasting
 
 LEAST_SHARE = 0.01
@@ -74,5 +75,5 @@ def blocking_h2d_copy(facts: Facts) -> Proof | None:
         ),
         confidence=0.8,
         where=tuple(place for place in [copy_place(facts, found.rows)] if place),
-        facts={"without_overlap": calls + found.refill, "exposed": found.exposed},
+        facts=TransferFacts(without_overlap=calls + found.refill, exposed=found.exposed),
     )

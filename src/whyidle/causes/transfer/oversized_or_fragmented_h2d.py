@@ -14,6 +14,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.analysis.pacing import between_s, pace_s
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import TransferFacts
 from whyidle.model.timeline import Detail
 
 LEAST_SHARE = 0.01
@@ -91,7 +92,7 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
         ),
         confidence=0.6,
         where=tuple(place for place in [copy_place(facts, best.rows)] if place),
-        facts={"fragmented": best.fragmented, "type": best.type},
+        facts=TransferFacts(fragmented=best.fragmented, type=best.type),
     )
 
 

@@ -7,6 +7,7 @@ from whyidle.analysis.evidence import measured
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import remove
 from whyidle.model.cause import Proof, cause
+from whyidle.model.proof_facts import TransferFacts
 from whyidle.model.units import digits
 
 LEAST_SHARE = 0.005
@@ -78,11 +79,7 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
         ),
         confidence=0.9,
         where=tuple(place for place in [copy_place(facts, found.rows)] if place),
-        facts={
-            "without_overlap": min(expected, high),
-            "exposed": found.exposed,
-            "non_blocking_only": False,
-        },
+        facts=TransferFacts(without_overlap=min(expected, high), exposed=found.exposed),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import advice
+from whyidle.model.proof_facts import AllocationFacts
 
 SAME_SPEED = Predicted(speedup=1.0, low=1.0, high=1.0, method="frees GPUs, same speed")
 
 
 def _more_cores(proof: Proof) -> str:
-    several = proof.facts.get("threads", 1) > 1
+    several = proof.get_facts(AllocationFacts).threads > 1
     threads = "torch.set_num_threads(1) in workers and " if several else ""
     return (
         "ask for more CPU cores per GPU (--cpus-per-task, cpu limits of the container); until then "
@@ -19,7 +20,7 @@ def _more_cores(proof: Proof) -> str:
 
 
 def _fewer_gpus(proof: Proof) -> str:
-    used = proof.facts.get("used")
+    used = proof.get_facts(AllocationFacts).used
     return f"ask for {used} GPU{'s' if used != 1 else ''}, or run other jobs on the rest"
 
 
@@ -36,7 +37,8 @@ ADVICE = (
         title="Use all visible GPUs",
         doc="One process per GPU. The global batch grows with them, which may change learning.",
         summary=lambda proof: (
-            f"torchrun --nproc-per-node={proof.facts.get('listed')} with DistributedDataParallel"
+            f"torchrun --nproc-per-node={proof.get_facts(AllocationFacts).listed} with "
+            "DistributedDataParallel"
         ),
         consent="convergence",
         risk="a larger global batch may need another learning rate; others may use these GPUs",

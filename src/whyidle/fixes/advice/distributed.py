@@ -6,6 +6,7 @@ import shlex
 
 from whyidle.model.cause import Proof
 from whyidle.model.fix import advice
+from whyidle.model.proof_facts import DistributedFacts
 
 MANY = 50
 """so many calls per step are no buckets"""
@@ -24,9 +25,10 @@ OVERLAPPED = {
 
 
 def _balanced(proof: Proof) -> str:
-    if proof.facts.get("constant"):
+    facts = proof.get_facts(DistributedFacts)
+    if facts.constant:
         return (
-            f"move work off rank {proof.facts.get('rank')}: fewer layers on its pipeline stage, "
+            f"move work off rank {facts.rank}: fewer layers on its pipeline stage, "
             "smaller embedding shards, or an equal share of the batch"
         )
     return (
@@ -36,8 +38,9 @@ def _balanced(proof: Proof) -> str:
 
 
 def _late_rank(proof: Proof) -> str:
-    if proof.facts.get("constant"):
-        source = shlex.quote(str(proof.facts.get("source")))
+    facts = proof.get_facts(DistributedFacts)
+    if facts.constant:
+        source = shlex.quote(facts.source)
         return f"fix what holds that rank up; to see it: whyidle explain {source}"
     return (
         "make rare work happen on all ranks in the same step: gc.disable() with a gc.collect() "
@@ -46,23 +49,23 @@ def _late_rank(proof: Proof) -> str:
 
 
 def _ddp(proof: Proof) -> str:
+    devices = proof.get_facts(DistributedFacts).devices
     return (
-        f"start with `torchrun --nproc-per-node={int(proof.facts.get('devices', 2))} train.py`, "
+        f"start with `torchrun --nproc-per-node={devices} train.py`, "
         "wrap the model in DistributedDataParallel, sample with DistributedSampler, save and log "
         "on rank 0"
     )
 
 
 def _overlapped(proof: Proof) -> str | None:
-    kinds = proof.facts.get("kinds", {})
-    kind = max(kinds, key=lambda name: kinds[name], default="")
-    if kind == "all_reduce" and (proof.facts.get("hidden") or proof.facts["calls"] >= MANY):
+    facts = proof.get_facts(DistributedFacts)
+    if facts.kind == "all_reduce" and (facts.hidden or facts.calls >= MANY):
         return None
-    return OVERLAPPED.get(kind)
+    return OVERLAPPED.get(facts.kind)
 
 
 def _transport(proof: Proof) -> str:
-    if proof.facts.get("backend") == "gloo":
+    if proof.get_facts(DistributedFacts).backend == "gloo":
         return 'torch.distributed.init_process_group("nccl") for GPU tensors'
     return (
         "run once with NCCL_DEBUG=INFO and look for NET/Socket or disabled P2P; unset "

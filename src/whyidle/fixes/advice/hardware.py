@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.fix import advice
+from whyidle.model.proof_facts import HardwareFacts
 
 
 def _slow_machine(proof: Proof) -> str:
-    where = f"on the machine of rank {proof.facts.get('rank')}: "
-    if proof.facts.get("stopped"):
+    facts = proof.get_facts(HardwareFacts)
+    where = f"on the machine of rank {facts.rank}: "
+    if facts.stopped:
         return (
             f"{where}find out who stops the process (SIGSTOP or SIGTSTP: a batch system that "
             "suspends jobs, a guard against heat or load, a debugger)"
         )
-    if proof.facts.get("cpu"):
+    if facts.cpu:
         return (
             f"{where}`ps -eLo psr,ni,pcpu,pid,comm --sort=-pcpu` shows what runs on its cores, and "
             "at which priority; give every rank cores of its own (`taskset -c`, `srun "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import advice
+from whyidle.model.proof_facts import HostFacts, InterruptionFacts
 
 LEAST = 1.2
 """expected speed-up from which on a run is better off uncompiled: how much faster compiled steps
@@ -12,16 +13,15 @@ are is not known, and a run that goes on makes up for its start"""
 
 
 def _on_device(proof: Proof) -> str:
-    names = proof.facts.get("operators") or ["the operator"]
+    name = next(iter(proof.get_facts(HostFacts).operators), "the operator")
     return (
-        f"keep {names[0]} on the GPU: move its module, buffer or inputs there once, or replace it; "
+        f"keep {name} on the GPU: move its module, buffer or inputs there once, or replace it; "
         "else do its work before the step"
     )
 
 
 def _eager(proof: Proof) -> Predicted | None:
-    predicted: Predicted | None = proof.facts.get("eager")
-    return predicted
+    return proof.get_facts(InterruptionFacts).eager
 
 
 def _uncompiled(proof: Proof) -> str | None:

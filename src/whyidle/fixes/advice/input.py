@@ -5,6 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import advice
+from whyidle.model.proof_facts import InputFacts
 
 OWN_CODE = (
     *("heavy-cpu-transform", "repeated-deterministic-preprocessing", "dataloader-no-workers"),
@@ -14,31 +15,26 @@ IDLE_DEVICE = 0.7
 
 
 def _predicted(proof: Proof) -> Predicted | None:
-    predicted: Predicted | None = proof.facts.get("cheaper")
-    return predicted
-
-
-def _hidden(proof: Proof) -> bool:
-    """Whether loader workers are expected to hide the wait, so that loading may stay as it is."""
-    return "cheaper" in proof.facts and proof.facts["cheaper"] is None
+    return proof.get_facts(InputFacts).cheaper
 
 
 def _cheaper_reads(proof: Proof) -> str | None:
-    library = proof.facts.get("storage")
-    if _hidden(proof) or not library:
+    facts = proof.get_facts(InputFacts)
+    if facts.hidden_by_workers or not facts.storage:
         return None
     return (
-        f"make reading through {library} cheaper: a whole chunk (row group) is read and unpacked "
-        "for any part of it, so store about one sample in each, without compression or with a "
-        "fast one, or read the samples of one together; or keep the data in memory, unpacked, "
-        "where it fits"
+        f"make reading through {facts.storage} cheaper: a whole chunk (row group) is read and "
+        "unpacked for any part of it, so store about one sample in each, without compression or "
+        "with a fast one, or read the samples of one together; or keep the data in memory, "
+        "unpacked, where it fits"
     )
 
 
 def _cheaper_transforms(proof: Proof) -> str | None:
-    if _hidden(proof) or proof.facts.get("storage") or proof.facts.get("media") is False:
+    facts = proof.get_facts(InputFacts)
+    if facts.hidden_by_workers or facts.storage or facts.media is False:
         return None
-    idle = float(proof.facts.get("compute", 1.0)) < IDLE_DEVICE
+    idle = facts.compute < IDLE_DEVICE
     where = ", or in batches on the GPU (torchvision.transforms.v2, DALI)" if idle else ""
     return (
         "decode at reduced size, crop before resizing, cache what is the same in every "
@@ -47,17 +43,19 @@ def _cheaper_transforms(proof: Proof) -> str | None:
 
 
 def _transforms_in_workers(proof: Proof) -> str | None:
-    if proof.facts.get("inside"):
+    facts = proof.get_facts(InputFacts)
+    if facts.inside:
         return None
-    function = proof.facts.get("function")
+    function = facts.function
     work = f"the work of {function}" if function else "decoding and transforms"
     return f"move {work} into Dataset.__getitem__ and load with num_workers >= 2"
 
 
 def _whole_arrays(proof: Proof) -> str | None:
-    if _hidden(proof) or proof.facts.get("storage") or proof.facts.get("media") is not False:
+    facts = proof.get_facts(InputFacts)
+    if facts.hidden_by_workers or facts.storage or facts.media is not False:
         return None
-    name = str(proof.facts.get("function") or "").rpartition(": ")[2]
+    name = (facts.function or "").rpartition(": ")[2]
     work = name if name.isidentifier() else "what prepares samples"
     return (
         f"make {work} cheaper: work on whole arrays, not on one element after the other (each "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.fix import advice
+from whyidle.model.proof_facts import TransferFacts
 
 
 def _narrow(proof: Proof) -> str | None:
-    kind = proof.facts.get("type")
+    kind = proof.get_facts(TransferFacts).type
     narrow = "uint8, normalised on the device" if kind == "float images" else "32 bits"
     return f"send {kind} as {narrow}" if kind else None
 
@@ -17,7 +18,7 @@ def _packed(proof: Proof) -> str | None:
         "collate small tensors into one, send it once, and split it on the device; create "
         "constants and random numbers with device=..."
     )
-    return packed if proof.facts.get("fragmented") else None
+    return packed if proof.get_facts(TransferFacts).fragmented else None
 
 
 def _read_less(proof: Proof) -> str:

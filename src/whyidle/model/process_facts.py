@@ -1,0 +1,262 @@
+"""What a watched process says about itself: versions, switches, optimizers, exchanges, bursts.
+
+``importers`` read these values from the documents that the probe writes (``probe.wire``). None: it
+was not recorded. Moments are ns on the clock of ``time.perf_counter_ns``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Switches of the framework and the interpreter, as they stood at the last look."""
+
+    num_threads: int | None = None  # of operators
+    cudnn_benchmark: bool | None = None
+    cudnn_deterministic: bool | None = None
+    deterministic: bool | None = None
+    anomaly_mode: bool | None = None
+    sync_debug: bool | None = None
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """debugging mode -> how often it was on, of so many ``looks``"""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFacts:
+    """An optimizer: its class, what it updates, and how."""
+
+    name: str = ""
+    tensors: int = 0
+    elements: int = 0
+    fused: bool | None = None
+    differentiable: bool | None = None
+    momentum: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorFacts:
+    """Counts of the allocator of device memory."""
+
+    allocated_peak_bytes: int | None = None
+    device_bytes: int | None = None
+    reads: tuple[tuple[int, int, int], ...] = ()
+    """when (ns), after how many steps, how often the cache was emptied to make room"""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFacts:
+    """A checkpoint that was written; ``bytes`` is None where that cannot be known."""
+
+    bytes: int | None = None
+    seconds: float = 0.0
+    cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeFacts:
+    """How DistributedDataParallel exchanges gradients, by its own log; times are ns."""
+
+    unused_parameter_size: int | None = None  # bytes
+    gradient_as_bucket_view: int | None = None  # 0 or 1
+    num_parameter_tensors: int = 0
+    total_parameter_size_bytes: float = 0.0
+    avg_backward_comm_time: float = 0.0
+    avg_backward_compute_comm_overlap_time: float = 0.0
+    mark_ns: float = 0.0  # what noting the use of one parameter takes
+    made: str = ""  # the stack that wrapped the model
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerFacts:
+    """What the sampler inside the process cost, and what it read of the training thread, s."""
+
+    cpu_s: float | None = None
+    elapsed_s: float | None = None
+    core_wait_s: float | None = None  # how long the training thread waited for a core
+    core_seen_s: float | None = None  # of so much time
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """One run of the compiler: ``turn`` counts those of a function from 1."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    turn: int = 1
+    began: int = 0
+    seconds: float = 0.0
+    reason: str | None = None  # why it was compiled again
+    failed: str | None = None  # why it was given up
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """A line at which the compiler gave the code back to Python, and how often."""
+
+    reason: str = ""
+    stack: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerFacts:
+    """What the compiler compiled, and where it broke graphs."""
+
+    functions: int = 0
+    compiles: tuple[Compilation, ...] = ()
+    graph_breaks: tuple[GraphBreak, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BurstFacts:
+    """A recording of every operator of a few steps, as the probe tells of it. Lengths of steps
+    (before, during and after the recording) and ``cost_s`` are in seconds."""
+
+    state: str = ""  # ``recorded``, or why it was not
+    file: str = ""
+    step: int = 0  # the first of them, by calls of the optimizer
+    steps: int = 0
+    begin: int | None = None
+    end: int | None = None
+    before_s: float | None = None
+    during_s: float | None = None
+    after_s: float | None = None
+    cost_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BurstInRun(BurstFacts):
+    """A burst, with what the recording of the whole run says about the time around it."""
+
+    window: str = "burst"  # the steps in words
+    usual_s: float | None = None  # median length of the steps around it, s
+    run_s: float | None = None  # mean length of the run's steps, s
+    run: Mapping[str, float] = field(default_factory=dict)  # reason -> share of the run's steps
+    busy: float = 0.0  # share of the run in which the device was busy
+    evaluating: float = 0.0  # share of the run in which evaluations kept it busy
+
+
+@dataclass(frozen=True, slots=True)
+class BurstLog:
+    """All bursts of a process, and why there are no more."""
+
+    bursts: tuple[BurstFacts, ...] = ()
+    off: str | None = None  # why none follows
+    put_off: str | None = None  # what stands in the way for now
+    needs_s: float | None = None
+    """how long steps have to be observed before the next one is worth its cost, s"""
+    looks: bool | None = None  # whether bursts were asked for at once
+    counted_s: tuple[int, float] | None = None
+    """nodes in the graph of a step, and how long the step took, s"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """One process of a watched command."""
+
+    pid: int | None = None
+    ppid: int | None = None
+    argv: tuple[str, ...] = ()
+    torch: str | None = None  # version of the framework
+    cuda_built: str | None = None  # the CUDA version that the framework is built for; empty: none
+    gpus: tuple[str, ...] = ()  # of the host, whatever the framework can see
+    thread: int | None = None  # the thread that trains
+    process_start: int | None = None
+    imported: int | None = None  # when the framework had been imported
+    first_step: int | None = None
+    ended: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    launch: Mapping[str, str] = field(default_factory=dict)
+    """what an elastic launcher set: variable -> value"""
+    device: str | None = None  # its type, such as ``cuda`` or ``cpu``
+    device_index: int | None = None
+    device_name: str | None = None
+    cores: float | None = None  # that the thread that trains may use
+    cores_given: float | None = None  # that the process might use when it started
+    switches: Switches | None = None
+    own: Mapping[str, int] = field(default_factory=dict)
+    """mode of the thread that trains -> how often it was on, of so many ``looks``"""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """debugging mode -> the stack that asked for it"""
+    optimizer: OptimizerFacts | None = None
+    optimizers: Mapping[str, OptimizerFacts] = field(default_factory=dict)
+    """further ones, by the label of their steps"""
+    memory: tuple[tuple[int, int, int], ...] = ()  # when (ns), after how many steps, resident bytes
+    allocator: AllocatorFacts | None = None
+    saves: tuple[SaveFacts, ...] = ()
+    skipped_steps: int = 0  # of the optimizer, by gradient scaling
+    ddp: ExchangeFacts | None = None
+    sampler: SamplerFacts = SamplerFacts()
+    compile: CompilerFacts | None = None
+    bursts: BurstLog = BurstLog()
+    died_of: str | None = None  # the exception that ended it
+    enough: str | None = None  # why no more was recorded
+
+    @property
+    def operator_threads(self) -> int | None:
+        """Threads of its operators."""
+        return self.switches.num_threads if self.switches else None
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFacts:
+    """A loader: its settings, the code it runs, and the line that asked for its iterator. Places
+    are ``file(line): function``."""
+
+    workers: int = 0
+    batch_size: int | None = None
+    prefetch: int | None = None
+    pinned: bool = False
+    persistent: bool = False
+    chained: bool | None = None
+    """whether its dataset holds a chain of transforms whose order may be changed"""
+    transforms: bool | None = None  # whether its dataset holds a chain of transforms
+    iterable: bool = False  # whether its dataset can only be iterated over
+    unfit: str = ""  # why workers should not load its dataset
+    batches: int | None = None  # of an epoch
+    making: str | None = None
+    collating: str | None = None
+    asked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Other processes of the command that train on this host's CPU meanwhile."""
+
+    processes: int
+    threads: int  # of their operators
+
+
+@dataclass(frozen=True, slots=True)
+class Stepless:
+    """Why no training step was seen."""
+
+    reason: str
+    failed_early: bool = False
+    """whether the command failed before it could have imported a framework"""
+    aside: bool = False  # whether the process lived for less than most of the command
+
+
+@dataclass(frozen=True, slots=True)
+class LifePhases:
+    """What of a process's life is no training, s."""
+
+    import_s: float | None = None  # from its start until the framework was imported
+    startup_s: float | None = None  # from then until its first step
+    importing_s: float | None = None  # of that, inside import statements
+    after_s: float | None = None  # after its last step
+    life_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLoss:
+    """A line of the user's program that keeps a loss of every step."""
+
+    file: str
+    line: int
+    function: str
+    text: str

@@ -1,0 +1,183 @@
+"""What a cause tells the fixes that treat it, besides what every ``Proof`` says: one class per
+family of causes. A cause sets the fields that it knows; the others keep their defaults. A plug-in
+may bring its own subclass of ``ProofFacts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from whyidle.model.diagnosis import Predicted
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFacts:
+    """Nothing besides the proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationFacts(ProofFacts):
+    """Of what was allocated for the job."""
+
+    threads: int = 1  # of operators
+    used: int | None = None  # GPUs
+    listed: int | None = None  # GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts(ProofFacts):
+    """Of the device's work."""
+
+    attention: bool = False  # whether attention is written out
+    libraries: tuple[str, ...] | None = None
+    """whose attention it is, of those that can be told to fuse it; None: not known"""
+    compiled: Predicted | None = None  # what compiling attention gains on a CPU
+    times: int | None = None  # how much larger the batch should be
+    batch: int | None = None  # samples
+    ranks: int = 1
+    most_times: int | None = None  # how much larger a batch fits into memory
+    passes: int | None = None  # backward passes in a step
+    microbatch: tuple[int, Predicted] | None = None
+    """how many passes may be joined, and what that gains"""
+    benchmark: bool = False  # whether cuDNN should search for its fastest algorithms
+    gradients: bool = False  # whether gradients were recorded that nobody used
+    beyond_longest: float = 0.0  # part of the padding that lies beyond the longest row of its batch
+    expected: float = 0.0  # share of the step that padding is expected to cost
+    dtype: str = "bfloat16"
+    rocm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedFacts(ProofFacts):
+    """Of the exchange between ranks."""
+
+    rank: int | None = None  # the late one
+    constant: bool = False  # whether it is always late by the same
+    source: str = ""  # path of its recording
+    micro_batches: int = 2  # exchanges per optimizer step
+    devices: int = 2
+    walks: bool = False  # whether unused parameters are searched for
+    copies: bool = False  # whether gradients are copied out of their buckets
+    all_used: bool = False  # whether all parameters were used
+    predicted_walks: Predicted | None = None
+    predicted_copies: Predicted | None = None
+    calls: float = 0.0  # collectives per step
+    mean_bytes: float | None = None  # of a collective
+    median_s: float | None = None  # of a collective
+    kinds: Mapping[str, float] = field(default_factory=dict)  # kind of collective -> exposed time
+    hidden: bool = False  # whether a good part of the exchange is hidden behind compute
+    on_cpu: bool = False
+    compressed: Predicted | None = None  # what half of the bytes gain
+    fewer: Predicted | None = None  # what half of the exchanges gain
+    backend: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of collective that costs most."""
+        return max(self.kinds, key=lambda name: self.kinds[name], default="")
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFacts(ProofFacts):
+    """Of one slow machine."""
+
+    rank: int | None = None
+    cpu: bool = False  # whether its process waits for a core
+    stopped: bool = False  # whether its process is stopped by somebody
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts(ProofFacts):
+    """Of the host's work in a step."""
+
+    mode: str = ""  # debugging mode that is on
+    was: str | None = None  # value of the variable that switches it on
+    every: int = 10  # steps after which a call is soon enough
+    calls: int | None = None  # short operators that a line calls in each step
+    library: str | None = None  # whose Python runs
+    before: bool = False  # whether only the line behind the Python is known
+    scalar: bool = False  # whether the device is waited for to read single numbers
+    operators: tuple[str, ...] = ()  # that have no kernel for the device
+    launches: float = 0.0  # per step
+    larger: Predicted | None = None  # what a larger batch gains
+    dynamic: Predicted | None = None  # what compiling once for all lengths gains
+    optimizer: str = "Adam"
+    implementation: str = ""  # how it updates its tensors now
+    noun: str = "GPU"  # the device in words
+
+
+@dataclass(frozen=True, slots=True)
+class InputFacts(ProofFacts):
+    """Of loading data."""
+
+    workers: int | None = None  # as many as should be; None: not known
+    was: int | None = None  # workers, or batches ahead, as they are
+    most_workers: int | None = None  # that there is room for
+    by_workers: Predicted | None = None  # what that many gain
+    bound: bool = False  # whether something binds loading to fewer cores than the command was given
+    undivided: bool = False  # whether several workers may repeat the data
+    unfit: str = ""  # why workers should not load it
+    device_work: bool = False  # whether the dataset launches work on the device
+    same_again: bool = True  # whether samples come out the same in each epoch
+    cached: Predicted | None = None  # what preparing samples once gains
+    leading: Predicted | None = None
+    """what preparing once what comes before random transforms gains"""
+    cheaper: Predicted | None = None  # what cheaper preparation gains
+    hidden_by_workers: bool = False  # whether workers are expected to hide it
+    compute: float = 1.0  # share of the step in which the device computes
+    media: bool | None = None  # whether a library decodes; None: not known
+    storage: str | None = None  # library that reads arrays in chunks
+    function: str | None = None
+    inside: bool = False  # whether workers prepare samples already
+    chained: bool = False  # whether a dataset holds a list of transforms
+    opened: float = 0.0  # files per sample
+    later_epoch: bool = False  # whether data were read again
+    prefetch: int = 8  # batches that each worker should have ready
+    most_prefetch: int | None = None  # that there is room for
+    threads: int | None = None  # of each worker's operators
+    own: int | None = None  # threads of operators for which a process of this job has cores
+    main: int | None = None  # threads that the training process should have beside its workers
+    main_was: int | None = None
+    variables: tuple[str, ...] = ()  # of the environment, that bind processes to cores
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptionFacts(ProofFacts):
+    """Of what interrupts training."""
+
+    explicit: bool = False  # whether the script calls the collector
+    left_over: float = 0.0  # part of the collections that thinning leaves
+    thinned: Predicted | None = None
+    beside: Predicted | None = None  # what a thread beside the training gains
+    rarer: Predicted | None = None
+    interval_s: tuple[float, float] | None = None
+    """between checkpoints: as it is, and as it should be"""
+    seen_s: float | None = None  # how long the job was seen
+    tracker: bool | None = None
+    """whether a known tracker logs; None: it is not known that anything does"""
+    mlflow: bool = False
+    plot: bool = False
+    histograms: bool = False
+    compiler: bool = False
+    cached: Predicted | None = None  # what compiled code on a disk gains
+    eager: Predicted | None = None  # what not compiling gains
+    without_graph: Predicted | None = None  # what evaluating without gradients gains
+    batches: bool = True  # whether evaluations take batches from a loader
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFacts(ProofFacts):
+    """Of memory."""
+
+    emptied: bool = False  # whether the script empties the cache
+
+
+@dataclass(frozen=True, slots=True)
+class TransferFacts(ProofFacts):
+    """Of copies."""
+
+    without_overlap: float | None = None  # share of the step that pinned memory gains by itself
+    exposed: float = 0.0  # share of the step
+    fragmented: bool = False  # whether it is many small copies
+    type: str | None = None  # what narrower values would hold
