@@ -90,7 +90,7 @@ def test_a_missing_file(tmp_path):
 
 def test_progress_adds_up(ranks, helpers):
     seen = []
-    load_all(sources(ranks), lambda done, total: seen.append((done, total)), helpers)
+    load_all(sources(ranks), lambda done, total: seen.append((done, total)), helpers=helpers)
     total = sum(path.stat().st_size for path in ranks.iterdir())
     assert seen[-1] == (total, total)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
