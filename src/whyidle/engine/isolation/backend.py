@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,26 @@ class UnavailableError(Exception):
     """A backend is not available here; the message says what failed."""
 
 
-def reason(said: bytes) -> str:
-    """Why a start failed, of what it wrote to its standard error."""
-    return said.decode(errors="replace").strip().rpartition("could not be isolated: ")[2]
+TRY_S = 20.0
+"""seconds in which a start around nothing must have ended"""
+
+
+def try_start(words: Sequence[str]) -> bytes:
+    """What an isolated start prints that runs no command.
+
+    Raises:
+        UnavailableError: it failed, or took longer than ``TRY_S``.
+    """
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=TRY_S
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnavailableError(str(error)) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise UnavailableError(said.rpartition("could not be isolated: ")[2])
+    return done.stdout
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import marshal
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,13 +23,12 @@ from whyidle.engine.isolation.backend import (
     GUEST,
     IsolationRequest,
     UnavailableError,
-    reason,
+    try_start,
 )
 
 FENCE = Path(__file__).with_name("landlock_launcher.py")
 OPEN = "open"
 """what it prints where programs can connect to any port"""
-TRY_S = 20.0
 FIRST_PORT, LAST_PORT = 1024, 65535
 SERVICES = (1433, 1521, 3128, 3306, 4317, 4318, 5000, 5432, 5672, 6379, 8000, 8080, 8086, 8443)
 MORE_SERVICES = (8883, 8888, 9000, 9042, 9091, 9092, 9200, 9443, 11211, 27017)
@@ -121,19 +119,8 @@ class LandlockBackend:
     def _try(self) -> None:
         if not sys.platform.startswith("linux"):
             raise UnavailableError("Landlock is Linux's")
-        try:
-            done = subprocess.run(
-                self._start("try"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=TRY_S,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise UnavailableError(str(error)) from error
-        if done.returncode:
-            raise UnavailableError(reason(done.stderr))
-        self.sends = self._asked.closed and done.stdout.decode() == OPEN
+        printed = try_start(self._start("try"))
+        self.sends = self._asked.closed and printed.decode() == OPEN
 
 
 def _link_root(folder: Path) -> None:

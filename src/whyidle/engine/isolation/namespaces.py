@@ -6,7 +6,6 @@ import json
 import marshal
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,14 +26,13 @@ from whyidle.engine.isolation.backend import (
     GUEST,
     IsolationRequest,
     UnavailableError,
-    reason,
+    try_start,
 )
 
 ENTER = Path(__file__).with_name("namespace_launcher.py")
 SETTINGS = ("/proc/sys", "/sys")
 """of the machine, which root could change"""
 MOST_TRIES = 10
-TRY_S = 20.0
 
 
 class NamespaceBackend:
@@ -125,19 +123,8 @@ class NamespaceBackend:
     def _try(self, user: bool, layout: mounts.Layout) -> dict[str, str]:
         """Put it up around nothing: folder -> why it cannot have an overlay."""
         path = self._prepare(user, layout)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-I", "-S", str(ENTER), str(path)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=TRY_S,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise UnavailableError(str(error)) from error
-        if done.returncode:
-            raise UnavailableError(reason(done.stderr))
-        told = os.fsdecode(done.stdout).split("\0")[:-1]
+        printed = try_start([sys.executable, "-I", "-S", str(ENTER), str(path)])
+        told = os.fsdecode(printed).split("\0")[:-1]
         return dict(zip(told[::2], told[1::2], strict=True))
 
     def _prepare(self, user: bool, layout: mounts.Layout) -> Path:

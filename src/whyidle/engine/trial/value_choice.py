@@ -5,8 +5,6 @@ from __future__ import annotations
 import resource
 from collections.abc import Mapping
 
-from whyidle.analysis.spread import ratio_of_means
-
 NEAR = 1.05
 """a number whose steps take up to this many times those of the fastest is as good: each worker
 costs memory, open files and time at the start, and leaves a core less to others"""
@@ -15,35 +13,24 @@ costs memory, open files and time at the start, and leaves a core less to others
 def choose_value(
     step_s: Mapping[int, float],
     *,
-    steps: Mapping[int, list[float]] | None = None,
     startup_s: Mapping[int, float] | None = None,
     steps_left: float | None = None,
-    most: int | None = None,
 ) -> int:
     """The smallest number that is about as fast as the fastest.
 
-    A number is as fast where its steps take at most ``NEAR`` times those of the fastest, or where
-    they cannot be told apart from them. Of a job that is known to end, its start-up counts, too.
+    A number is as fast where its steps take at most ``NEAR`` times those of the fastest. Where the
+    end of the job is known, the start-up counts, too.
 
     Args:
         step_s: mean length of a step by number, s.
-        steps: the single steps behind these means, s; without them only the means count.
         startup_s: seconds before the first step by number.
         steps_left: steps that the job still has to do; None where that is not known.
-        most: numbers beyond this have no room in memory or below a limit of open files or
-            processes; where all are beyond, the smallest is left.
 
     Raises:
         ValueError: ``step_s`` is empty.
     """
-    room = {number for number in step_s if most is None or number <= most} or {min(step_s)}
-    cost = {number: _spent(number, step_s[number], startup_s, steps_left) for number in room}
-    fastest = min(cost, key=lambda number: (cost[number], number))
-    return min(
-        number
-        for number in room
-        if cost[number] <= NEAR * cost[fastest] or _alike(number, fastest, steps)
-    )
+    cost = {number: _spent(number, each, startup_s, steps_left) for number, each in step_s.items()}
+    return min(number for number in cost if cost[number] <= NEAR * min(cost.values()))
 
 
 def _spent(
@@ -56,13 +43,6 @@ def _spent(
     if not steps_left or startup_s is None:
         return step_s
     return step_s + startup_s.get(number, 0.0) / steps_left
-
-
-def _alike(number: int, fastest: int, steps: Mapping[int, list[float]] | None) -> bool:
-    if steps is None or number not in steps or fastest not in steps:
-        return False
-    ratio = ratio_of_means(steps[fastest], steps[number])
-    return ratio is not None and ratio.low <= 1.0 <= ratio.high
 
 
 FILES_EACH = 12
